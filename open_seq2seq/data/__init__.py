@@ -48,7 +48,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imports lazily: importing TensorFlow takes seconds, and the scripts that prepare text do not need it.
+    # Layers are imported on first use, because they import TensorFlow, which takes seconds and which the scripts that
+    # prepare text do not need.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -55,7 +55,8 @@ class _End:
 class BatchLoader:
     """Iterator over batches that a daemon thread makes in advance.
 
-    An error in the thread is raised in the consumer, at the batch where the error occurred and at every later call.
+    An error in the thread is raised in the consumer, by the call of ``next`` for the batch that failed and by every
+    later call.
 
     Args:
       data_layer: makes the batches.
@@ -99,9 +100,10 @@ class BatchLoader:
         raise StopIteration
 
     def close(self) -> None:
-        """Stops the thread; later calls of ``next`` raise StopIteration. May be called more than once.
+        """Stops the thread; later calls of ``next`` raise StopIteration, or the thread's error if it was raised before.
 
-        Waits at most 5 seconds for the thread, which first finishes the batch that it is making.
+        Waits at most 5 seconds for the thread, which first finishes the batch that it is making. May be called more
+        than once.
         """
         self._stop.set()
         self._end = self._end or _End()

@@ -2,8 +2,8 @@
 
 The plan of an epoch depends only on the seed, epoch, lengths, costs and batch size, not on the number of ranks. Each
 replica counts as a rank here. One update consumes ``world_size · iter_size`` consecutive micro-batches, and rank r gets
-the r-th of each group of ``world_size``. So a run can resume at any micro-batch and on any number of ranks, and all
-ranks do equal work.
+the r-th of each group of ``world_size``. So a run can resume at any micro-batch and on any number of ranks, and each
+rank gets the same number of micro-batches.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class EpochPlanner:
     number of batches. Shuffling changes the order of examples of equal cost and length, and the order of the batches.
 
     With ``max_shapes``, each example is assigned to the narrowest static shape that it fits into, and a batch consists
-    of random examples of one shape (see ``static_shapes``).
+    of examples of one shape, drawn at random if they are shuffled. Examples that do not fill a batch of their shape can
+    be moved to a wider one (see ``static_shapes.arrange``).
 
     Args:
       lengths: integers ``[examples]``, or ``[examples, columns]`` for source and target.
@@ -197,7 +198,7 @@ class BatchStream:
       micro_batches_per_epoch: number of micro-batches of all ranks in an epoch.
 
     Raises:
-      ConfigError: an update consumes more micro-batches than an epoch has.
+      ConfigError: an update consumes more micro-batches than an epoch has; see also ``EpochPlanner``.
       DataError: there are fewer examples than rows in a batch, or an example alone costs more than ``batch_size``.
     """
 
@@ -246,7 +247,7 @@ class BatchStream:
         return [RankStream(self, self.rank + number) for number in range(self._replicas)]
 
     def plan(self, epoch: int) -> EpochPlan:
-        """Returns the plan of an epoch, and starts computing the next one in the background."""
+        """Returns the plan of an epoch; if epochs are shuffled, starts computing the next plan in the background."""
         epoch = epoch if self._shuffle else 0
         plan = self._future(epoch).result()
         if self._shuffle:
@@ -257,8 +258,8 @@ class BatchStream:
         with self._lock:
             if epoch not in self._plans:
                 future: Future = Future()
-                # The epoch is usually the next one, so 1 keeps the current plan. With several replicas, each has its
-                # own loader thread, and a slower one may still need the plan before that.
+                # Number of earlier plans to keep. This epoch is usually the next one, so 1 keeps the plan in use.
+                # Several replicas have a loader thread each, and a slower one can still need the plan before that.
                 kept = 1 if self._replicas == 1 else 2
                 self._plans = {e: f for e, f in self._plans.items() if 0 < epoch - e <= kept}
                 self._plans[epoch] = future
@@ -323,7 +324,8 @@ class _PlanStream:
 def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan:
     """Returns the plan of one pass over all examples of a data layer, always in the same order.
 
-    With length buckets, the longest examples come first, so results must be matched to examples by the batches' ids.
+    With length buckets, the costliest examples come first, so results must be matched to examples by the batches' ids.
+    An example that alone costs more than the batch size forms a batch by itself.
 
     Args:
       data_layer: the data layer.

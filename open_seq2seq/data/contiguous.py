@@ -4,7 +4,8 @@ The examples of a contiguous data layer are consecutive pieces of one sequence. 
 ``iter_size`` micro-batches, and the sequence is cut into stretches of equal length, one for each row of these G
 micro-batches. Micro-batch i belongs to slot i mod G, and row k of micro-batch i continues in row k of micro-batch
 i + G. So each replica keeps one state for each of its micro-batches in an update, and the rows depend only on the
-product G, not on its factors. Nothing is shuffled or stored: an example's position is computed with a few divisions.
+product G, not on its factors. Examples are not shuffled, and no plan is stored: the examples of a micro-batch are
+computed from its number with a few divisions.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def contiguous_problems(layer: DataLayer, xla_buckets: int | None = None) -> list[str]:
-    """Returns one sentence for each parameter that cannot be used with a contiguous data layer.
+    """Returns one sentence for each parameter whose value cannot be combined with a contiguous data layer.
 
     Args:
       layer: the contiguous data layer.

@@ -31,8 +31,8 @@ class DataLayer(Component):
     [batch]}`` of NumPy arrays ``[batch, …]``, declared by ``fields``. With ``xla_buckets``, batches are then padded
     to static shapes, which can add rows with the id -1 (``data.static_batches``).
 
-    A subclass implements either ``make_batch`` (and optionally ``make_training_batch``), which a background thread
-    calls, or ``make_dataset``, which uses ``tf.data``. If a class implements one and its base class the other, the
+    A subclass implements either ``make_batch`` (and optionally ``make_training_batch``), which background threads
+    call, or ``make_dataset``, which uses ``tf.data``. If a class implements one and its base class the other, the
     derived class wins; the same holds for ``fields`` and ``input_signature``.
 
     Args:
@@ -51,7 +51,7 @@ class DataLayer(Component):
       reads_lines: whether the inputs of ``make_interactive_batch`` are lines of text, so that inference can process
         lines of standard input as they arrive.
       counting_units: values of ``batch_size_unit`` for which every example counts as one.
-      length_limit: name of the parameter that excludes long examples, quoted in messages; None if the layer has none.
+      length_limit: name of the parameter that limits the length of examples, for messages; None if there is none.
     """
 
     seed: int = 0
@@ -90,17 +90,21 @@ class DataLayer(Component):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "Set by the model.", derived=True),
+            "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "What the layer is used for; set "
+                          "by the model.", derived=True),
             "batch_size": Param(int, 1, "Batch size per device; set by the model.", "examples or tokens",
                                 derived=True, minimum=1),
             "batch_size_unit": Param(["sentences", "tokens"], "sentences", "Unit of the batch size: sentences, or "
                                      "tokens of the longer side, padding included."),
-            "shuffle": Param((bool, type(None)), None, "Whether to reshuffle the examples in each epoch; by default "
-                             "only in training, and not if each example continues the previous one."),
-            "repeat": Param(bool, True, "Ignored; accepted so that old configs load. Training always repeats the data, "
+            "shuffle": Param((bool, type(None)), None, "Whether training reshuffles the examples in each epoch; by "
+                             "default True, unless each example continues the previous one. Evaluation and inference "
+                             "never shuffle."),
+            "repeat": Param(bool, True, "Ignored; accepted so that old configs load. Training always repeats the data; "
                             "evaluation never does.", on_change=FREE),
-            "dtype": Param((tf.DType, str), tf.float32, "The dtype of floating-point features."),
-            "length_buckets": Param(bool, True, "Whether examples of similar length are batched together."),
+            "dtype": Param((tf.DType, str), tf.float32, "Dtype of floating-point features, for layers that support it, "
+                           "such as Speech2TextDataLayer; others ignore it."),
+            "length_buckets": Param(bool, True, "Whether examples of similar length are batched together; always so if "
+                                    "the batch size does not count examples."),
         }
 
     @property
@@ -152,8 +156,8 @@ class DataLayer(Component):
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
         """Returns the padded batch of the examples with these numbers ``[batch]``.
 
-        A background thread calls this method, one call at a time. By default it uses ``make_dataset`` in evaluation
-        mode.
+        Background threads call this method. A process with several replicas has a thread for each of them, so calls
+        can be concurrent. By default, the batch is made by ``make_dataset`` with ``training=False``.
         """
         made = self._by_dataset(examples, 0, training=False)
         if made is None:
@@ -164,16 +168,16 @@ class DataLayer(Component):
     def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
         """Returns a training batch for an epoch, counted from 0; by default the same batch in every epoch.
 
-        Random numbers may depend only on the layer's ``seed``, the example and the epoch, so that a resumed run draws
-        the same numbers as an uninterrupted one.
+        Calls can be concurrent, like those of ``make_batch``. Random numbers may depend only on the layer's ``seed``,
+        the example and the epoch, so that a resumed run draws the same numbers as an uninterrupted one.
         """
         made = self._by_dataset(examples, epoch, training=True) if self._uses_dataset() else None
         return self.make_batch(examples) if made is None else made
 
     def rate_factor(self, batch: dict[str, Any]) -> float | None:
-        """Returns a factor on the learning rate of the update that uses a training batch; None for layers without.
+        """Returns the factor by which the update that uses this training batch multiplies its learning rate.
 
-        It must be the same for all batches of an update.
+        The factor must be the same for all batches of an update. None, the default, leaves the rate unchanged.
         """
         return None
 
@@ -360,7 +364,7 @@ class DataLayer(Component):
 
 
 def asset_name(file: NamedFile) -> str:
-    """Returns the name of a data layer's file in a checkpoint's assets: ``vocab_file``, ``tokenizer_model``."""
+    """Returns the name of a file in a checkpoint's assets, such as ``vocab_file`` or ``tokenizer_model``."""
     return "_".join(file.keys)
 
 

@@ -81,7 +81,7 @@ def fingerprint(path: str) -> Fingerprint | None:
 
 
 def digest_of_beginnings(paths: Sequence[str]) -> str:
-    """Returns a checksum of the beginnings of at most 32 of the files; files that are not regular count as empty."""
+    """Returns a checksum of the beginnings of at most 32 of the files; missing files and devices count as empty."""
     found = hashlib.sha256()
     for number in np.unique(np.linspace(0, len(paths) - 1, _FILES, dtype=np.int64)) if paths else ():
         path = paths[number]

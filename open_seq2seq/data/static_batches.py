@@ -56,7 +56,7 @@ class StaticBatches:
         groups, rows = timed_groups(self._data_layer.fields), len(batch["ids"])
         widths = _widths(batch, groups, f"'xla_buckets' cannot be used with {name}")
         for shape in self.shapes:
-            edges = shape.edges if groups else ()  # arrays without a time axis are not padded
+            edges = shape.edges if groups else ()  # without time axes, only the number of rows matters
             if len(widths) == len(edges) and StaticShape(shape.rows, edges).holds(rows, widths):
                 return pad_batch(batch, StaticShape(shape.rows, edges), self._data_layer.fields)
         raise ConfigError([

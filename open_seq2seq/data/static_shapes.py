@@ -234,7 +234,10 @@ def _shrunk(histogram: _Histogram, boxes: np.ndarray) -> np.ndarray:
 
 
 def _pruned(shapes: list[StaticShape], histogram: _Histogram) -> list[StaticShape]:
-    """Removes shapes as long as that does not add positions to an epoch: each shape can cost a partly empty batch."""
+    """Removes shapes as long as that does not add positions to an epoch.
+
+    Fewer shapes can even save positions, because each shape may need a partly empty batch.
+    """
 
     def positions(some: list[StaticShape]) -> int:
         edges = np.array([shape.edges for shape in some])

@@ -45,7 +45,7 @@ class Table:
 
     @property
     def kind(self) -> str:
-        """``tsv`` or ``csv``."""
+        """Format of the file: ``tsv`` or ``csv``."""
         name = self.path.lower().removesuffix(".gz")
         return self.format or ("csv" if name.endswith(".csv") else "tsv")
 
@@ -106,7 +106,7 @@ class Table:
 
 
 def column_problems(path: str, columns: dict[str, int | str | None]) -> list[str]:
-    """Returns a message for each column number below 1, and for each two parameters that name the same column.
+    """Returns a message for each column number below 1, and for each pair of parameters that name the same column.
 
     Args:
       path: path of the parameters in the config, for messages.

@@ -131,7 +131,6 @@ class WindowLoader(BatchLoader):
 
         Args:
           count: number of batches to yield, such as all that this loader makes in the next window (see ``own``).
-            ``PassBatch.number`` is a batch's number within its window.
           replicas: number of replicas that process the batches of a list in parallel.
         """
         while count > 0:

@@ -17,7 +17,8 @@ RATES = (1000, 768_000)
 """Minimum and maximum accepted sampling rate in Hz."""
 _SILENCE = 1.01 / 2 ** 15
 """Peak up to which audio counts as silent: one quantization step of 16-bit audio."""
-# From this number on, the length is unknown: libsndfile reports 2 ** 63 - 1 samples if a FLAC header gives no length.
+# If libsndfile reports at least this many samples, the length is unknown: it reports 2 ** 63 - 1 if a FLAC header gives
+# no length.
 _UNKNOWN_SAMPLES = 2 ** 62
 # Upper bound on the samples per byte of a file. Silent FLAC files come closest: 11 bytes for a frame of 65,535 samples.
 _MOST_SAMPLES_A_BYTE = 8192
@@ -31,9 +32,9 @@ class AudioError(DataError):
     """A recording that cannot be used.
 
     Args:
-      kind: the problem in two or three words; files are counted by kind.
-      detail: the problem as the predicate of a sentence about the file: ``is an empty file``. For audio that arrives in
-        chunks, it can be a whole sentence.
+      kind: the problem in a few words; messages count bad files by kind.
+      detail: the problem as the predicate of a sentence about the file, such as ``is an empty file``. For audio that
+        arrives in chunks, it can be a whole sentence.
     """
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -65,7 +66,8 @@ def read_info(path: str) -> AudioInfo:
     """Reads a file's header; counts the samples if the header does not declare their number.
 
     Raises:
-      AudioError: the file is missing, not audio, truncated or empty, or has an impossible rate or length.
+      AudioError: the file is missing, empty or not audio, has fewer or more samples than its header declares, or has an
+        impossible rate or length.
     """
     found = _header(path)
     if found.samples < _UNKNOWN_SAMPLES:
@@ -80,7 +82,7 @@ def read_audio(path: str, sample_freq: int) -> np.ndarray:
     """Reads a recording, averages its channels, and resamples it to ``sample_freq``.
 
     Returns:
-      ``[samples]`` float32, from -1 to 1.
+      ``[samples]`` float32, scaled so that the full range of integer formats is from -1 to 1.
 
     Raises:
       AudioError: the file cannot be read completely, or contains NaN or infinite samples.
@@ -153,7 +155,8 @@ def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
 
     left, is_endless = info.samples, info.samples >= _UNKNOWN_SAMPLES
     try:
-        # A file of unknown length is read through a Python file object, which is slower, but knows its position.
+        # A file of unknown length is read through a Python file object, which is slower, but shows whether it was read
+        # to its end.
         with open_regular(path) as raw, soundfile.SoundFile(raw if is_endless else os.fsencode(path)) as file:
             while left > 0:
                 block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)

@@ -7,7 +7,7 @@ import re
 from typing import BinaryIO
 
 Mismatch = tuple[str, str]
-"""The problem in a few words, and as the predicate of a sentence about the file: ``is truncated``."""
+"""The arguments of ``AudioError``: the problem in a few words, and as the predicate of a sentence about the file."""
 
 # A declared length of at least this many bytes (near 2 GiB or 4 GiB) is a placeholder: some programs write the header
 # before they know the length.
@@ -21,7 +21,9 @@ _FLAC_TAIL = 1 << 16
 
 
 def header_mismatch(file: BinaryIO, size: int) -> Mismatch | None:
-    """Returns the mismatch between the header and the size of a RIFF WAV file; None if they match, or for other files.
+    """Returns the mismatch between the header and the size of a RIFF WAV file, or None.
+
+    None means that they match, that the header declares no length, or that the file has another format.
 
     Args:
       file: the file, at position 0.

@@ -36,8 +36,9 @@ class FeatureSettings:
       num_fft: number of points of the Fourier transform; None for the backend's default.
       norm_per_feature: whether mean and deviation are computed for each feature, not over all features together.
       gain: factor that the audio is multiplied by; if None, the audio is divided by its peak.
-      mean: value to subtract from the features instead of the utterance's mean, or None.
-      std_dev: value to divide the features by instead of the utterance's standard deviation, or None.
+      mean: one number, or one for each feature, to subtract instead of the utterance's mean; None for that mean.
+      std_dev: one number, or one for each feature, to divide by instead of the utterance's standard deviation; None for
+        that deviation.
       dither: standard deviation of the white noise that is added to audio in training.
       pad_to: the number of frames is padded to a multiple of this value.
       pad_signal: whether the signal is padded instead of the features (``psf`` only).
@@ -147,8 +148,8 @@ class FeatureSettings:
         """Returns one sentence for each invalid setting; ``path`` is the path of the settings in the config."""
         found = self._size_problems(path) or self._shape_problems(path)
         if self.pad_signal and self.backend != "psf":
-            found.append(f"'{path}/pad_signal' is supported only by the backend 'psf': remove it. Other backends pad "
-                         "the features.")
+            found.append(f"'{path}/pad_signal' is supported only by the backend 'psf', because the others always pad "
+                         "the features: remove it.")
         return found
 
     def _size_problems(self, path: str) -> list[str]:

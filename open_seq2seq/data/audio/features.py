@@ -57,8 +57,8 @@ def frame_values(audio: np.ndarray, settings: FeatureSettings, frames: range, st
       audio: ``[samples]``, normalised; may lack the beginning of the utterance.
       settings: the feature settings.
       frames: indices of consecutive frames.
-      start: index in the utterance of the first sample of ``audio``; if not 0, at least one sample before the first
-        window, for the pre-emphasis.
+      start: index in the utterance of the first sample of ``audio``; if not 0, ``audio`` must begin at least one sample
+        before the first window, for the pre-emphasis.
       dither_floor: see ``audio_features``.
 
     Returns:
@@ -112,7 +112,10 @@ def _librosa_values(audio: np.ndarray, settings: FeatureSettings, frames: range,
 
 def _psf_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int,
                 dither_floor: bool) -> np.ndarray:
-    """Computes ``frame_values`` of 16-bit samples; the first window starts at sample 0, the last is zero-padded."""
+    """Computes ``frame_values`` of audio that is converted to 16-bit integers.
+
+    The first window of the utterance starts at sample 0, and the last one is padded with zeros.
+    """
     samples = np.trunc(np.clip(audio * np.float32(_FULL_SCALE), -_FULL_SCALE - 1, _FULL_SCALE)).astype(np.float64)
     hop, size = settings.hop, settings.window_samples
     unpadded = int(replace(settings, pad_signal=False).num_frames(start + len(samples)))

@@ -1,4 +1,4 @@
-"""Windows, mel filters and the cosine transform, as matrices."""
+"""Windows, mel filters and the cosine transform, as arrays."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 JITTER_DRAWS = 3
-"""Number of random numbers for ``jittered``."""
+"""Number of random numbers that ``jittered`` needs for each image."""
 _GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue (ITU-R BT.601)
 _QUANTILES = 4096
 
@@ -39,12 +39,12 @@ def blended(images: tf.Tensor, others: tf.Tensor | float, factors: tf.Tensor) ->
 
 
 def brightened(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
-    """Multiplies the values of each image by its factor ``[batch]``."""
+    """Multiplies the values of each image by the image's factor ``[batch]``."""
     return blended(images, 0.0, factors)
 
 
 def contrasted(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
-    """Multiplies the differences between an image's values and its mean luminance by its factor ``[batch]``."""
+    """Multiplies the differences between an image's values and its mean luminance by the image's factor ``[batch]``."""
     return blended(images, tf.reduce_mean(_luminance(images), [1, 2], keepdims=True), factors)
 
 
@@ -77,7 +77,7 @@ def moved(images: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
 
 def beta_quantiles(alpha: float) -> np.ndarray:
     """Returns the quantiles of the distribution Beta(alpha, alpha) for the probabilities i / 4096, FP32 ``[4097]``."""
-    # Closer together near 0 and 1, where the density may be infinite.
+    # These values are closer together near 0 and 1, where the density can be infinite.
     places = np.sin(np.linspace(0.0, math.pi / 2, 1 << 14)) ** 2
     with tf.device("CPU:0"):
         probabilities = tf.math.betainc(tf.constant(alpha, tf.float64), tf.constant(alpha, tf.float64),

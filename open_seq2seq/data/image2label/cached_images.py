@@ -20,7 +20,7 @@ def cached_set(files: FileSet, pipeline: Pipeline, skips: bool) -> PixelSet:
     Args:
       files: the image files.
       pipeline: resizes the images.
-      skips: whether to report and leave out images that cannot be decoded.
+      skips: whether to report and leave out images that cannot be decoded, instead of raising an error.
 
     Raises:
       DataError: an image cannot be decoded and ``skips`` is False, or no image can be decoded.
@@ -39,7 +39,7 @@ def cached_set(files: FileSet, pipeline: Pipeline, skips: bool) -> PixelSet:
             words = f"{files.describe(start)} cannot be read: {reason(error)}"
             if not skips:
                 raise DataError(f"{words}. Correct or remove it, or set on_bad_example to skip.") from error
-            deco_print(f"Skipped {words}.")
+            deco_print(f"Skipped an image: {words}.")
             start += 1
     if not kept:
         raise DataError(f"None of the {files.num_images:,} images can be read: give JPEG, PNG, GIF or BMP files.")

@@ -39,7 +39,7 @@ def find_files(data_dir: str, num_classes: int, training: bool) -> list[CifarFil
     """Returns the files of the training or the test images.
 
     Args:
-      data_dir: folder that contains the files, or the unpacked archive's folder with the files.
+      data_dir: folder that contains the files, or that contains the folder of the unpacked archive.
       num_classes: 10 or 100.
       training: whether to return the files of the training images.
 

@@ -30,7 +30,7 @@ def images_below(folder: str) -> tuple[list[str], int]:
 
 
 def find_images(name: str) -> list[str]:
-    """Returns the images in a folder and its subfolders; the name of a file is returned as a list of one.
+    """Returns the images in a folder and its subfolders; if ``name`` is a file, only this file.
 
     Raises:
       UserError: the folder has no images.

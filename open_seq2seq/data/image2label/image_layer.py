@@ -24,7 +24,7 @@ from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
 
-_MIXUP = 1  # ``draw`` of ``example_uniforms`` for mixup; other random numbers have the default, 0
+_MIXUP = 1  # the argument ``draw`` of ``example_uniforms`` for mixup; other augmentation uses the default, 0
 
 
 class ImageDataLayer(DataLayer):
@@ -204,7 +204,7 @@ class ImageDataLayer(DataLayer):
         return self._images.describe(example)
 
     def make_interactive_batch(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        """Returns a batch of images: paths, or uint8 arrays ``[height, width, 3]``.
+        """Returns a batch of images, each given as a path or as a uint8 array ``[height, width, 3]``.
 
         Raises:
           DataError: there are no images, or one cannot be used.
@@ -235,7 +235,7 @@ class ImageDataLayer(DataLayer):
           files: images, or folders of images; ``-`` is an image from standard input.
 
         Raises:
-          UserError: a file does not exist, or a folder has no images.
+          UserError: a file does not exist, a folder has no images, or standard input is empty or a device.
         """
         check_given(files)
         names = [spooled_input("standard-input.image") if name == STANDARD_INPUT else name for name in files]

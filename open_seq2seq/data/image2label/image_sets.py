@@ -22,7 +22,7 @@ class PixelSet:
     Args:
       pixels: uint8 ``[images, height, width, 3]``.
       labels: class indices, int32 ``[images]``.
-      describe: function from an image's index to how messages refer to the image.
+      describe: function that returns how messages refer to the image with a given index.
       dropped: dict of reason → number of images that were left out.
     """
 

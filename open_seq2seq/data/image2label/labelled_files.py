@@ -34,10 +34,10 @@ class Row(NamedTuple):
 
 
 def class_folders(folder: str) -> list[str]:
-    """Returns the names of the folders in a folder, sorted.
+    """Returns the sorted names of the folders in a folder, without hidden ones.
 
     Raises:
-      DataError: the folder does not exist, or has no folders.
+      DataError: the folder cannot be read, or contains no folders.
     """
     try:
         with os.scandir(folder) as entries:
@@ -104,14 +104,14 @@ def read_class_file(path: str, counted_by: str = "", count: int | None = None) -
 
 def read_rows(path: str, what: str, columns: Sequence[str] | None, header: Sequence[Sequence[str]] = ()) -> \
         Iterator[Row]:
-    """Yields the rows of a CSV file of files and their classes.
+    """Yields the rows of a CSV file that lists files and their classes.
 
     Args:
       path: the CSV file; tabs separate columns if its name ends in ``.tsv``.
       what: what the file is, for messages.
       columns: the names ``file`` and ``label`` in the order of the columns, for a file without header; None if the file
         has a header.
-      header: accepted names, in the header, of the column of files, and of the column of labels.
+      header: for a file with a header, the accepted names of the column of files, and those of the column of labels.
 
     Raises:
       DataError: the file cannot be read or is empty, the header is missing, or a row has too few columns.
@@ -155,7 +155,7 @@ def number_of(label: str, numbers: Mapping[str, int], place: str) -> int:
 
     Args:
       label: name of the class, as read from the file.
-      numbers: dict of name of a class → index.
+      numbers: dict of class name → index.
       place: file and line of the label, for the message.
 
     Raises:

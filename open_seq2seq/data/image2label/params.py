@@ -42,15 +42,16 @@ def image_params(image_size: int, resize_size: int | None, train_crop: str, stan
                            above=0.0, maximum=1.0),
         "crop_ratio": Param(list, [0.75, 1.33], "Smallest and largest ratio of width to height of a resized crop.",
                             above=0.0, maximum=100.0),
-        "random_flip": Param(bool, True, "Whether half of the training images are mirrored."),
+        "random_flip": Param(bool, True, "Whether training images are mirrored with a probability of 50 %."),
         "color_jitter": Param(float, 0.0, "Largest relative change of brightness, contrast and saturation of training "
                               "images; 0 disables it.", minimum=0.0, maximum=1.0),
-        "randaugment_layers": Param(int, 0, "Number of random operations on each training image, out of "
+        "randaugment_layers": Param(int, 0, "Number of operations applied to each training image, drawn from "
                                     + ", ".join(OPERATIONS) + "; 0 disables them.", minimum=0, maximum=100),
-        "randaugment_magnitude": Param(float, 5.0, "Strength of the operations of randaugment_layers.", minimum=0.0,
-                                       maximum=LARGEST_MAGNITUDE),
-        "mixup": Param(float, 0.0, "Mixup of each training image with a random image of the data set: the weights "
-                       "have the distribution Beta(mixup, mixup); 0 disables it.", minimum=0.0, maximum=100.0),
+        "randaugment_magnitude": Param(float, 5.0, "Strength of the operations that randaugment_layers applies.",
+                                       minimum=0.0, maximum=LARGEST_MAGNITUDE),
+        "mixup": Param(float, 0.0, "Mixup of each training image with a random image of the data set; the image's "
+                       "share in the mixture has the distribution Beta(mixup, mixup). 0 disables mixup.",
+                       minimum=0.0, maximum=100.0),
         "standardize": Param(list(STANDARDIZATIONS), standardize, "Standardisation. image: mean 0 and standard "
                              "deviation 1 in each image. imagenet: values minus the mean of ImageNet, divided by "
                              "127.5. none: values from 0 to 1.", on_change=REFUSE),

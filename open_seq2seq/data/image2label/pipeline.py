@@ -14,7 +14,7 @@ from open_seq2seq.data.image2label.params import resize_size
 
 
 class Pipeline:
-    """Crops and augments images from 0 to 255.
+    """Crops and augments images with values from 0 to 255.
 
     The random numbers of an image are used in this order: crop, mirror, colours, RandAugment.
 

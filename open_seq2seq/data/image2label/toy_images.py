@@ -70,7 +70,7 @@ def write_toy_folders(folder: str, sizes: dict[str, int], seed: int = 0) -> None
 
     Args:
       folder: the output folder.
-      sizes: dict of name of a part, such as ``train`` → number of images.
+      sizes: dict of part (such as ``train``) → number of images.
       seed: seed of the random numbers.
     """
     import tensorflow as tf

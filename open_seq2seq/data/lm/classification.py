@@ -33,8 +33,9 @@ _SENTIMENT = ["negative", "positive"]
 class TextClassificationDataLayer(LabelledTextDataLayer):
     """Labelled texts from a TSV or CSV file, tokenised with the vocabulary of a language model.
 
-    A text becomes ``[<eos>] + tokens + [<eos>]``. The tokenizer ``words`` splits raw text into words and punctuation. A
-    word that the vocabulary lacks is looked up again in lower case.
+    A text becomes ``[<eos>] + tokens + [<eos>]``, without the first ``<eos>`` if ``use_start_token`` is False. The
+    tokenizer ``words`` splits raw text into words and punctuation. A word that the vocabulary lacks is looked up again
+    in lower case.
     """
 
     _tokenizer: Any

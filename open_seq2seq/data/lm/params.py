@@ -32,17 +32,18 @@ def tokenizer_params() -> dict[str, Any]:
         "tokenizer": Param((dict, type(None)), None, "Tokenizer: {'type': 'words'} (the default) for words separated "
                            "by white space (in text classification, for raw text); {'type': 'characters'}; {'type': "
                            "'sentencepiece', 'model': path} for raw text.", file={"model": ASSET}, on_change=REFUSE),
-        "normalize": Param(bool, False, "With words: whether to change the text as the published recipes do: @-@ "
-                           "becomes -, every - becomes a word, and the n of \"n 't\" moves to the second word.",
+        "normalize": Param(bool, False, "With the tokenizer words: whether to change the text as the published recipes "
+                           "do: @-@ becomes -, every - becomes a word, and \"don 't\" becomes \"do n't\".",
                            on_change=REFUSE),
         "lm_vocab_file": Param(PATH, None, "Vocabulary file of a language model; by default, vocab.txt in "
-                               "processed_data_folder. Not used with SentencePiece.", on_change=FREE),
-        "processed_data_folder": Param(PATH, None, "Folder of the vocabulary, and of indexes of large texts.",
-                                       on_change=FREE),
+                               "processed_data_folder, which WKTDataLayer writes if it does not exist. Not used with "
+                               "SentencePiece.", on_change=FREE),
+        "processed_data_folder": Param(PATH, None, "Folder of the vocabulary, and of indexes of large texts; "
+                                       "WKTDataLayer uses wkt-processed_data by default.", on_change=FREE),
         "map_parallel_calls": Param(int, 8, "Number of threads for tokenising, if the tokenizer supports threads.",
                                     "threads", minimum=1, maximum=1024, on_change=FREE),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; if None or not "
-                                      "positive, the same as for other data layers.", "batches", maximum=10**4,
+        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; 8 if None or not "
+                                      "positive.", "batches", maximum=10**4,
                                       on_change=FREE),
         **{name: Param(object, None, "Accepted for old configs; has no effect.", on_change=FREE)
            for name in ("delimiter", "shuffle_buffer_size", "use_targets", "pad_lengths_to_eight",
@@ -91,8 +92,8 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
     Args:
       params: parameters declared by ``tokenizer_params``.
       path: path of the parameters in the config, for messages.
-      build: function that makes the vocabulary if its file does not exist, given the function that splits a line; None
-        if the file must exist.
+      build: function that makes the vocabulary if its file does not exist, given the function that splits a line; the
+        vocabulary is then saved to the file. None if the file must exist.
       fit: whether the tokenizer ``words`` adapts raw text to the vocabulary; see ``FittingTokenizer``.
 
     Raises:

@@ -9,12 +9,12 @@ import functools
 
 import numpy as np
 
-_HALVED = 0.05  # probability of half the base length
-_DEVIATION = 5.0  # in tokens
+_HALVED = 0.05  # probability that a length is drawn around half of the base length
+_DEVIATION = 5.0  # standard deviation of the lengths, in tokens
 _SHORTEST = 5
 
 SHORTEST_BASE = 2 * _SHORTEST
-"""Smallest base length."""
+"""Smallest allowed base length; half of it is the shortest length that is drawn."""
 
 
 def num_random_chunks(tokens: int, base: int) -> int:
@@ -26,8 +26,9 @@ def num_random_chunks(tokens: int, base: int) -> int:
 def chunk_offsets(count: int, base: int, tokens: int, *seed: int) -> np.ndarray:
     """Draws the lengths of consecutive chunks and returns their offsets.
 
-    A length is normally distributed around ``base``, or half of it with a probability of 5 %, with a deviation of 5
-    tokens, and at least 5. If the chunks together are longer than the text, all are shortened in proportion.
+    A length has a normal distribution around ``base`` or, with a probability of 5 %, around half of it. Its standard
+    deviation is 5 tokens, and lengths below 5 become 5. If the chunks together are longer than the text, all are
+    shortened in proportion.
 
     Args:
       count: number of chunks.
@@ -36,7 +37,8 @@ def chunk_offsets(count: int, base: int, tokens: int, *seed: int) -> np.ndarray:
       seed: seeds of the random numbers.
 
     Returns:
-      ``[count + 1]`` int64; chunk i comprises the tokens from offset i to offset i + 1. The array must not be changed.
+      ``[count + 1]`` int64; chunk i comprises the tokens from offset i to before offset i + 1. The array is cached and
+      must not be changed.
     """
     generator = np.random.default_rng(seed)
     means = np.where(generator.random(count) < _HALVED, base / 2.0, base)

@@ -54,7 +54,7 @@ def split_words(line: str) -> list[str]:
 def split_normalized_words(line: str) -> list[str]:
     """Returns the words of a line after the changes that the published recipes make to WikiText.
 
-    ``@-@`` becomes ``-``, every ``-`` becomes a word, and the ``n`` of ``n 't`` moves to the second word.
+    ``@-@`` becomes ``-``, every ``-`` becomes a word, and ``don 't`` becomes ``do n't``.
     """
     return line.replace("@-@", "-").replace("-", " - ").replace("n 't", " n't").split()
 
@@ -69,7 +69,10 @@ _PARTS = re.compile(r"\w+(?=n't)|n't|'(?:s|re|ve|ll|d|m)\b|\w+|[^\w\s]", re.IGNO
 
 
 def split_raw_words(line: str) -> list[str]:
-    """Returns the words and punctuation of raw text, with contractions split as in WikiText: ``do n't``, ``it 's``."""
+    """Returns the words and punctuation of raw text, without ``<br>`` tags.
+
+    Contractions are split as in WikiText: ``don't`` becomes ``do n't``, and ``it's`` becomes ``it 's``.
+    """
     return _PARTS.findall(_MARKUP.sub(" ", line))
 
 

@@ -34,7 +34,7 @@ class LMVocabulary:
         name = shown(path) or "The vocabulary"
         if len(self.ids) < len(self.tokens):
             double = next(token for number, token in enumerate(self.tokens) if self.ids[token] != number)
-            raise DataError(f"{name} has the token {double!r} twice: remove one of the two lines.")
+            raise DataError(f"{name} has the token {double!r} twice: use the vocab.txt that a language model wrote.")
         missing = [token for token in (UNKNOWN, END) if token not in self.ids]
         if missing:
             raise DataError(f"{name} has no token {missing[0]}: use the vocab.txt that a language model wrote.")
@@ -76,9 +76,9 @@ class LMVocabulary:
             if not tab and line.strip().isdecimal():
                 last = line.strip()
             elif not second or not count.strip().isdecimal() or identity != str(len(tokens)):
-                raise DataError(f"{shown(path)}:{number}: the line must be id {len(tokens)}, a tab, the token, a tab "
-                                "and its count: use the vocab.txt that a language model wrote, or remove the file to "
-                                "build it again.")
+                raise DataError(f"{shown(path)}:{number}: the line must be the id {len(tokens)}, a tab, the token, a "
+                                "tab and its count: use the vocab.txt that a language model wrote, or remove the file "
+                                "to build it again.")
             else:
                 tokens.append(token)
                 counts.append(int(count))
@@ -88,10 +88,10 @@ class LMVocabulary:
         return cls(tokens, counts, path)
 
     def save(self, path: str) -> None:
-        """Writes the vocabulary file; only a vocabulary file is replaced.
+        """Writes the vocabulary file, and creates its folder if necessary.
 
         Raises:
-          DataError: the file cannot be written.
+          DataError: the file cannot be written, or an existing file with this name is not a vocabulary file.
         """
         rows = [f"{number}\t{token}\t{count}\n" for number, (token, count) in
                 enumerate(zip(self.tokens, self.counts, strict=True))]

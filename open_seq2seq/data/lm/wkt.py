@@ -1,4 +1,4 @@
-"""The data layer of language models: running text, cut into chunks of equal length."""
+"""The data layer of language models: running text, cut into chunks."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ class WKTDataLayer(DataLayer):
         return {
             **DataLayer.get_optional_params(),
             **tokenizer_params(),
-            "data_root": Param(PATH, None, "Folder of the text: train.txt or wiki.train.tokens, and valid.txt or "
-                               "wiki.valid.tokens.", on_change=FREE),
+            "data_root": Param(PATH, None, "Folder of the text: train.txt, wiki.train.tokens or wiki.train.raw, and "
+                               "valid.txt, wiki.valid.tokens or wiki.valid.raw.", on_change=FREE),
             "text_file": Param(PATH, None, "Text file to read instead of the one in data_root; in inference, the "
                                "lines to continue or to score."),
             "carry_state": Param(bool, False, "Whether each chunk continues the previous one, so that the model's "
                                  "state is carried over from chunk to chunk; cannot be combined with shuffle."),
-            "random_bptt": Param(bool, False, "Whether chunks have random lengths in training, as in AWD-LSTM: in each "
-                                 "update, all have the same length, around bptt or, in 5 % of the updates, half of it, "
-                                 "with a deviation of 5 tokens; the learning rate is multiplied by the length divided "
-                                 "by bptt. Needs carry_state."),
+            "random_bptt": Param(bool, False, "Whether chunks have random lengths in training, as in AWD-LSTM. All "
+                                 "chunks of an update have the same length, drawn around bptt or, in 5 % of the "
+                                 "updates, around half of it, with a standard deviation of 5 tokens. The learning rate "
+                                 "is multiplied by the length divided by bptt. Needs carry_state."),
             "rand_start": Param(bool, False, "Whether training begins each epoch at a random token of the first "
                                 "chunk, so that the chunks differ between epochs."),
             "small": Param(bool, False, "Whether to read only the first 9,004 tokens in training and 200 in "
@@ -110,7 +110,7 @@ class WKTDataLayer(DataLayer):
 
     @property
     def _shifted_size(self) -> int:
-        """Number of tokens that follow any start of the first chunk."""
+        """Number of tokens from the latest possible start of the first chunk to the end of the text."""
         return self._size - self._shifts + 1
 
     def _check_random_lengths(self) -> None:
@@ -140,8 +140,7 @@ class WKTDataLayer(DataLayer):
         least = self.params["min_count"] or (3 if words else 1)
         vocabulary = LMVocabulary.of_counts(count_tokens(split(line) for line in read_lines(path, "The text file")),
                                             least)
-        deco_print(f"Built a vocabulary of {len(vocabulary):,} tokens from {path}: "
-                   f"{vocabulary_path(self.params)}")
+        deco_print(f"Built the vocabulary {vocabulary_path(self.params)} with {len(vocabulary):,} tokens from {path}")
         return vocabulary
 
     def _load_text(self) -> None:
@@ -159,8 +158,8 @@ class WKTDataLayer(DataLayer):
             # With shifted chunks, the last tokens of the text are left out, so that all chunks are full at any start.
             self._chunks = self._shifted_size // bptt if shifts else -(-self._size // bptt)
         if self._chunks < 1:
-            raise DataError(f"{corpus.path} has {self._size} tokens, too few for a chunk of bptt {bptt} tokens that "
-                            "begins at a random token: lower bptt, give a longer text, or set rand_start to False.")
+            raise DataError(f"{corpus.path} has {self._size} tokens, too few for a chunk of bptt {bptt} tokens with "
+                            "rand_start or random_bptt: lower bptt, give a longer text, or set both to False.")
 
     def _load(self, path: str) -> TokenCorpus:
         threads = max(1, min(self.params["map_parallel_calls"], os.cpu_count() or 1))
@@ -224,7 +223,7 @@ class WKTDataLayer(DataLayer):
         return float(batch["source_tensors"][1].max()) / self.params["bptt"]
 
     def _chunks_at(self, examples: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
-        """Returns the batch of some chunks, which begin at the tokens ``begins``."""
+        """Returns the batch of some chunks, given their first tokens' positions in the text and their lengths."""
         assert self._corpus is not None
         places = begins[:, np.newaxis] + np.arange(-1, int(lengths.max()))
         tokens = self._corpus.tokens_at(np.clip(places, 0, self._size - 1).reshape(-1)).reshape(places.shape)
@@ -311,7 +310,7 @@ class WKTDataLayer(DataLayer):
         """Returns the parameters that make inference read the lines of the given text files, in order.
 
         Raises:
-          UserError: a file does not exist, or stdin is empty.
+          UserError: a file does not exist or is a folder, or stdin is empty or a device.
           DataError: one of several files is empty or not UTF-8.
         """
         check_given(files)

@@ -41,8 +41,8 @@ def _data_params() -> dict[str, Any]:
         "audio_root": Param(PATH, None, "Folder to which relative names of recordings refer; by default the folder of "
                             "the list, or the working directory for recordings that exist only there.",
                             on_change=FREE),
-        "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Unit of the batch size: utterances, "
-                                 "or frames or seconds of audio, padding included."),
+        "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Unit of the batch size: sentences "
+                                 "(utterances), or frames or seconds of audio, padding included."),
         "max_duration": Param(float, -1.0, "Longer recordings are left out of training and evaluation; -1 means no "
                               "limit.", "seconds"),
         "min_duration": Param(float, -1.0, "Shorter recordings are left out of training and evaluation; -1 means no "
@@ -59,8 +59,8 @@ def _data_params() -> dict[str, Any]:
                                 "examples.", "frames", minimum=1),
         "map_parallel_calls": Param(int, 8, "Number of threads that read recordings and compute features.", "threads",
                                     minimum=1, maximum=1024, on_change=FREE),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; by default the "
-                                      "same as for other data layers.", "batches", maximum=10**4, on_change=FREE),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; 8 if None or "
+                                      "not positive.", "batches", maximum=10**4, on_change=FREE),
     }
 
 
@@ -100,8 +100,8 @@ def _feature_params() -> dict[str, Any]:
         "dither": Param(float, 0.0, "Standard deviation of the white noise that is added to training audio after its "
                         "normalisation, usually to a peak of 1. In evaluation and inference, the expected power of the "
                         "noise is added instead.", minimum=0.0),
-        "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this value.", "frames",
-                        minimum=0, maximum=10**5),
+        "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this value; 0 or 1 adds "
+                        "no padding.", "frames", minimum=0, maximum=10**5),
         "pad_signal": Param(bool, False, "For psf only: whether to pad each signal with zeros instead of the features. "
                             "The padding's frames then count as part of the utterance, as in the TensorFlow 1 "
                             "toolkit.", on_change=REFUSE),
@@ -110,8 +110,8 @@ def _feature_params() -> dict[str, Any]:
 
 def _cache_params() -> dict[str, Any]:
     return {
-        "cache_features": Param(bool, False, "Whether to cache features on disk. Decoded audio is cached instead if it "
-                                "is augmented or the backend is tf."),
+        "cache_features": Param(bool, False, "Whether to cache features on disk. Decoded audio is cached instead if "
+                                "augmentation or dither changes it, or the backend is tf."),
         "cache_format": Param(list(FORMATS), "npy", "File format of the cache."),
         "cache_regenerate": Param(bool, False, "Whether to overwrite the cached files of earlier runs."),
         "cache_dir": Param(PATH, None, "Folder for cached features, and for the cached lengths of large data sets; by "

@@ -66,7 +66,12 @@ class Pipeline:
         return audio
 
     def from_audio(self, audio: np.ndarray, draw: Draw | None) -> tuple[np.ndarray, np.ndarray | None]:
-        """Makes an example from audio ``[samples]``, without augmentation if ``draw`` is None."""
+        """Makes an example from audio, in the form that ``example`` returns.
+
+        Args:
+          audio: ``[samples]`` at the features' sampling rate.
+          draw: see ``example``; None for no augmentation.
+        """
         settings, augmentation = self.settings, self.augmentation
         if augmentation is not None and draw is not None:
             audio = augmentation.perturb_speed(audio, draw)

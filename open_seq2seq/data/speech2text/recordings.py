@@ -34,7 +34,7 @@ class Problem:
       place: the list and line of the example.
       name: name of the recording in the list.
       kind: the problem in a few words; examples are counted by kind.
-      detail: the problem as the predicate of a sentence about the recording: ``is an empty file``.
+      detail: the problem as the predicate of a sentence about the recording, such as ``is an empty file``.
     """
 
     place: str
@@ -139,9 +139,9 @@ class Recordings:
         return dict(sorted(found.items()))
 
     def _duplicates(self) -> dict[int, tuple[str, str]]:
-        """Returns dict of row → problem, for recordings that are repeated within one list.
+        """Returns a dict of row → problem, for recordings that are repeated within one list.
 
-        The same list may be given twice, to increase its weight.
+        A whole list may be given twice, so that its recordings occur more often.
         """
         found: dict[int, tuple[str, str]] = {}
         seen: dict[tuple[str, str], Utterance] = {}
@@ -188,7 +188,7 @@ class Recordings:
         rates.pop(sample_freq, None)
         if rates:
             shown = ", ".join(f"{count:,} of {rate} Hz" for rate, count in sorted(rates.items()))
-            deco_print(f"Resampled to {sample_freq} Hz: {shown} ({self._mode})")
+            deco_print(f"Recordings resampled to {sample_freq} Hz: {shown} ({self._mode})")
         several = int(np.sum(self.index.channels[self.rows] > 1))
         if several:
             deco_print(f"Channels averaged: {several:,} recordings ({self._mode})")

@@ -35,9 +35,9 @@ class Speech2TextDataLayer(DataLayer):
     """Recordings and their transcripts, from CSV files, JSON lines or LibriSpeech folders.
 
     A batch contains features ``[batch, time, num_audio_features]`` and their lengths in frames ``[batch]``. With the
-    backend ``tf``, it contains audio ``[batch, samples]`` and lengths in samples instead, from which ``features``
-    computes features and lengths in the graph. Targets are ids of the alphabet, without CTC's blank. Recordings of any
-    sampling rate and number of channels are converted, unless ``convert_audio`` is False.
+    backend ``tf``, it contains audio ``[batch, samples]`` and lengths in samples instead, from which the method
+    ``features`` computes features and lengths in the graph. Targets are ids of the alphabet, without CTC's blank.
+    Recordings of any sampling rate and number of channels are converted, unless ``convert_audio`` is False.
 
     Bad examples (a broken file, characters outside the alphabet, a label longer than its frames…) are reported with
     file and line. Depending on ``on_bad_example``, they stop the run or are left out.
@@ -123,6 +123,9 @@ class Speech2TextDataLayer(DataLayer):
           stride: number of frames per encoder step.
           steps_of: function from numbers of frames ``[rows]`` to numbers of encoder steps; by default
             ``frames / stride``, rounded up.
+
+        Raises:
+          DataError: there are such examples with ``on_bad_example: stop``, or no examples are left.
         """
         if self.params["encoder_stride"] is None:
             self._require_steps(stride, steps_of)
@@ -207,7 +210,7 @@ class Speech2TextDataLayer(DataLayer):
             problem = self._set.problem(row, error.kind, error.detail)
             if self.params["on_bad_example"] == "stop":
                 raise DataError(f"{problem}. Fix or remove it, or set on_bad_example to skip.")
-            if problem not in self._bad.values():  # the same list may be named twice
+            if problem not in self._bad.values():  # the problems of a list that is named twice are printed only once
                 deco_print(f"Skipped {problem}")
             self._bad[row] = problem
         if len(self._bad) == self.num_examples:
@@ -339,7 +342,7 @@ class Speech2TextDataLayer(DataLayer):
           files: recordings, folders of recordings, or lists; ``-`` is a recording from stdin.
 
         Raises:
-          UserError: a file does not exist, or stdin is empty.
+          UserError: a file does not exist, or stdin is empty or a device.
         """
         check_given(files)
         # The audio format is detected from the content, so the suffix does not matter.

@@ -1,4 +1,4 @@
-"""Synthetic speech in a made-up language that recognisers learn in a minute: each letter has two formants."""
+"""Synthetic speech in a made-up language, in which each letter has two formants; recognisers learn it in a minute."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def draw_voice(random: np.random.Generator) -> Voice:
 
 
 def draw_text(random: np.random.Generator, words: tuple[int, int]) -> str:
-    """Returns a text of random words from the language's vocabulary of 40.
+    """Returns a text of random words from the language's vocabulary of 40 words.
 
     Args:
       random: draws the words.

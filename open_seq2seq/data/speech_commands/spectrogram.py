@@ -15,7 +15,7 @@ from open_seq2seq.data.speech2text.augmentation import Draw
 _POINTS, _HOP = 1024, 256
 _SMALLEST = 1e-5
 _SEMITONES, _STRETCH, _NOISE_DB = 2, 0.2, (-90.0, -46.0)
-_CHANGES, _NOISE, _SLICE = range(3)  # purposes of random numbers
+_CHANGES, _NOISE, _SLICE = range(3)  # purposes of random numbers, for Draw.stream
 
 
 class Changes(NamedTuple):

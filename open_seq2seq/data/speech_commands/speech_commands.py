@@ -31,8 +31,8 @@ class SpeechCommandsDataLayer(DataLayer):
 
     The lists are CSV files without header whose rows are ``label,wav_filename``. A batch contains features
     ``[batch, audio_length, num_audio_features, 1]``, or, with the ``model_format`` jasper, features
-    ``[batch, audio_length, 1, num_audio_features]`` and lengths ``[batch]``; and the probabilities of the classes
-    ``[batch, num_labels]``, which are one-hot.
+    ``[batch, audio_length, 1, num_audio_features]`` and lengths ``[batch]``; and, except in inference, the
+    probabilities of the classes ``[batch, num_labels]``, which are one-hot.
 
     Raises:
       ConfigError: the parameters are invalid.
@@ -60,8 +60,9 @@ class SpeechCommandsDataLayer(DataLayer):
                                    "class indices from 0, or names in class_file.", file="list"),
             "dataset_location": Param(str, doc="Folder that the recordings' paths are relative to."),
             "num_audio_features": Param(int, doc="Number of mel filters.", minimum=1, maximum=4096, on_change=REFUSE),
-            "audio_length": Param(int, doc="Number of frames, each 256 samples after the one before; longer "
-                                  "recordings are cut, and shorter ones padded with zeros on both sides.",
+            "audio_length": Param(int, doc="Number of frames, each 256 samples after the one before. Longer "
+                                  "recordings are cut (at random positions in training, otherwise on both sides), and "
+                                  "shorter ones padded with zeros on both sides.",
                                   unit="frames", minimum=1, maximum=10**6, on_change=REFUSE),
             "num_labels": Param(int, doc="Number of classes.", unit="classes", minimum=1, on_change=REFUSE),
             "model_format": Param(["jasper", "resnet"], doc="Shape of the features: for TDNNEncoder (jasper) or for an "
@@ -117,7 +118,7 @@ class SpeechCommandsDataLayer(DataLayer):
 
     @property
     def encoder_params(self) -> dict[str, Any]:
-        """Parameters of encoders that follow from the shape of the features."""
+        """The parameters of encoders that are determined by the shape of the features."""
         return {"num_audio_features": self.params["num_audio_features"],
                 "features_as_channels": self.params["model_format"] == "jasper"}
 
@@ -238,7 +239,7 @@ class SpeechCommandsDataLayer(DataLayer):
         """Returns the parameters that make inference classify the given recordings, or those in the given folders.
 
         Raises:
-          UserError: a file does not exist, or a folder has no recordings.
+          UserError: a file does not exist, a folder has no recordings, or stdin is empty or a device.
         """
         check_given(files)
         found = []

@@ -27,9 +27,9 @@ _TEXT_PARAMS = ("src_vocab_file", "tokenizer", "delimiter", "special_tokens_alre
 class LabelledTextDataLayer(DataLayer):
     """Texts with one label each, from a TSV or CSV file; by default, lines ``label<TAB>text``.
 
-    A text becomes ``tokens + [EOS]``, preceded by S if ``use_start_token`` is True. Longer texts are truncated to
-    ``max_length``; in training, empty texts are dropped. Labels become their positions in ``labels`` or in the lines of
-    ``label_file``. Inference does not read labels.
+    A text becomes ``tokens + [EOS]``, preceded by the start token S if ``use_start_token`` is True. Longer texts are
+    truncated to ``max_length``; in training, empty texts are dropped. Labels become their positions in ``labels`` or in
+    the lines of ``label_file``. Inference does not read labels.
 
     A batch has ``source_tensors`` ``[ids [batch, time], lengths [batch]]`` and ``target_tensors`` ``[labels [batch]]``.
 
@@ -277,7 +277,7 @@ class LabelledTextDataLayer(DataLayer):
         """Returns the parameters that make inference read the given text files in order, one text per line.
 
         Raises:
-          UserError: a file does not exist, or stdin is empty.
+          UserError: a file does not exist or is a folder, or stdin is empty or a device.
           DataError: one of several files is empty or not UTF-8.
         """
         check_given(files)

@@ -51,7 +51,7 @@ class SpecialIds(NamedTuple):
 
 
 SPECIAL_IDS = SpecialIds(int(SpecialTextTokens.PAD_ID), int(SpecialTextTokens.S_ID), int(SpecialTextTokens.EOS_ID))
-"""The special ids of the toolkit's own vocabularies."""
+"""The ids of ``SpecialTextTokens``."""
 
 
 class TokenCorpus:
@@ -95,7 +95,7 @@ class TokenCorpus:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the text in bytes; 0 for lines in memory."""
+        """Size of the text in bytes, without line ends for a corpus of ``corpus_of_lines``."""
         return int(self._arrays.line_starts[-1])
 
     def line(self, number: int) -> str:
@@ -123,7 +123,7 @@ class TokenCorpus:
           max_tokens: maximum number of tokens, without special tokens; longer sentences are truncated.
           start_token: whether to put the start token before each sentence.
           multiple: the padded length is a multiple of this value.
-          keep_end: whether the beginning of a longer sentence is cut off, instead of its end.
+          keep_end: whether the beginning of a sentence that is too long is cut off, instead of its end.
           special: ids of padding, start and end.
 
         Returns:

@@ -181,7 +181,8 @@ def _description(file: BinaryIO) -> tuple[dict[str, Any], int]:
 def _compare(description: dict[str, Any], identity: dict[str, Any], path: str, thorough: bool) -> None:
     """Raises UnfitIndexError if the text has changed since the index was written."""
     differ = {key for key, value in identity.items() if description.get(key) != value}
-    # Copying text and index, or changing permissions, changes only the ctime; then the digest of the text decides.
+    # Copying text and index with their mtimes, or changing permissions, changes only the ctime; then the digest of the
+    # text decides.
     if differ - {"ctime_ns"} or (differ or thorough) and description.get("digest") != _digest_of(path):
         raise UnfitIndexError("the text has changed")
 

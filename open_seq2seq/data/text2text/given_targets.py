@@ -22,7 +22,7 @@ def given_target_params() -> dict[str, Any]:
     """Returns the parameters that name texts of the target side for inference."""
     return with_change(FREE, {
         "prefix_file": Param(_PATH, None, "For inference: text file with the beginning of each translation, one line "
-                             "for each source sentence; with an empty line, the translation is free.", file=DATA),
+                             "for each source sentence; an empty line prescribes no beginning.", file=DATA),
         "prefix_column": Param(bool, False, "For inference: whether each line of source_file may have a second column, "
                                "after a tab, with the beginning of the translation."),
         "score_file": Param(_PATH, None, "For inference: text file with a translation of each source sentence. "
@@ -80,7 +80,7 @@ def load_given_targets(params: Mapping[str, Any], source: TokenCorpus, tokenizer
       source: the source sentences.
       tokenizer: tokenizer of the target side.
       max_tokens: maximum number of tokens of a text.
-      how: further arguments of ``load_corpus``.
+      how: further positional arguments of ``load_corpus``: ``index_dir`` and those after it.
 
     Raises:
       DataError: a file cannot be read, or its texts do not fit; see ``check_given_targets``.
@@ -100,10 +100,10 @@ def load_given_targets(params: Mapping[str, Any], source: TokenCorpus, tokenizer
 
 
 def check_given_targets(given: TokenCorpus, source: TokenCorpus, max_tokens: int, what: str) -> None:
-    """Checks the texts of one kind.
+    """Checks the prefixes, or the translations to score.
 
     Args:
-      given: the texts.
+      given: the prefixes or translations.
       source: the source sentences.
       max_tokens: maximum number of tokens of a text; a longer one could not be used as a whole.
       what: ``prefix`` or ``translation``, for messages.
@@ -123,5 +123,5 @@ def check_given_targets(given: TokenCorpus, source: TokenCorpus, max_tokens: int
 def prefixes(corpus: TokenCorpus, lines: np.ndarray) -> list[np.ndarray]:
     """Returns the ids of prefixes ``[batch, time]``, without special tokens, and their lengths ``[batch]``."""
     ids, lengths = corpus.padded(lines, int(corpus.counts[lines].max(initial=0)), start_token=False)
-    ids[np.arange(len(lines)), lengths - 1] = SpecialTextTokens.PAD_ID  # in the place of EOS
+    ids[np.arange(len(lines)), lengths - 1] = SpecialTextTokens.PAD_ID  # replaces the EOS that padded() appends
     return [ids[:, :-1] if ids.shape[1] > 1 else ids, lengths - 1]

@@ -24,9 +24,9 @@ def temperature_shares(sizes: Sequence[int], temperature: float) -> np.ndarray:
 def repetitions(sizes: Sequence[int], shares: Sequence[float]) -> list[int]:
     """Returns how many times each corpus is read in one epoch.
 
-    All examples of a corpus occur equally often. The corpus that is read least often is read 1, 2, … or at most 50
-    times: the smallest number for which the shares of all corpora are correct to within 1 %. If no number reaches this,
-    the one with the smallest error is used.
+    All examples of a corpus occur equally often. The corpus that is read least often is read from 1 to 50 times: the
+    smallest number for which the shares of all corpora are correct to within 1 % of the share. If there is no such
+    number, the one with the smallest error is used.
 
     Args:
       sizes: number of examples of each corpus, at least 1.

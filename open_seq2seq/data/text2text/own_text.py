@@ -15,7 +15,7 @@ from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 
 _SHORT = 20  # number of characters up to which the ratio of lengths is not checked
-_MOST_BAD_ROWS = 0.05  # share of the rows of a table that may lack a column
+_MOST_BAD_ROWS = 0.05  # largest share of the rows of a table that may lack a column
 _MOST_WITHOUT_LETTERS = 0.5  # share of rows without letters above which a column is reported
 # A pair counts as swapped if exchanging its sides raises the log-probability by more than both of these: a constant,
 # and a number for each character.
@@ -45,7 +45,7 @@ class Kept:
     dropped: dict[str, list[Pair]] = field(default_factory=dict)
 
     def drop(self, pair: Pair, reason: str) -> None:
-        """Leaves a pair out."""
+        """Records a pair as left out."""
         self.dropped.setdefault(reason, []).append(pair)
 
 
@@ -169,18 +169,19 @@ def split(pairs: Sequence[Pair], sizes: Sequence[int], seed: int = 0) -> list[li
 
     Args:
       pairs: the pairs.
-      sizes: number of pairs of each part but the first, which gets all others.
+      sizes: number of pairs of each part but the first, which gets all others. A part can get a few pairs more, because
+        pairs with a common sentence stay together.
       seed: seed of the choice.
 
     Returns:
-      The parts, in the order of ``pairs``: the largest, then one for each of ``sizes``.
+      The largest part, then one for each of ``sizes``. Within a part, pairs are in the order of ``pairs``.
 
     Raises:
       DataError: there are too few pairs, or too few different ones.
     """
     groups = _groups(pairs)
     order = np.random.Generator(np.random.Philox(seed)).permutation(len(groups))
-    # Small groups first, so that sentences of many translations stay in the largest part.
+    # Small groups first, so that sentences with many translations stay in the largest part.
     queue = sorted(order.tolist(), key=lambda number: len(groups[number]))
     parts: list[list[int]] = []
     for size in sizes:

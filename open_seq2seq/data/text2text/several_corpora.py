@@ -282,7 +282,7 @@ class MultiCorpusDataLayer(DataLayer):
 
     @property
     def tokenizers(self) -> tuple[Any, Any]:
-        """The tokenizers of source and target, if all languages share a vocabulary."""
+        """The tokenizers of source and target; all languages must share a vocabulary."""
         return self._first.tokenizers
 
     @property
@@ -329,11 +329,11 @@ class MultiCorpusDataLayer(DataLayer):
         return self._first.source_tokens(example, row)
 
     def target_tokens(self, ids: Any) -> list[str]:
-        """Returns the tokens of target ids ``[time]`` up to EOS, if all languages share a vocabulary."""
+        """Returns the tokens of target ids ``[time]`` up to EOS; all languages must share a vocabulary."""
         return self._first.target_tokens(ids)
 
     def tokens_to_text(self, tokens: Sequence[str]) -> str:
-        """Returns the text that target tokens form, if all languages share a vocabulary."""
+        """Returns the text that target tokens form; all languages must share a vocabulary."""
         return self._first.tokens_to_text(tokens)
 
     def examine(self) -> list[str]:

@@ -377,7 +377,7 @@ class ParallelTextDataLayer(DataLayer):
         """Returns the parameters that make inference read the given text files in order, one sentence per line.
 
         Raises:
-          UserError: a file does not exist, or stdin is empty.
+          UserError: a file does not exist or is a folder, or stdin is empty or a device.
           DataError: one of several files is empty or not UTF-8.
         """
         check_given(files)

@@ -12,7 +12,12 @@ PATH = (str, type(None))
 
 def max_length_param(what: str = "sentence", longer: str = "Training drops pairs with a longer sentence; evaluation "
                      "and inference truncate it.") -> dict[str, Any]:
-    """Returns the parameter ``max_length``, which every layer of text requires."""
+    """Returns the parameter ``max_length``, which every layer of text requires.
+
+    Args:
+      what: what an example is called in the description.
+      longer: sentence of the description that says what happens to longer examples.
+    """
     return {"max_length": Param(int, doc=f"Maximum length of a {what}, special tokens included. {longer}",
                                 unit="tokens", minimum=1, maximum=10**6)}
 
@@ -29,16 +34,17 @@ def shared_params() -> dict[str, Any]:
                            "target_model instead of model if the two sides have different models.",
                            file={"model": ASSET, "source_model": ASSET, "target_model": ASSET}, on_change=REFUSE),
         "delimiter": Param(str, " ", "Separator of tokens in a line.", on_change=REFUSE),
-        "detokenize": Param(bool, False, "Whether to join SentencePiece pieces to plain text in results.",
-                            on_change=FREE),
+        "detokenize": Param(bool, False, "With the tokenizer delimiter: whether to join tokens that are SentencePiece "
+                            "pieces to plain text in results.", on_change=FREE),
         "special_tokens_already_in_vocab": Param(bool, True, "Whether vocabulary files begin with PAD, EOS, S and UNK; "
                                                  "if False, these tokens are added as ids 0 to 3.", on_change=REFUSE),
         "pad_vocab_to_eight": Param(bool, False, "Whether to round vocabulary sizes up to a multiple of 8."),
         "index_dir": Param(PATH, None, "Folder for indexes of tokenised text. By default, the index of a large file is "
-                           "in .os2s_index beside the file, and small files have no index.", on_change=FREE),
+                           "in .os2s_index beside the file, or in the user's cache folder if that is not writable; "
+                           "small files have no index.", on_change=FREE),
         "map_parallel_calls": Param(int, 8, "Number of threads for tokenising, if the tokenizer supports threads.",
                                     "threads", minimum=1, maximum=1024, on_change=FREE),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; if None or not "
-                                      "positive, the same as for other data layers.", "batches", maximum=10**4,
+        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; 8 if None or not "
+                                      "positive.", "batches", maximum=10**4,
                                       on_change=FREE),
     }

@@ -46,7 +46,7 @@ class TextTokenizer(Tokenizer, Protocol):
 
     @property
     def tokens(self) -> Sequence[str]:
-        """The tokens in the order of their ids, without those that only fill up the vocabulary."""
+        """The tokens in the order of their ids; ids that only fill up the vocabulary may be missing."""
         ...
 
     def split(self, line: str) -> list[str]:

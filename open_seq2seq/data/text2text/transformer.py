@@ -20,7 +20,9 @@ class TransformerDataLayer(ParallelTextDataLayer):
     """Sentence pairs as ``tokens + [EOS]``; by default, the batch size counts tokens.
 
     In the TensorFlow 1 toolkit, the layer of this name read TFRecord files. This layer reads text: set ``source_file``
-    and ``target_file``, which are relative to ``data_dir`` if that is set.
+    and ``target_file``, which are relative to ``data_dir`` if that is set. ``tgt_vocab_file`` is by default the source
+    vocabulary. ``batch_in_tokens`` and ``num_cpu_cores`` take the place of ``batch_size_unit`` and
+    ``map_parallel_calls``, which are ignored.
 
     Raises:
       ConfigError: ``source_file`` is missing.
@@ -38,8 +40,8 @@ class TransformerDataLayer(ParallelTextDataLayer):
             **shared_params(),
             **given_target_params(),
             "repeat": Param((bool, int, type(None)), None, "Ignored; accepted so that old configs load. Training "
-                            "always repeats the data, evaluation never does.", on_change=FREE),
-            "data_dir": Param(PATH, None, "Folder of source_file and target_file.", on_change=FREE),
+                            "always repeats the data; evaluation never does.", on_change=FREE),
+            "data_dir": Param(PATH, None, "Folder that source_file and target_file are relative to.", on_change=FREE),
             "file_pattern": Param(PATH, None, "Accepted for old configs, but TFRecord files are not supported: set "
                                   "source_file and target_file.", on_change=FREE),
             "source_file": Param(PATH, None, "Text file with one source sentence per line.", file=DATA),

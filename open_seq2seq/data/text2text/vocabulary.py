@@ -11,7 +11,7 @@ from open_seq2seq.utils.errors import DataError
 
 
 class SpecialTextTokens(enum.IntEnum):
-    """Ids of the special tokens, the same in every vocabulary and SentencePiece model of the toolkit."""
+    """Ids of the special tokens in every ``Vocabulary``, and in the SentencePiece models of text layers."""
 
     PAD_ID = 0
     EOS_ID = 1
@@ -90,7 +90,7 @@ def _read_tokens(path: str) -> list[str]:
         token = line.split("\t")[0].strip(" ")
         if "\r" in token or "\0" in token:
             raise DataError(f"{path}:{number}: {token[:60]!r} is not a token: the vocabulary must be UTF-8 text with "
-                            "one token per line, and line ends of Linux or Windows.")
+                            "one token per line and Linux or Windows line endings.")
         if token:
             tokens.append(token)
     if not tokens:

@@ -154,8 +154,8 @@ BAD_VOCABULARIES = {
     "no eos": ("0\t<unk>\t1\n1\ta\t1\n2\n", "no token <eos>"),
     "cut off": ("0\t<unk>\t1\n1\t<eos>\t1\n", "last line, the number of tokens, is missing"),
     "wrong size": ("0\t<unk>\t1\n1\t<eos>\t1\n7\n", "is 7"),
-    "other format": ("the\nof\n", "bad.txt:1: the line must be id 0"),
-    "gap": ("0\t<unk>\t1\n2\t<eos>\t1\n2\n", "bad.txt:2: the line must be id 1"),
+    "other format": ("the\nof\n", "bad.txt:1: the line must be the id 0"),
+    "gap": ("0\t<unk>\t1\n2\t<eos>\t1\n2\n", "bad.txt:2: the line must be the id 1"),
     "empty": ("", "has 0 tokens"),
     "more": ("0\t<unk>\t1\n1\t<eos>\t1\n2\n3\tx\t1\n", "bad.txt:4: there are lines after"),
 }

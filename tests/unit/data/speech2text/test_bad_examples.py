@@ -132,7 +132,7 @@ def test_other_rates_and_channels_are_converted_and_said_once(one_list, voice, c
     params = one_list(("a.wav", voice, "ab"), ("b.wav", stereo, "ab"))
     layer = Speech2TextDataLayer(params, mode="train")
     said = capsys.readouterr().out
-    assert "Resampled to 8000 Hz: 1 of 11025 Hz" in said
+    assert "Recordings resampled to 8000 Hz: 1 of 11025 Hz" in said
     assert "Channels averaged: 1 recordings" in said
     layer.make_batch(np.arange(2))
     assert capsys.readouterr().out == ""
