@@ -73,7 +73,8 @@ class ErrorRates(NamedTuple):
     Attributes:
       words: counts of errors in words, which are separated by white space.
       characters: counts of errors in characters, including single spaces between words.
-      worst: the utterances with the most word errors, in descending order; ties are sorted by descending rate.
+      worst: the utterances with the most word errors, in descending order; ties are sorted by descending rate, and
+        utterances without errors are left out.
     """
 
     words: ErrorCounts
