@@ -140,8 +140,8 @@ def error_rates(references: Sequence[str], hypotheses: Sequence[str], names: Seq
       DataError: there are no utterances.
     """
     if not references:
-        raise DataError("WER cannot be computed: the evaluation set is empty after filtering. Check its files and "
-                        "filters.")
+        raise DataError("WER cannot be computed, because the evaluation set is empty after filtering: check its files "
+                        "and filters.")
     names = names if names is not None else [str(number) for number in range(len(references))]
     words, characters, judged = ErrorCounts(), ErrorCounts(), []
     for name, reference, hypothesis in zip(names, references, hypotheses, strict=True):
