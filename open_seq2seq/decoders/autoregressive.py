@@ -51,7 +51,7 @@ def search_params() -> dict[str, Any]:
 
 
 class AutoregressiveDecoder(Decoder):
-    """Base of decoders that predict one symbol after the other.
+    """Base of decoders that predict one symbol at a time.
 
     Subclasses implement ``_teacher_force`` for training. For the search, they implement ``step`` and ``limits`` and, if
     needed, ``prepare`` and ``initial_cache``. The parameters select greedy search, beam search or sampling.

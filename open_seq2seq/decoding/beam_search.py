@@ -298,8 +298,9 @@ def _candidates(search: _Search, state: _State) -> Candidates:
 def highest_probability(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns the probability ``[batch, beam, 1]`` of the likeliest id, ``ids[:, :, 0]``.
 
-    This probability is at least 1 / vocabulary, so its logarithm is accurate enough to compute the other log
-    probabilities from it and differences of logits. Softmax takes half the time of log-softmax.
+    This probability is at least 1 / vocabulary, so its logarithm is accurate, and the other log probabilities follow
+    from it by adding differences of logits. This way, only a softmax is needed, which takes half the time of
+    log-softmax.
     """
     return tf.gather(tf.nn.softmax(logits), ids[:, :, :1], batch_dims=2)
 

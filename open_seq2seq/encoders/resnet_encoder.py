@@ -21,7 +21,7 @@ _SIZES = (int, type(None))
 
 
 class _Stem(NamedTuple):
-    """The first convolution and the pooling after it, before the blocks.
+    """Settings of the first convolution and of the pooling that follows it.
 
     Attributes:
       num_filters: number of filters of the first convolution and of the first group of blocks.
