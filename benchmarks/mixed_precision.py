@@ -23,15 +23,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from benchmarks.measuring.cpu_products import RAW_LIMITS, raw_speeds
 from benchmarks.measuring.gpu_products import measure_gpu
 from benchmarks.measuring.machine import Machine, describe_machine
 from benchmarks.measuring.memory_use import search
-from benchmarks.measuring.precision_table import RAW_LIMITS, Results, format_raw, format_table, notes
-from benchmarks.measuring.processes import call
+from benchmarks.measuring.precision_table import Results, format_raw, format_table, notes
 from benchmarks.measuring.programs import run_program
 from benchmarks.measuring.settings import Setting, default_names, make_setting
 from benchmarks.measuring.turns import workers_in_turns
-from open_seq2seq.runners.processor_speed.probe import measure_speeds
 from open_seq2seq.utils.errors import UserError
 
 
@@ -42,7 +41,7 @@ def measure(options: argparse.Namespace, overrides: Sequence[str], machine: Mach
       Failure: a run failed.
     """
     settings = chosen_settings(options.dtypes, machine)
-    raw = measure_gpu() if machine.on_gpu else call(measure_speeds, *RAW_LIMITS)
+    raw = measure_gpu() if machine.on_gpu else raw_speeds(*RAW_LIMITS)
     with workers_in_turns(settings, options.config_file, overrides, steps=options.steps, warmup=options.warmup,
                           rounds=options.rounds) as workers:
         rows = [worker.result for worker in workers]

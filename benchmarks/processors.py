@@ -21,8 +21,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from benchmarks.measuring.cpu_products import RAW_LIMITS, raw_speeds
 from benchmarks.measuring.machine import Machine, describe_machine
-from benchmarks.measuring.precision_table import RAW_LIMITS
 from benchmarks.measuring.processes import call
 from benchmarks.measuring.processor_table import DOCUMENT, FIGURES, format_rows, put_row, put_table, read_rows
 from benchmarks.measuring.programs import run_program
@@ -30,7 +30,7 @@ from benchmarks.measuring.settings import make_setting
 from benchmarks.measuring.small_models import TRANSFORMER, write_small_models
 from benchmarks.measuring.turns import workers_in_turns
 from open_seq2seq.runners.processor_speed.cache import Speeds
-from open_seq2seq.runners.processor_speed.probe import intra_op_threads, measure_speeds
+from open_seq2seq.runners.processor_speed.probe import intra_op_threads
 from open_seq2seq.utils.errors import UserError
 
 TYPES = ("float32", "mixed")
@@ -38,7 +38,7 @@ TYPES = ("float32", "mixed")
 
 def measure(options: argparse.Namespace, machine: Machine) -> dict[str, Any]:
     """Measures this processor and returns its row of the table."""
-    raw = rounded(call(measure_speeds, *(RAW_LIMITS if options.rounds > 1 else (0.0, 1))))
+    raw = rounded(raw_speeds(*(RAW_LIMITS if options.rounds > 1 else (0.0, 1))))
     with tempfile.TemporaryDirectory(prefix="os2s-processors-") as folder:
         configs = write_small_models(Path(folder))
         training = {name: train(configs[name], options) for name in options.models or configs}

@@ -10,10 +10,6 @@ from benchmarks.measuring.programs import markdown_table
 from benchmarks.measuring.turns import Measurement
 from benchmarks.measuring.utilization import peak_teraflops
 
-# Time limit in seconds for each kind of raw operation, and maximum number of rounds. Both are higher than the limits of
-# a training run that measures the processor to choose its dtype.
-RAW_LIMITS = (2.0, 100)
-
 
 @dataclass
 class Results:

@@ -20,6 +20,8 @@ class CrossEntropyLoss(Loss):
     ``[batch]``.
     """
 
+    unit = "example"
+
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
@@ -34,7 +36,7 @@ class CrossEntropyLoss(Loss):
         losses = tf.nn.softmax_cross_entropy_with_logits(targets, logits)
         examples = example_weights(input_dict)
         losses = tf.where(examples > 0.0, losses, 0.0)
-        return LossTerm(tf.reduce_sum(losses), tf.reduce_sum(examples), unit="example")
+        return LossTerm(tf.reduce_sum(losses), tf.reduce_sum(examples), unit=self.unit)
 
     def _targets(self, targets: tf.Tensor, num_classes: int) -> tf.Tensor:
         """Returns smoothed probabilities of the classes ``[batch, num_classes]``."""

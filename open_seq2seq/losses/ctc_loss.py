@@ -24,6 +24,8 @@ class CTCLoss(Loss):
     to the loss and gradient, but still count in the mean. A second term, ``masked``, with weight 0, counts them.
     """
 
+    unit = "utterance"
+
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
@@ -55,5 +57,5 @@ class CTCLoss(Loss):
             losses, left_out = tf.where(finite, losses, 0.0), tf.where(finite, 0.0, examples)
         losses = tf.where(examples > 0.0, losses, 0.0)
         utterances = tf.reduce_sum(examples)
-        return [LossTerm(tf.reduce_sum(losses), utterances, unit="utterance"),
-                LossTerm(tf.reduce_sum(left_out), utterances, 0.0, "utterance", "masked")]
+        return [LossTerm(tf.reduce_sum(losses), utterances, unit=self.unit),
+                LossTerm(tf.reduce_sum(left_out), utterances, 0.0, self.unit, "masked")]

@@ -31,7 +31,13 @@ class LossTerm(NamedTuple):
 
 
 class Loss(Component):
-    """Base of losses: subclasses implement ``_compute_loss``."""
+    """Base of losses: subclasses implement ``_compute_loss``.
+
+    Attributes:
+      unit: what the loss is averaged over, such as ``"token"``, for the log; None if it is not known.
+    """
+
+    unit: str | None = None
 
     def compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
         """Computes the loss terms of a micro-batch.

@@ -47,6 +47,10 @@ class BasicSequenceLoss(Loss):
         }
 
     @property
+    def unit(self) -> str:  # type: ignore[override]
+        return "token" if self.params["average_across_timestep"] else "example"
+
+    @property
     def offsets_targets(self) -> bool:
         """Whether position t of the logits is compared with target t + 1."""
         return self.params["offset_target_by_one"]
@@ -81,8 +85,8 @@ class BasicSequenceLoss(Loss):
         rows = tf.reshape(values[:, :length], [-1, values.shape[-1]])
         total = self._total(output, rows, tf.reshape(ids, [-1]), tf.reshape(weights, [-1]))
         if self.params["average_across_timestep"]:
-            return LossTerm(total, tf.reduce_sum(weights), unit="token")
-        return LossTerm(total, tf.reduce_sum(examples), unit="example")
+            return LossTerm(total, tf.reduce_sum(weights), unit=self.unit)
+        return LossTerm(total, tf.reduce_sum(examples), unit=self.unit)
 
     def _total(self, output: Any, rows: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Returns the weighted sum of the rows' cross-entropies, an FP32 scalar.
@@ -122,6 +126,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
     """
 
     offsets_targets = False
+    unit = "token"
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -143,7 +148,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         else:
             total, constant = self._from_projection(projection, output["logits"].shape[-1], ids)
         tokens = tf.cast(tf.math.count_nonzero(ids), tf.float32)
-        return LossTerm(total - constant * tokens, tokens, unit="token")
+        return LossTerm(total - constant * tokens, tokens, unit=self.unit)
 
     def _from_projection(self, projection: Any, vocab_size: int, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
         targets = SoftTargets.of(_smoothing(self), vocab_size)

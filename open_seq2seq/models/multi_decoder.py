@@ -121,7 +121,8 @@ class MultiDecoderModel(Text2Text):
         for language in languages:
             own = by_language[language]
             result = corpus_bleu([row[1] for row in own], [row[2] for row in own])
-            deco_print(f"{language}: BLEU {result.bleu:.2f}, chrF {result.chrf:.2f}  ({result.signature})", offset=1)
+            signature = self._new_signature(result)
+            deco_print(f"{language}: BLEU {result.bleu:.2f}, chrF {result.chrf:.2f} of 100{signature}", offset=1)
             scores |= {f"Eval_BLEU_Score_{language}": result.bleu, f"Eval_chrF_Score_{language}": result.chrf}
         means = {name: float(np.mean([scores[f"{name}_{language}"] for language in languages]))
                  for name in ("Eval_BLEU_Score", "Eval_chrF_Score")}

@@ -89,7 +89,7 @@ def _mixed_on_cpu(choice: tuple[str, ...] | None) -> PrecisionPolicy:
         return PrecisionPolicy(tf.bfloat16, "mixed", note + ("" if choice else _cpu_warning(tf.bfloat16)), KINDS, True)
     if not choice:
         return PrecisionPolicy(tf.float32, "mixed", "dtype: mixed, that is float32 arithmetic on this CPU", (), True)
-    note = f"dtype: mixed, that is bfloat16 in {in_words(choice)}, else float32"
+    note = f"dtype: mixed, here bfloat16 in {in_words(choice)}, float32 elsewhere"
     return PrecisionPolicy(tf.bfloat16, "mixed", note, choice, True)
 
 

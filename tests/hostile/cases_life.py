@@ -255,7 +255,7 @@ def signals() -> list[Case]:
              for number, (what, more, words), task in itertools.product(
                  (HUP, INT, TERM),
                  (("it trains", ("--eval_steps=100000",), "Step 5:"),
-                  ("it evaluates", ("--eval_steps=5",), "Running evaluation"),
+                  ("it evaluates", ("--eval_steps=5",), "Evaluation at step"),
                   ("it saves", ("--eval_steps=100000", "--save_checkpoint_steps=5"), "Step 5:")),
                  ("text", "speech"))]
     trains = (*LONG, "--eval_steps=100000")

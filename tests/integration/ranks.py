@@ -118,8 +118,8 @@ def ran(command: Callable[..., tuple[int, str, str]], *arguments: str) -> str:
 
 
 def judged(output: str) -> list[str]:
-    """Returns the lines of the last evaluation."""
-    found = re.findall(r"(?:Validation loss|BLEU|chrF): .*", output)
+    """Returns the results of the last evaluation."""
+    found = re.findall(r"(?:Validation loss|BLEU|chrF): [\d.]+", output)
     assert len(found) >= 3, output
     return found[-3:]
 

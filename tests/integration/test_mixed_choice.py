@@ -102,7 +102,7 @@ def test_the_real_probe_with_one_thread_and_no_place_for_its_cache(workspace):
     done = subprocess.run([sys.executable, str(ROOT / "run.py"), f"--config_file={workspace}/config.py", *MIXED,
                            "--max_steps=2"], capture_output=True, text=True, env=environment, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "dtype: mixed" in done.stdout and "measured speedup: products " in done.stdout
+    assert "dtype: mixed" in done.stdout and "bf16/fp32 speed: products " in done.stdout
 
 
 @needs_horovod

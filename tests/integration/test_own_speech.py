@@ -28,7 +28,7 @@ def test_from_recordings_to_transcripts(tmp_path, monkeypatch, capfd):
     assert main(["--config_file=my_speech.py", "--mode=train_eval", "--max_steps=2", "--batch_size_per_gpu=6",
                  "--dtype=float32", f"--encoder_params/convnet_layers=[{narrow}]"]) == 0, capfd.readouterr().err
     out = capfd.readouterr().out
-    assert "12 training examples, 3 evaluation examples" in out and "Logdir: own-speech-model" in out
+    assert "12 training examples, 3 validation examples" in out and "Logdir: own-speech-model" in out
     shutil.move("own-speech-model", "elsewhere")
     shutil.move("my_speech/wav", "recordings")
     shutil.rmtree("my_speech")

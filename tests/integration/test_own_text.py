@@ -44,7 +44,7 @@ def test_from_a_table_to_translations(table, monkeypatch, capfd):
              "--eval_params/data_layer_params/max_length=64", "--decoder_params/extra_decode_length=2"]
     assert main(["--config_file=my.py", "--mode=train_eval", *SMALL, *tiny]) == 0, capfd.readouterr().err
     out = capfd.readouterr().out
-    assert "270 training examples, 15 evaluation examples" in out and "Logdir: own-text-model" in out
+    assert "270 training examples, 15 validation examples" in out and "Logdir: own-text-model" in out
     shutil.move("own-text-model", "elsewhere")
     (table / "new.es").write_text("el perro corre\n", encoding="utf-8")
     assert main(["--mode=infer", "--logdir=elsewhere", "--infer_files", "new.es", "--infer_output_file=new.en"]) == 0

@@ -20,7 +20,7 @@ def test_train_eval_then_eval_and_infer(workspace, command):
                              "--summaries=[learning_rate, gradients, gradient_norm, variables, variable_norm]")
     assert code == 0, err
     for text in ("Training and evaluating ", "Model: Text2Text with TransformerEncoder, TransformerDecoder\n",
-                 "200 training examples", "20 evaluation examples", "Parameters: 5,600, on ",
+                 "200 training examples", "20 validation examples", "Parameters: 5,600, on ",
                  "Starting training from scratch", "Train source:", "Validation loss:", "BLEU:", "tokens/s", " left",
                  "Finished training"):
         assert text in out, text

@@ -10,7 +10,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, Param, with_change
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
-from open_seq2seq.metrics.bleu import corpus_bleu, sentence_chrf
+from open_seq2seq.metrics.bleu import BleuResult, corpus_bleu, sentence_chrf
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
@@ -32,6 +32,7 @@ class Text2Text(EncoderDecoderModel):
 
     object_name = "tokens"
     interactive_hint = "Type a line to translate"
+    _shown_signature: str | None = None
     verb = "translate"
 
     @staticmethod
@@ -155,9 +156,16 @@ class Text2Text(EncoderDecoderModel):
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = sorted(row for batch in results_per_batch for row in batch)
         result = corpus_bleu([row[1] for row in rows], [row[2] for row in rows])
-        deco_print(f"BLEU: {result.bleu:.2f}  ({result.signature})", offset=1)
-        deco_print(f"chrF: {result.chrf:.2f}", offset=1)
+        deco_print(f"BLEU: {result.bleu:.2f} of 100{self._new_signature(result)}", offset=1)
+        deco_print(f"chrF: {result.chrf:.2f} of 100", offset=1)
         return {"Eval_BLEU_Score": result.bleu, "Eval_chrF_Score": result.chrf}
+
+    def _new_signature(self, result: BleuResult) -> str:
+        """Returns the signature of BLEU for the log, or an empty string if the log already has it."""
+        if result.signature == self._shown_signature:
+            return ""
+        self._shown_signature = result.signature
+        return f"  ({result.signature})"
 
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
         rows = [(sentence_chrf(found, reference), example, found, reference)

@@ -2,6 +2,10 @@
 
 A processor's flags are not enough: some processors with bfloat16 instructions are slower in bfloat16 than in float32.
 Therefore each kind of operation that models consist of is timed in both dtypes, forward and backward.
+
+Other programs can make such short times meaningless: on a machine with two busy cores, ratios between 0.1 and 5 were
+seen where the quiet machine has 0.9. If the process had to wait for a core, its processor time is used instead, and the
+result is not cached, so that the next run measures again.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -30,7 +34,15 @@ _EXAMPLES, _FRAMES, _CHANNELS, _TAPS = 2, 160, 256, 11
 _FLOPS = {"product": 6.0 * _ROWS * _WIDTH * _COLUMNS, "recurrence": 4.0 * _STEPS * _BATCH * _HIDDEN * _GATES,
           "convolution": 6.0 * _EXAMPLES * _FRAMES * _TAPS * _CHANNELS * _CHANNELS}
 _SECONDS, _MOST_ROUNDS = 0.12, 12  # per kind: no new round starts after this time or number
+_WAITED = 1.25  # elapsed time divided by processor time above which the process is taken to have waited for a core
 _CLOSE = (0.8, 1.4)  # kinds with a ratio in this range are measured twice, because other load could decide
+
+
+class Measurement(NamedTuple):
+    """Speeds in GFLOP/s, and whether the process waited for a core while they were measured."""
+
+    speeds: Speeds
+    waited: bool
 
 
 def machine_speeds() -> Speeds:
@@ -38,11 +50,13 @@ def machine_speeds() -> Speeds:
     identity = machine_identity()
     speeds = read_speeds(identity)
     if speeds is None:
-        speeds = measure_speeds()
+        speeds, waited = measure_speeds()
         close = [kind for kind, ratio in ratios(speeds).items() if _CLOSE[0] < ratio < _CLOSE[1]]
-        for kind, again in measure_speeds(kinds=close).items():
+        second = measure_speeds(kinds=close)
+        for kind, again in second.speeds.items():
             speeds[kind] = {name: max(value, again[name]) for name, value in speeds[kind].items()}
-        write_speeds(identity, speeds)
+        if not (waited or second.waited):
+            write_speeds(identity, speeds)
     return speeds
 
 
@@ -61,7 +75,7 @@ def intra_op_threads() -> int:
 
 
 def measure_speeds(seconds: float = _SECONDS, most_rounds: int = _MOST_ROUNDS,
-                   kinds: Sequence[str] = KINDS) -> Speeds:
+                   kinds: Sequence[str] = KINDS) -> Measurement:
     """Measures each kind of operation in both dtypes alternately, and uses the shortest times.
 
     Operations run eagerly: no function is traced, no variable is created, no TensorFlow random number is drawn.
@@ -72,14 +86,18 @@ def measure_speeds(seconds: float = _SECONDS, most_rounds: int = _MOST_ROUNDS,
       kinds: the kinds to measure.
 
     Returns:
-      The speeds in GFLOP/s.
+      The speeds; of a kind during which the process waited for a core, they are those of its processor time with all
+      threads busy.
     """
-    speeds = {}
+    speeds: Speeds = {}
+    waited = False
     with tf.device("/device:CPU:0"):
         for kind in kinds:
-            least = _least_seconds(*_operation(kind), seconds, most_rounds)
-            speeds[kind] = {name: _FLOPS[kind] / taken / 1e9 for name, taken in least.items()}
-    return speeds
+            elapsed, busy = _least_seconds(*_operation(kind), seconds, most_rounds)
+            if any(elapsed[name] > _WAITED * busy[name] for name in TYPES):
+                waited, elapsed = True, {name: value / intra_op_threads() for name, value in busy.items()}
+            speeds[kind] = {name: _FLOPS[kind] / max(value, 1e-9) / 1e9 for name, value in elapsed.items()}
+    return Measurement(speeds, waited)
 
 
 def ratios(speeds: Speeds) -> dict[str, float]:
@@ -88,20 +106,22 @@ def ratios(speeds: Speeds) -> dict[str, float]:
 
 
 def _least_seconds(function: Callable[..., tf.Tensor], arrays: list[np.ndarray], seconds: float,
-                   most_rounds: int) -> dict[str, float]:
+                   most_rounds: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Returns the shortest elapsed time and the least processor time of all threads, by dtype."""
     arguments = {name: [tf.cast(array, name) for array in arrays] for name in TYPES}
     start = time.perf_counter()
     for values in arguments.values():  # compiles kernels
         function(*values).numpy()
-    least = dict.fromkeys(TYPES, float("inf"))
+    elapsed, busy = dict.fromkeys(TYPES, float("inf")), dict.fromkeys(TYPES, float("inf"))
     for number in range(most_rounds):
         if number and time.perf_counter() - start > seconds:
             break
         for name, values in arguments.items():
-            begin = time.perf_counter()
+            begin, busy_before = time.perf_counter(), time.process_time()
             function(*values).numpy()
-            least[name] = min(least[name], time.perf_counter() - begin)
-    return least
+            elapsed[name] = min(elapsed[name], time.perf_counter() - begin)
+            busy[name] = min(busy[name], time.process_time() - busy_before)
+    return elapsed, busy
 
 
 def _operation(kind: str) -> tuple[Callable[..., tf.Tensor], list[np.ndarray]]:

@@ -195,6 +195,12 @@ class RunSaver:
         except CheckpointError:
             return True
 
+    def best_result(self) -> tuple[str, float, int] | None:
+        """Returns the metric, value and step of the best kept model, as in its folder's name; None without one."""
+        names = [path.name for path in list_checkpoints(self._best_dir, best=True)]
+        orders = {name: order for name in names if (order := self._best_order(name)) is not None}
+        return best_parts(max(orders, key=orders.__getitem__)) if orders else None
+
     def _kept_scores(self) -> list[float]:
         if not self._best_dir.is_dir():
             return []

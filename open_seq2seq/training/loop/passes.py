@@ -22,7 +22,7 @@ from open_seq2seq.training.loop.run_states import carrying_in_pass
 from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.progress import Bar, format_time
+from open_seq2seq.utils.progress import Bar, format_count, format_time
 from open_seq2seq.utils.trail import TRAIL
 
 WORST = 10
@@ -193,6 +193,12 @@ def _arguments(batches: list[PassBatch]) -> tuple[list[dict[str, Any]], list[boo
 def _in_order(numbered: list[tuple[int, Any]]) -> list[Any]:
     """Returns the results of batches, sorted by batch number."""
     return [result for _, result in sorted(numbered, key=lambda row: row[0])]
+
+
+def print_title(model: Model, step: int | None = None) -> None:
+    """Prints which model is evaluated on how many examples, before the results."""
+    at = "" if step is None else f" at step {step}"
+    deco_print(f"Evaluation{at} on {format_count(model.data_layer.num_examples, 'example')}:")
 
 
 class _Progress:

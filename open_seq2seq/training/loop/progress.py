@@ -109,7 +109,7 @@ class ProgressHook(Hook):
         _, speed, wait = self._interval.read()
         left = self._run.time_left()
         if is_first:
-            pace = [f"{time.perf_counter() - self._began:.1f} s for the first step"]
+            pace = [f"{time.perf_counter() - self._began:.1f} s with compilation"]
         else:
             pace = [f"{speed:,.0f} {trainer.model.object_name}/s"]
             pace += [f"{100 * wait:.0f}% input wait"] if wait >= _NOTABLE_WAIT else []

@@ -30,7 +30,7 @@ from open_seq2seq.training.checkpoints.run_saver import RunSaver
 from open_seq2seq.training.loop.early_stopping import EarlyStopping
 from open_seq2seq.training.loop.making import make_optimizer, make_stream
 from open_seq2seq.training.loop.metrics_file import MetricsFile
-from open_seq2seq.training.loop.passes import EvaluationPass, PassStopped
+from open_seq2seq.training.loop.passes import EvaluationPass, PassStopped, print_title
 from open_seq2seq.training.loop.rank_statistics import SharedStatistics
 from open_seq2seq.training.loop.run_states import RunStates, carried_signature, setting_aside
 from open_seq2seq.training.loop.run_variables import RunPosition, RunVariables
@@ -324,7 +324,7 @@ class Trainer:
         with self.pause():
             self.settle()
             self._evaluation.model.data_layer.check_unchanged(DATA)
-            deco_print("Running evaluation on a validation set:")
+            print_title(self._evaluation.model, self.step)
             averages = self.optimizer.averaged_weights
             if averages:
                 deco_print("with the averaged weights", offset=1)

@@ -90,7 +90,7 @@ def _kept(state: Mapping[str, Any] | None) -> list[str] | None:
 def _measured() -> tuple[list[str], str]:
     gains = ratios(machine_speeds())
     shown = ", ".join(f"{kind}s {gain:.2f}×" for kind, gain in gains.items())
-    return chosen(gains), f"measured speedup: {shown}"
+    return chosen(gains), f"bf16/fp32 speed: {shown}"
 
 
 def chosen(gains: Mapping[str, float]) -> list[str]:

@@ -45,14 +45,14 @@ def print_task(options: RunOptions, specs: Mapping[str, ModelSpec], notes: list[
     spec = next(iter(specs.values()))
     parts = [spec.params[name].__name__ for name in spec.model_class.all_parts()
              if name not in ("data_layer", "loss") and hasattr(spec.params.get(name), "__name__")]
-    deco_print(f"{'Timing' if options.benchmark else _VERBS[options.mode]} {_short(options.config_file)}")
+    deco_print(f"{'Timing' if options.benchmark else _VERBS[options.mode]} the model of {_short(options.config_file)}")
     deco_print(f"Model: {spec.model_class.__name__}" + (f" with {', '.join(parts)}" if parts else ""))
     for note in notes:
         deco_print(note)
 
 
 def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:
-    """Prints the data, the model, the length and the logdir of a run.
+    """Prints the data, the model, the length and the logdir of a run, and what the lines of its progress contain.
 
     Args:
       options: options of the run.
@@ -60,7 +60,7 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
       trainer: the trainer before its first update.
       folder: folder of the checkpoints; None if this process writes no files.
     """
-    models = {"training": trainer.model, "evaluation": trainer.eval_model}
+    models = {"training": trainer.model, "validation": trainer.eval_model}
     data = [format_count(model.data_layer.num_examples, f"{name} example") for name, model in models.items()
             if model is not None]
     deco_print(f"Data: {', '.join(data)}")
@@ -70,10 +70,13 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
     parts = f"{_count(trainer.trainable):,}" + (f" trained and {fixed:,} others" if fixed else "")
     deco_print(f"Parameters: {parts}, on {_devices(trainer.runner)}")
     epochs = trainer.epochs_in(trainer.last_step)
-    deco_print(f"Length: {format_count(trainer.last_step, 'step')}, {epochs:.1f} epochs")
+    every = trainer.model.params["eval_steps"] if trainer.eval_model is not None else None
+    deco_print(f"Length: {format_count(trainer.last_step, 'step')}, {epochs:.1f} epochs"
+               + (f", evaluation every {format_count(every, 'step')}" if every else ""))
     if folder is not None:
         path, _ = _overview(options, specs, trainer, folder)
         deco_print(f"Logdir: {folder} (config and variables: {path.name})")
+    deco_print(_progress_legend(trainer))
 
 
 def write_overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:
@@ -114,6 +117,12 @@ def _short(path: str) -> str:
 
 def _count(variables: Mapping[str, tf.Variable]) -> int:
     return sum(v.shape.num_elements() for v in variables.values())
+
+
+def _progress_legend(trainer: Trainer) -> str:
+    """Returns a line that explains the lines of ``ProgressHook``."""
+    unit = getattr(getattr(trainer.model, "loss", None), "unit", None)
+    return f"Below: mean loss{f' per {unit}' if unit else ''} and speed since the last line, learning rate"
 
 
 def _devices(runner: Runner) -> str:

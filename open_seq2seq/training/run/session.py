@@ -18,7 +18,7 @@ from open_seq2seq.runners.preflight import check_agreement, check_data, time_lim
 from open_seq2seq.runners.watchdog.watchdog import watched
 from open_seq2seq.training.checkpoints import choosing
 from open_seq2seq.training.inference.interactive import InteractiveModel, answer_lines, prompt
-from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass
+from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass, print_title
 from open_seq2seq.training.loop.train import train
 from open_seq2seq.training.precision.choice import settle_precision
 from open_seq2seq.training.recovery.recovery import PrecisionLowered, kept_dtype
@@ -97,7 +97,7 @@ def _check(options: RunOptions, specs: Specs, runner: Runner, notes: list[str]) 
 
 
 def _evaluate(options: RunOptions, model: Model, runner: Runner) -> None:
-    deco_print("Running evaluation on a validation set:")
+    print_title(model)
     EvaluationPass(model, runner).run(report_progress=True)
     deco_print("Finished evaluation")
 

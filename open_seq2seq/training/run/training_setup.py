@@ -198,7 +198,9 @@ def finish(trainer: Trainer, signum: int | None) -> int:
         _average(trainer)
     if trainer.early_stopping.has_ended:
         deco_print(f"Training ended early, at step {trainer.step}: {trainer.early_stopping}")
-    deco_print("Finished training")
+    best = trainer.saver.best_result() if trainer.saver is not None else None
+    deco_print(f"Finished training at step {trainer.step}"
+               + (f"; best {best[0]}: {best[1]:.4f} at step {best[2]}" if best else ""))
     return 0
 
 

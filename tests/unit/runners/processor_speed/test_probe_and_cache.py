@@ -15,7 +15,13 @@ from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.runners.processor_speed import cache as speed_cache
 from open_seq2seq.runners.processor_speed import probe
 from open_seq2seq.runners.processor_speed.cache import TYPES, cache_folder, read_speeds, speeds_file, write_speeds
-from open_seq2seq.runners.processor_speed.probe import machine_identity, machine_speeds, measure_speeds, ratios
+from open_seq2seq.runners.processor_speed.probe import (
+    Measurement,
+    machine_identity,
+    machine_speeds,
+    measure_speeds,
+    ratios,
+)
 from open_seq2seq.utils.processor import has_onednn
 
 SPEEDS = {kind: {"float32": 100.0, "bfloat16": 150.0} for kind in KINDS}
@@ -35,14 +41,14 @@ def measured(monkeypatch):
 
     def measure(kinds=KINDS):
         calls.extend([1] if kinds else [])
-        return {kind: dict(SPEEDS[kind]) for kind in kinds}
+        return Measurement({kind: dict(SPEEDS[kind]) for kind in kinds}, waited=False)
 
     monkeypatch.setattr(probe, "measure_speeds", measure)
     return calls
 
 
 def test_speeds_are_numbers_of_each_kind_and_type():
-    speeds = measure_speeds(seconds=0.0)
+    speeds = measure_speeds(seconds=0.0).speeds
     assert speed_cache._checked(speeds) == speeds and set(speeds) == set(KINDS)
     assert ratios(SPEEDS) == dict.fromkeys(KINDS, 1.5)
 
@@ -70,8 +76,34 @@ def test_a_slow_processor_makes_one_round():
         time.sleep(0.03)
         return values
 
-    least = probe._least_seconds(slow, [np.zeros(2, np.float32)], seconds=0.01, most_rounds=9)
-    assert calls == 2 * list(TYPES) and all(0.03 <= seconds < 10 for seconds in least.values())
+    elapsed, busy = probe._least_seconds(slow, [np.zeros(2, np.float32)], seconds=0.01, most_rounds=9)
+    assert calls == 2 * list(TYPES) and all(0.03 <= seconds < 10 for seconds in elapsed.values())
+    assert all(0 <= seconds < 0.03 for seconds in busy.values())
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_processor_time_counts_where_the_process_waits_for_a_core(monkeypatch, waits):
+    threads = probe.intra_op_threads()
+    times = dict.fromkeys(TYPES, 2.0), {"float32": 1.0 if waits else 4.0, "bfloat16": 0.5 if waits else 4.0}
+    monkeypatch.setattr(probe, "_least_seconds", lambda *_: times)
+    speeds, waited = measure_speeds()
+    seconds = {name: times[1][name] / threads if waits else 2.0 for name in TYPES}
+    assert waited == waits
+    assert speeds == {kind: {name: pytest.approx(probe._FLOPS[kind] / seconds[name] / 1e9) for name in TYPES}
+                      for kind in KINDS}
+    assert set(ratios(speeds).values()) == {2.0 if waits else 1.0}
+
+
+def test_what_was_measured_beside_other_programs_is_not_kept(cache, monkeypatch):
+    calls = []
+
+    def measure(kinds=KINDS):
+        calls.append(kinds)
+        return Measurement({kind: dict(SPEEDS[kind]) for kind in kinds}, waited=len(calls) == 1)
+
+    monkeypatch.setattr(probe, "measure_speeds", measure)
+    assert machine_speeds() == SPEEDS and read_speeds(machine_identity()) is None
+    assert machine_speeds() == SPEEDS and read_speeds(machine_identity()) == SPEEDS
 
 
 def test_it_is_measured_once(cache, measured):
@@ -87,8 +119,9 @@ def test_what_is_close_is_measured_twice_and_the_best_counts(cache, monkeypatch)
         asked.append(list(kinds))
         bfloat16 = 100.0 if len(asked) == 1 else 130.0
         found = {kind: {"float32": 100.0, "bfloat16": 250.0} for kind in KINDS}
-        return {kind: {"float32": 100.0, "bfloat16": bfloat16} if kind == "convolution" else found[kind]
-                for kind in kinds}
+        speeds = {kind: {"float32": 100.0, "bfloat16": bfloat16} if kind == "convolution" else found[kind]
+                  for kind in kinds}
+        return Measurement(speeds, waited=False)
 
     monkeypatch.setattr(probe, "measure_speeds", measure)
     assert ratios(machine_speeds()) == {"product": 2.5, "recurrence": 2.5, "convolution": 1.3}

@@ -62,7 +62,7 @@ def test_the_first_step_counts_neither_for_the_speed_nor_for_the_time_left(capsy
     for loss in (2.0, 1.0):
         step(hook, trainer, clock, 2.0, loss=loss)
     assert capsys.readouterr().out.splitlines() == [
-        "*** Step 1: loss 9.0000, rate 0.0003, epoch 0.25, 300.0 s for the first step",
+        "*** Step 1: loss 9.0000, rate 0.0003, epoch 0.25, 300.0 s with compilation",
         "*** Step 2: loss 6.0000, rate 0.0003, epoch 0.25, 50 tokens/s, 3 min left",
         "*** Step 4: loss 1.5000, rate 0.0003, epoch 0.25, 50 tokens/s, 3 min left"]
 
