@@ -100,7 +100,7 @@ class Lexicon:
 
     @property
     def table(self) -> np.ndarray:
-        """The nodes that symbols lead to from the nodes used so far, ``[rows, symbols]``; ``rows`` gives a node's row."""
+        """The nodes that symbols lead to from nodes used so far, ``[rows, symbols]``; ``rows`` gives a node's row."""
         return self._rows
 
     def known_next(self, nodes: np.ndarray, symbols: np.ndarray) -> np.ndarray:
