@@ -66,8 +66,8 @@ class LMEncoder(LanguageEncoder):
             **_dropout_params(),
             **weight_drop_params(),
             "awd_initializer": Param(bool, False, "Whether to initialise as in AWD-LSTM, uniformly: the layers from "
-                                     "-1/√units to 1/√units, and, without initializer, the embeddings and the output "
-                                     "layer from -0.1 to 0.1.", on_change=FREE),
+                                     "-1/√units to 1/√units and, unless initializer is set, the embeddings and the "
+                                     "output layer from -0.1 to 0.1.", on_change=FREE),
             "use_cell_state": Param(bool, False, "For classification: whether the classes are also computed from the "
                                     "cell state of the last layer, which must be an LSTM."),
             "dropout_seed": Param(int, 1822, "Accepted for old configs; has no effect, because all random numbers "
