@@ -27,7 +27,8 @@ from open_seq2seq.utils.script import run_script
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("checkpoints", nargs="*", help="folders of the checkpoints; alternatively, give --logdir")
+    parser.add_argument("checkpoints", nargs="*",
+                        help="folders of the checkpoints, the newest last; alternatively, give --logdir")
     parser.add_argument("--logdir", help="average the newest checkpoints of this run")
     parser.add_argument("--last", type=int, help="number of checkpoints to average with --logdir (default: 5)")
     parser.add_argument("--output", required=True, help="folder to write the averaged checkpoint to")
@@ -35,7 +36,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def chosen_checkpoints(args: argparse.Namespace) -> list[Path]:
-    """Returns the folders of the checkpoints to average, oldest first.
+    """Returns the folders of the checkpoints to average: those of the run, oldest first, or those given, in that order.
+
+    Prints a warning if the learning rate changed between checkpoints of the run.
 
     Raises:
       UserError: both or neither of --logdir and checkpoint folders were given, or --last is invalid.

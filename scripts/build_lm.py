@@ -36,8 +36,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--characters", action="store_true", help="model characters, including <space>, not words")
     parser.add_argument("--case", choices=["as_is", "lower", "upper"], default="as_is", help="convert the text's case")
     parser.add_argument("--prune", type=int, nargs="+", default=[0], metavar="COUNT",
-                        help="one count each for n-grams of length 1, 2, …: n-grams that occur at most that often are "
-                        "left out; the first count must be 0")
+                        help="counts for n-grams of length 1, 2, …: n-grams that occur at most this often are left "
+                        "out; the first count must be 0, and the last applies to all longer n-grams")
     parser.add_argument("--vocabulary", metavar="FILE", help="file with the model's vocabulary, separated by white "
                         "space; other words are unknown (default: all words in the texts)")
     parser.add_argument("--model", metavar="FILE", help="model to evaluate instead of estimating one")

@@ -2,9 +2,9 @@
 
 usage: python scripts/create_alphabet.py --lower_case --remove_characters=".,?!" --output=vocab.txt train.csv more.jsonl
 
-Writes each character of the transcripts once, the space first, the others sorted. Prints how often each character
-occurs, the rarest first, because rare characters are often typing errors. The options have the same meaning as in the
-data layer: give the same values in the config.
+Writes each character of the transcripts once, the space first, the others sorted. Prints how often the rarest
+characters occur, because these are often typing errors. The options have the same meaning as in the data layer: give
+the same values in the config.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def count_characters(utterances: Iterable[Utterance], normalize: Callable[[str],
 
 
 def describe(counts: Counter[str], places: dict[str, str]) -> list[str]:
-    """Returns one line for each of the rarest characters, the rarest first."""
+    """Returns one line for each of the rarest characters, the rarest first, and one for the number of the others."""
     rarest = sorted(counts, key=lambda character: (counts[character], character))
     lines = [f"{counts[c]:>9,}  {c!r}  U+{ord(c):04X} {unicodedata.name(c, '(no name)')}, first in {places[c]}"
              for c in rarest[:_SHOWN]]

@@ -2,8 +2,8 @@
 
 usage: python scripts/create_toy_images.py --output_dir=toy_image_data
 
-Writes the binary files of CIFAR-10 (data_batch_1.bin to data_batch_5.bin, test_batch.bin), and other images of
-the same kind as train/<shape>/<number>.png and dev/<shape>/<number>.png.
+Writes images in the binary format of CIFAR-10 (data_batch_1.bin to data_batch_5.bin, test_batch.bin), and other images
+of the same kind as train/<shape>/<number>.png and dev/<shape>/<number>.png.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ usage: python scripts/decode.py --logits logits.npz --labels dev.csv --lm words.
 Logits are dumped by `run.py --mode=infer` with decoder_params/infer_logits_to_pickle. Mode eval does a grid search over
 alpha and beta on all processors and writes the results of the best pair. Mode rescore sorts an n-best list with another
 language model: an n-gram model, or the logdir of a language model that was trained here. References are read from lists
-in the data layer's formats and normalised as when the logits were dumped. The options of the beam search have the same
-names and defaults as in a config.
+in the data layer's formats and normalised as when the logits were dumped; in mode rescore, which reads no dump, only as
+the options say. The options of the beam search have the same names and defaults as in a config.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add("--processes", type=int, default=os.cpu_count() or 1, help="number of processes (default: one per processor)")
     add("--infer_output_file", metavar="CSV", help="output file for the transcripts")
     add("--dump_all_beams_to", metavar="FILE", help="output file for all hypotheses")
-    add("--beams_format", choices=["tsv", "dump"], help="format of that file: tab-separated values, or the beam dump "
-        "of the TensorFlow 1 toolkit, without the names of the utterances (default: tsv)")
+    add("--beams_format", choices=["tsv", "dump"], help="format of the file of --dump_all_beams_to: tab-separated "
+        "values, or the beam dump of the TensorFlow 1 toolkit, without the names of the utterances (default: tsv)")
     return parser.parse_args(argv)
 
 
@@ -143,7 +143,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def _check_language_model(args: argparse.Namespace, given: set[str]) -> None:
-    """Checks what concerns a trained language model, which is a folder and not a file."""
+    """Raises UserError if an option or the mode does not suit the kind of language model, a file or a folder."""
     if not is_trained(args):
         if args.trust_code:
             raise UserError("--trust_code concerns a language model that was trained here: set --lm to its logdir.")
@@ -151,7 +151,7 @@ def _check_language_model(args: argparse.Namespace, given: set[str]) -> None:
         raise UserError(f"--lm is the folder {args.lm_path}, but the beam search of --mode {args.mode} needs the file "
                         "of an n-gram model: write n-best lists first, and rescore them with --mode rescore.")
     elif idle := sorted(name for name in given & RESCORING if name.startswith("lm_") and name != "lm_path"):
-        raise UserError(f"--lm is the folder of a trained model: leave out {_flags(idle)}, for n-gram models only.")
+        raise UserError(f"--lm is the folder of a trained model: leave out {_flags(idle)}, used only by n-gram models.")
 
 
 def is_trained(args: argparse.Namespace) -> bool:
@@ -221,13 +221,13 @@ def judge(references: Texts, hypotheses: Texts) -> ErrorRates:
 
 def decode_grid(dump: LogitsDump, decoder: CtcDecoder, pairs: list[tuple[float, float]],
                 processes: int) -> list[dict[str, list[Transcript]]]:
-    """Returns the transcripts of each utterance for each pair of weights."""
+    """Returns the transcripts of each utterance, best first, for each pair of weights."""
     results = decode_all([decoder.with_weights(*pair) for pair in pairs], dump.logits.values(), processes)
     return [dict(zip(dump.logits, result, strict=True)) for result in results]
 
 
 def best_of_grid(pairs: list[tuple[float, float]], texts: list[Texts], references: Texts) -> int:
-    """Prints the WER of each pair of weights and returns the index of the best pair."""
+    """Prints the WER of each pair of weights and a report on the best pair; returns the index of the best pair."""
     rates = [judge(references, found) for found in texts]
     for (alpha, beta), rate in zip(pairs, rates, strict=True):
         deco_print(f"alpha={alpha:g}, beta={beta:g}: WER={rate.wer:.4f}, CER={rate.cer:.4f}")
@@ -297,7 +297,7 @@ def decode(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
 
 
 def text_scorer(args: argparse.Namespace) -> Callable[[str], float]:
-    """Returns a function that computes a text's log probability under the language model."""
+    """Returns a function that computes a text's natural log probability under the n-gram model."""
     options = {**DEFAULTS, **search_options(args)}
     model = load_language_model(options["lm_path"], options["lm_vocabulary"])
     ids = {CASES[options["lm_case"]](word): number for number, word in reversed(list(enumerate(model.words)))}

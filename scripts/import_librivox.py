@@ -104,7 +104,7 @@ def import_archives(archives: Sequence[str], output_dir: str, file_format: str,
         if lonely:
             raise DataError(f"{', '.join(archives)}: {subset} has {len(paths)} recordings and "
                             f"{len(texts[subset])} transcripts, but {len(lonely)} of these have no counterpart, the "
-                            f"first of them {lonely[0]}.")
+                            f"first of them {lonely[0]}: give all files of {subset}.")
         files = {name: os.path.join(output_dir, path) for name, path in paths.items()}
         listed = files if shortest is None else sorted(files, key=lambda name: (_seconds(files[name]), name))[:shortest]
         rows = [(str(paths[name]), os.path.getsize(files[name]), texts[subset][name]) for name in sorted(listed)]

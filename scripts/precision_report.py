@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from open_seq2seq.models.model import Model
     from open_seq2seq.training.checkpoints import Checkpoint
 
-# Parameters removed from components that follow the model's dtype: a component's own dtype, which may not be float32,
-# and recompute, because the activations of recomputed layers have no gradients.
+# Config entries that are removed from the components that follow the model's dtype by default: dtype, because it might
+# override float32, and recompute, because the gradients of activations inside recomputed layers cannot be measured.
 LEFT_OUT = ("dtype", "recompute")
 
 
@@ -91,7 +91,7 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
         if part.follows_dtype:
             given = spec.params.get(f"{name}_params") or {}
             spec.params[f"{name}_params"] = {key: value for key, value in given.items() if key not in LEFT_OUT}
-    # Mode eval, because training would refuse a logdir that is not empty.
+    # The check is that of the mode eval, because training would refuse a logdir that is not empty.
     logdir = check_logdir(dataclasses.replace(options, mode="eval"), spec.params)
     model = build_model(spec)
     checkpoint = choosing.for_inference(logdir.checkpoint_dir, model.params)

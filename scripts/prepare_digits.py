@@ -62,8 +62,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--validation_takes", type=int, default=5,
                         help="number of takes of each speaker and digit, the last ones, for validation "
                         "(default: %(default)s)")
-    parser.add_argument("--leave_out_speaker", help="speaker whose takes all go to speaker-test.csv and to no other "
-                        "list")
+    parser.add_argument("--leave_out_speaker", help="speaker whose takes are left out of all lists except "
+                        "speaker-test.csv and commands-speaker-test.txt")
     for name, size in (("train", 2000), ("dev", 100), ("test", 200)):
         parser.add_argument(f"--{name}_strings", type=int, default=size,
                             help="number of digit strings (default: %(default)s)")
@@ -110,7 +110,7 @@ def split_takes(takes: list[Take], validation: int, left_out: str | None) -> dic
 
 def join_takes(takes: list[Take], count: int, args: argparse.Namespace,
                name: str) -> list[tuple[str, np.ndarray, int]]:
-    """Joins takes to digit strings; a speaker's takes are all used about equally often.
+    """Joins random takes to digit strings, each of one speaker, whose takes are all used about equally often.
 
     Args:
       takes: the takes of one split.
@@ -152,7 +152,7 @@ def with_noise(audio: np.ndarray, decibels: float, random: np.random.Generator) 
 
 
 def write_strings(strings: list[tuple[str, np.ndarray, int]], output_dir: str, name: str) -> None:
-    """Writes recordings ``strings/<name>-0000.flac`` and their list ``<name>.csv``."""
+    """Writes the recordings ``strings/<name>-0000.flac``, ``…-0001.flac``, … and their list ``<name>.csv``."""
     import soundfile
 
     os.makedirs(os.path.join(output_dir, "strings"), exist_ok=True)

@@ -3,8 +3,8 @@
 usage: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 
 FOLDER contains train, val and test_2016_flickr, each as .en and .de, plain or .gz. Writes them to the output folder
-as plain text, together with a SentencePiece model spm8k.model that all languages share. With --languages en de fr,
-there are several target languages; line n of each file is a translation of line n of the others.
+as plain text, together with a SentencePiece model that all languages share, spm8k.model by default. With --languages
+en de fr, there are several target languages; line n of each file is a translation of line n of the others.
 """
 
 from __future__ import annotations

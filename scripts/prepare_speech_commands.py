@@ -4,9 +4,9 @@ usage: python scripts/prepare_speech_commands.py --data_dir=FOLDER --version=v1-
 
 FOLDER contains the unpacked archive: a folder of recordings for each word, and _background_noise_. Writes the lists
 <version>-train.txt, <version>-val.txt and <version>-test.txt, whose rows are label,wav_filename, and the names of the
-classes, <version>-classes.txt. All recordings of a speaker are in the same list, and so are overlapping pieces of
-noise. If a class has fewer training recordings than --train_size, its rows in the training list are repeated up to
-that number.
+classes, <version>-classes.txt; a label is the number of the class's line in this file, counted from 0. All recordings
+of a speaker are in the same list, and so are overlapping pieces of noise. If a class has fewer training recordings than
+--train_size, its rows in the training list are repeated up to that number.
   * v1-12: ten commands, "unknown" for all other words, and "silence", pieces of the background noise of one second,
     which are written to silence/;
   * v1-30, v2: all words.
@@ -43,8 +43,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--data_dir", required=True, help="folder with the unpacked archive")
     parser.add_argument("--output_dir", help="folder to write to (default: the data_dir)")
-    parser.add_argument("--version", choices=sorted(NUM_WORDS), default="v1-12", help="classes (default: %(default)s)")
-    parser.add_argument("--train_size", type=int, default=5000, help="least number of training rows of a class "
+    parser.add_argument("--version", choices=sorted(NUM_WORDS), default="v1-12", help="version of the data "
+                        "set and number of classes (default: %(default)s)")
+    parser.add_argument("--train_size", type=int, default=5000, help="minimum number of training rows of a class "
                         "(default: %(default)s)")
     parser.add_argument("--any_words", action="store_true", help="accept a folder whose number of words is not that "
                         "of --version")
@@ -52,7 +53,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def part_of(name: str) -> str:
-    """Returns the part of a recording, ``train`` (80 %), ``val`` or ``test``, from a hash of its speaker."""
+    """Returns the list that a recording belongs to, ``train`` (80 %), ``val`` or ``test``, by a hash of its speaker."""
     match = _SPEAKER.match(name)
     speaker = match[1] if match else name
     place = int(hashlib.sha1(speaker.encode("utf-8", "surrogateescape")).hexdigest()[:8], 16) % 10
@@ -81,7 +82,7 @@ def find_words(data_dir: str) -> dict[str, list[str]]:
 
 
 def write_silence(data_dir: str, output_dir: str) -> list[str]:
-    """Writes pieces of one second of the background noise; returns their paths relative to the data folder.
+    """Writes one-second pieces of the background noise; returns their paths relative to the data folder.
 
     Pieces overlap, but pieces in different lists must not. Therefore each piece lies within one stretch of 5 seconds,
     and its name contains the stretch where other names contain the speaker, so that ``part_of`` assigns all pieces of a
@@ -151,7 +152,7 @@ def main(argv: list[str] | None = None) -> None:
     write_lines(os.path.join(output_dir, f"{args.version}-classes.txt"), classes)
     for part, rows in rows_of(classes, args.train_size).items():
         path = os.path.join(output_dir, f"{args.version}-{part}.txt")
-        # In mixed order, so that the beginning of a list has all classes.
+        # Shuffled, so that the beginning of a list has all classes.
         order = np.random.Generator(np.random.Philox(0)).permutation(len(rows))
         write_lines(path, [rows[place] for place in order])
         deco_print(f"{path}: {len(rows)} rows, {len(classes)} classes")

@@ -29,7 +29,7 @@ from open_seq2seq.utils.script import run_script
 
 PARTS = ("train", "dev", "test")
 DROPPED = "dropped.tsv"
-_MOST_HELD_OUT = 20  # unless their sizes are given, dev and test each have at most one of this many pairs
+_MOST_HELD_OUT = 20  # unless their sizes are given, dev and test each get at most one pair in 20
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> None:
     kept = clean(pairs_of(args), args.max_length, args.max_ratio)
     if not kept.pairs:
         raise DataError(f"{args.tsv or args.source} has no usable pair: give one pair per line, with a tab between the "
-                        "sentences, or two files, and limits that pairs satisfy (--max_length, --max_ratio).")
+                        "sentences, or two files of sentences, or increase --max_length or --max_ratio.")
     most = max(1, min(1000, len(kept.pairs) // _MOST_HELD_OUT))
     sizes = [size or most for size in (args.dev_size, args.test_size)]
     parts = split(kept.pairs, sizes, args.seed)

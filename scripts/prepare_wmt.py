@@ -55,7 +55,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--min_length", type=int, default=1, help="minimum words per side (default: %(default)s)")
     parser.add_argument("--max_length", type=int, default=80, help="maximum words per side (default: %(default)s)")
     parser.add_argument("--max_ratio", type=float, default=9.0,
-                        help="maximum ratio of the longer side's length to the shorter side's (default: %(default)s)")
+                        help="maximum ratio of the longer side's words to the shorter side's (default: %(default)s)")
     parser.add_argument("--max_sentences", type=int, default=10_000_000,
                         help="maximum number of sentences to train BPE on (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="random seed of the shuffle (default: %(default)s)")

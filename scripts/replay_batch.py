@@ -3,8 +3,8 @@
 usage: python scripts/replay_batch.py --logdir=RUN --batch=RUN/divergence/step-100
        python scripts/replay_batch.py --logdir=RUN --batch=RUN/divergence/step-100 --dtype=float32
 
-Uses the checkpoint that was the newest when training diverged, and the dtype, loss scale and
-dropout of that step; --dtype replaces the dtype. Nothing is trained or written.
+Uses the checkpoint that was the newest when training diverged, or newly initialised weights if there was none, and the
+dtype, loss scale and dropout of that step; --dtype replaces the dtype. Nothing is trained or written.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def checkpoint_of(args: argparse.Namespace, event: dict[str, Any]) -> Path | None:
-    """Returns the folder of the checkpoint to use; None if the run had none yet and used its initial weights.
+    """Returns the folder of the checkpoint to use; None if the run had none yet, for newly initialised weights.
 
     Raises:
       CheckpointError: the checkpoint no longer exists.
@@ -105,7 +105,10 @@ def report(found: Diagnosis, batch: dict[str, Any], event: dict[str, Any], model
 
 def first_operation(examiner: Examiner, batch: dict[str, Any], event: dict[str, Any],
                     carried: dict[str, np.ndarray]) -> str | None:
-    """Returns the first operation with a non-finite result and its line of code; None if there is none."""
+    """Describes the first operation with a non-finite result, with its line of code unless it is in the backward pass.
+
+    Returns None if there is none.
+    """
     tf.debugging.enable_check_numerics()
     try:
         examiner.examine(batch, event["micro_batch"], event["loss_scale"], carried)
@@ -117,7 +120,7 @@ def first_operation(examiner: Examiner, batch: dict[str, Any], event: dict[str, 
 
 
 def _shortened(message: str) -> str:
-    """Extracts the operation, the line and the kind of values from TensorFlow's long message."""
+    """Extracts operation, line and kind of values from TensorFlow's long message, which is returned if that fails."""
     node = re.search(r"Detected at node (\S+?)(?:/CheckNumericsV2)? defined at", message)
     places = re.findall(r'^\s*File "([^"]+)", line (\d+), in (\w+)', message, re.MULTILINE)
     finding = re.search(r"Tensor had (.+?) values", message)

@@ -6,8 +6,8 @@ usage: python scripts/rescore.py --n_best out.txt.scores.tsv --lm lm_run --alpha
          --references dev.de
 
 The lists are written by `run.py --mode=infer` with save_scores and decoder_params/n_best. A hypothesis' score becomes
-score + alpha · log probability + beta · words. With references, the BLEU of each pair of alpha and beta is printed, and
-the best pair is used. Lists of speech recognition are rescored by scripts/decode.py.
+score + alpha · log probability + beta · number of words. With references, the BLEU of each pair of alpha and beta is
+printed, and the best pair is used. Lists of speech recognition are rescored by scripts/decode.py.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--n_best", required=True, metavar="FILE", help="a file <output>.scores.tsv of inference")
+    add("--n_best", required=True, metavar="FILE", help="n-best lists: a file <output>.scores.tsv written by inference")
     add("--lm", required=True, metavar="LOGDIR", help="folder of a language model's run")
     add("--alpha", type=float, nargs="+", required=True, help="weights of the log probability to try")
-    add("--beta", type=float, nargs="+", default=[0.0], help="bonuses for each word to try (default: 0)")
-    add("--references", metavar="FILE", help="a reference for each line of the source")
+    add("--beta", type=float, nargs="+", default=[0.0], help="bonuses per word to try (default: 0)")
+    add("--references", metavar="FILE", help="file with a reference for each line of the source")
     add("--output_file", metavar="FILE", help="output file for the best translation of each line")
     add("--trust_code", action="store_true", help="allow the language model's config to run code from outside the "
         "package")

@@ -4,8 +4,9 @@ usage: python scripts/stream.py --logdir=digits-w2l --files one.wav two.flac --s
        python scripts/stream.py --logdir=digits-w2l --files strings/*.flac --compare --quiet
        python scripts/stream.py --logdir=digits-w2l --microphone
 
-Only the logdir is needed: its newest checkpoint contains the config and the alphabet. Config values may be overridden,
-as in --decoder_params/use_language_model=True. Prints the transcript whenever it changes, and the time per step.
+Only the logdir is needed: the checkpoint that inference would use contains the config and the alphabet. Config values
+may be overridden, as in --decoder_params/use_language_model=True. Prints the transcript whenever it changes, and the
+time per step.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 usage: python scripts/tokenizer_wrapper.py --mode=MODE …, with the flags of the mode:
 
-  train       --text_input=FILE[,FILE…] --model_prefix=PREFIX [--vocab_size --model_type]
+  train       --text_input=FILE[,FILE…] --model_prefix=PREFIX
+              [--vocab_size --model_type --character_coverage]
   encode      --text_input=FILE --tokenized_output=FILE --model_prefix=PREFIX
   tokenize    --text_input1=FILE --text_input2=FILE --tokenized_output1=FILE --tokenized_output2=FILE
               --model_prefix1=PREFIX --model_prefix2=PREFIX

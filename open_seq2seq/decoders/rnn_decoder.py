@@ -96,6 +96,11 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                                         "gnmt_v2 always is.", on_change=REFUSE),
             "luong_scale": Param(bool, False, "Whether luong multiplies the scores by a learned number.",
                                  on_change=REFUSE),
+            "score_scale_init": Param((float, type(None)), None, "With normalised bahdanau (so in gnmt and gnmt_v2) or "
+                                      "luong_scale: initial value of the learned factor of the scores; by default, "
+                                      "1 / √attention_layer_size or 1. In short trainings, the default keeps the "
+                                      "attention almost uniform for thousands of updates; 1.0 does not.", above=0.0,
+                                      on_change=FREE),
             "sigmoid_noise": Param(float, 0.0, "With monotonic attention: standard deviation of noise that training "
                                    "adds to the scores, so that the model learns scores far from 0.", minimum=0.0),
             "score_bias_init": Param(float, 0.0, "With monotonic attention: initial value of the learned bias that is "
@@ -173,6 +178,9 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
             if params[name] and wanted not in kind and name not in allowed:
                 problems.append(f"'{path}/{name}' has no meaning with attention_type {kind}: leave it out, or set "
                                 f"attention_type to {'bahdanau_' if wanted == 'monotonic' else ''}{wanted}.")
+        if params["score_scale_init"] and not self._is_normalized():
+            problems.append(f"'{path}/score_scale_init' has no effect with attention_type {kind}, whose scores have no "
+                            "learned factor: leave it out, or set bahdanau_normalize or luong_scale.")
         if params["weight_tied"] and kind not in _GNMT and memory_size not in (None, params["tgt_emb_size"]):
             problems.append(f"'{path}/tgt_emb_size' must be {memory_size} with weight_tied, got "
                             f"{params['tgt_emb_size']}: with {kind} attention, the logits are computed from the "
@@ -195,16 +203,22 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
             skips = params["decoder_use_skip_connections"] and direction.output_size == units
             layers.append(ResidualLayer(direction, skips and number >= (2 if is_gnmt else 1), *drops))
             size = direction.output_size
-        normalized = is_gnmt or params["bahdanau_normalize"] or params["luong_scale"]
-        attention = self._make_attention(memory_size, layers[num_inner - 1].output_size, normalized)
+        attention = self._make_attention(memory_size, layers[num_inner - 1].output_size)
         return AttentiveStack(layers, attention, num_inner, memory_size, params["input_feeding"],
                               params["attention_type"] == "gnmt")
 
-    def _make_attention(self, memory_size: int, query_size: int, normalized: bool) -> GlobalAttention:
+    def _is_normalized(self) -> bool:
+        """Returns whether the scores of the attention have a learned factor."""
+        params = self.params
+        return params["attention_type"] in _GNMT or params["bahdanau_normalize"] or params["luong_scale"]
+
+    def _make_attention(self, memory_size: int, query_size: int) -> GlobalAttention:
         params, kind = self.params, self.params["attention_type"]
         arguments = {"kind": "luong" if kind.startswith("luong") else "bahdanau", "memory_size": memory_size,
-                     "query_size": query_size, "units": params["attention_layer_size"], "normalized": normalized,
-                     "initializer": self._initializer, "regularizer": self._regularizer}
+                     "query_size": query_size, "units": params["attention_layer_size"],
+                     "normalized": self._is_normalized(), "initializer": self._initializer,
+                     "regularizer": self._regularizer,
+                     "scale": params["score_scale_init"]}
         if not kind.endswith("monotonic"):
             return GlobalAttention(**arguments)
         return MonotonicAttention(params["sigmoid_noise"], params["score_bias_init"], **arguments)

@@ -48,6 +48,7 @@ class BasicSequenceLoss(Loss):
 
     @property
     def unit(self) -> str:  # type: ignore[override]
+        """What the loss is averaged over: ``"token"`` or ``"example"``."""
         return "token" if self.params["average_across_timestep"] else "example"
 
     @property

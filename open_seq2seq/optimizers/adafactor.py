@@ -78,6 +78,6 @@ class Adafactor(Optimizer):
             return tf.math.rsqrt(tf.convert_to_tensor(mean("v", squares)))
         row = tf.convert_to_tensor(mean("row", tf.reduce_mean(squares, -1)))
         column = tf.convert_to_tensor(mean("column", tf.reduce_mean(squares, -2)))
-        # Divides the rows by their mean first, because the product of rows and columns would underflow.
+        # Divides the rows by their mean first, because the product of rows and columns could underflow.
         row_factor = tf.math.rsqrt(row / tf.reduce_mean(row, -1, keepdims=True))
         return row_factor[..., tf.newaxis] * tf.math.rsqrt(column)[..., tf.newaxis, :]

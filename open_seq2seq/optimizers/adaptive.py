@@ -86,8 +86,8 @@ class Ftrl(Optimizer):
                                                minimum=0.0),
             "l1_regularization_strength": Param(float, 0.0, "Strength of the L1 penalty.", minimum=0.0),
             "l2_regularization_strength": Param(float, 0.0, "Strength of the L2 penalty.", minimum=0.0),
-            "l2_shrinkage_regularization_strength": Param(float, 0.0, "Strength of the L2 penalty that is added to the "
-                                                          "gradient only.",
+            "l2_shrinkage_regularization_strength": Param(float, 0.0, "Strength of an L2 penalty that is added to the "
+                                                          "gradient, but not to the sum of squared gradients.",
                                                           minimum=0.0),
         }
 

@@ -16,7 +16,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 def argument_problems(params: Mapping[str, Any]) -> list[str]:
-    """Returns the problems with the arguments of optimizer, policy, loss scaler, LARC, weight decay and average.
+    """Returns the problems with the arguments of optimizer, policy, loss scaler, LARC, weight decay and moving average.
 
     Args:
       params: the model's parameters, whose types have been checked; parameters that are absent or None are skipped.

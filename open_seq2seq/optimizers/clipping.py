@@ -1,4 +1,4 @@
-"""Norms and clipping of gradients in FP32, both dense gradients and ``IndexedSlices`` of embedding tables."""
+"""Norms and clipping, in FP32, of dense gradients and of ``IndexedSlices``, the gradients of embedding tables."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def _peak(values: tf.Tensor) -> tf.Tensor:
 def global_norm(gradients: Gradients) -> tf.Tensor:
     """Returns the square root of the sum of squares over all gradients.
 
-    The norm is finite if and only if all gradients are finite and it is in the range of FP32, so it also serves as the
-    overflow test. If squares overflow (gradients beyond 1e19), a second, slower pass divides by the largest absolute
-    value first.
+    The result is finite if and only if all gradients are finite and the norm is in the range of FP32, so it also serves
+    as the overflow test. If squares overflow (gradients beyond 1e19), a second, slower pass divides by the largest
+    absolute value first.
 
     Args:
       gradients: the gradients by name, dense or ``IndexedSlices`` (duplicate rows are summed first).

@@ -11,7 +11,8 @@ from open_seq2seq.optimizers.layer_rates import LayerRates
 from open_seq2seq.optimizers.weight_average import TriggeredMean, WeightAverage, WeightMean
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 
-# Argument of MixedPrecisionOptimizer → (the parameter that enables the addition, the function that creates it).
+# Argument of MixedPrecisionOptimizer → (the parameter that enables the addition, the function that creates it). The
+# other averages and the layer rates are added by ``make_additions``.
 ADDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "larc": ("larc_params", lambda params: Larc(**params["larc_params"])),
     "weight_decay": ("decoupled_weight_decay", lambda params: WeightDecay(
@@ -24,7 +25,7 @@ AVERAGES = ("ema_decay", "average_from", "average_after_evals_without_gain")
 
 
 def averages_weights(params: Mapping[str, Any]) -> bool:
-    """Returns whether evaluation and inference use an average of the weights, which one of ``AVERAGES`` enables."""
+    """Returns whether one of ``AVERAGES`` is set, so that evaluation and inference use an average of the weights."""
     return any(params.get(name) is not None for name in AVERAGES)
 
 
@@ -48,7 +49,7 @@ def make_additions(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def combination_problems(params: Mapping[str, Any]) -> list[str]:
-    """Returns a message for each pair of a model's parameters that exclude each other; absent parameters are off."""
+    """Returns messages about parameters of a model that exclude or need each other; absent parameters are off."""
     problems = []
     if params.get("max_grad_norm") is not None and params.get("larc_params") is not None:
         problems.append("'max_grad_norm' and 'larc_params' exclude each other: LARC sets the size of each variable's "
@@ -73,7 +74,7 @@ def _other_decays(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     name = optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "")
     arguments = _section(params, "optimizer_params")
     if coerce(arguments.get("weight_decay", 0.01 if name == "AdamW" else None), float)[0]:
-        yield f"the weight_decay of {name}", f"{twice} (optimizer_params/weight_decay=0.0 turns the latter off)"
+        yield f"the weight_decay of {name}", f"{twice} (optimizer_params/weight_decay=0.0 disables the optimizer's own)"
     if name == "Ftrl":
         yield "Ftrl", "it recomputes the weights from its accumulators; set its l2_regularization_strength instead"
     for part in ("", "encoder_params", "decoder_params"):

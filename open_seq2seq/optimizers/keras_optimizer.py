@@ -49,8 +49,8 @@ class KerasOptimizer(Optimizer):
     """Adapts a Keras optimizer to the toolkit.
 
     The learning rate comes from ``lr_policy``. Gradients reach Keras unscaled and, with ``max_grad_norm``, already
-    clipped, so Keras' own clipping arguments apply to the clipped gradients; its weight decay is applied to the
-    weights. Gradients of embedding lookups are converted to dense tensors.
+    clipped, so Keras' own clipping arguments apply to the clipped gradients; its weight decay changes the weights
+    directly, not through the gradients. Gradients of embedding lookups are converted to dense tensors.
 
     Args:
       optimizer_class: a ``keras.optimizers.Optimizer`` subclass.
@@ -92,7 +92,7 @@ class KerasOptimizer(Optimizer):
         """Yields pairs of a name such as ``momentums/encoder/kernel`` and a variable of the optimizer's state.
 
         Keras' own names are not unique. Keras keeps slots in lists with one entry per trained variable, in order;
-        other variables are numbered.
+        other variables are numbered. The learning rate and the iteration are left out, because ``apply`` sets them.
         """
         known = {id(v) for v in (self._keras.iterations, self._keras.learning_rate)}
         own = {id(v) for v in self._keras.variables}

@@ -58,7 +58,8 @@ class Larc:
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         """Returns the specs of the required parameters by name."""
-        return {"larc_eta": Param(float, doc="Largest change of a variable per update, as a fraction of its norm.",
+        return {"larc_eta": Param(float, doc="The factor of the ratio in larc_mode. With clip and plain SGD, it is the "
+                                  "largest change of a variable per update, as a fraction of the variable's norm.",
                                   above=0.0)}
 
     @staticmethod
@@ -86,7 +87,7 @@ class Larc:
         Returns:
           (unscaled gradients times their factors, global norm of these products, ``LarcInfo`` by name).
         """
-        # Uses the sums of squares of the scaled gradients, because the global norm needs the same sums.
+        # The norms are those of the scaled gradients, because TensorFlow can then share the sums with ``global_norm``.
         gradient_norms = _norms([_values(g) for g in gradients.values()]) / scale
         weight_norms = _norms([variables[name] for name in gradients])
         updates, clip_on = self._factors(gradient_norms, weight_norms, learning_rate)

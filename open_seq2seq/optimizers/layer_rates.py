@@ -30,13 +30,13 @@ class LayerRates:
     """Factors of the learning rate, and the updates at which variables are unfrozen, by name.
 
     See https://arxiv.org/abs/1801.06146 for the use of both with language models. A frozen variable has the learning
-    rate 0; slots of the optimizer, such as Adam's moments, are updated all the same.
+    rate 0; slots of the optimizer, such as Adam's moments, are updated all the same, except those of Ftrl.
 
     Args:
       factors: factor of the learning rate by regular expression; the first expression that matches the beginning of a
         variable's name counts, and other variables have the factor 1.
-      unfreeze_at: number of updates after which a variable begins to change, by regular expression, likewise; other
-        variables change from the beginning.
+      unfreeze_at: number of updates after which a variable begins to change, by regular expression, which is matched
+        in the same way; other variables change from the beginning.
 
     Raises:
       ConfigError: an expression or a value is invalid.

@@ -26,9 +26,10 @@ class LossScaler(Module):
     """Base of loss scalers.
 
     Attributes:
-      automatic: whether the scale is adjusted automatically; if so, updates that overflow are skipped.
-      needs_amax: whether ``update`` needs the largest gradient, which costs a pass over the gradients.
-      longest_search: greatest number of consecutive overflows while the scale is searched for.
+      automatic: whether the scale is adjusted automatically; if so, updates that overflow are skipped by default.
+      needs_amax: whether ``update`` needs the argument ``amax``, which costs a pass over the gradients.
+      longest_search: greatest number of consecutive overflows while the scale falls from its largest value to one that
+        does not overflow; 0 for scalers that do not search like this.
     """
 
     automatic = True
@@ -212,7 +213,7 @@ def make_loss_scaler(loss_scaling: float | str | type = 1.0, params: Mapping[str
       compute: the dtype of the arithmetic; for float32, the scale is always 1.
 
     Raises:
-      ConfigError: the algorithm is unknown, or its parameters are invalid.
+      ConfigError: the algorithm is unknown, or the arguments are invalid or have no effect.
     """
     loss_scaling = named_scaler(loss_scaling)
     if isinstance(loss_scaling, type):

@@ -111,10 +111,10 @@ def transformer_policy(global_step: tf.Tensor, learning_rate: float, d_model: in
 
 def inv_poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, min_lr: float,
                    power: float = 1.0, begin_decay_at: int = 0, warmup_steps: int = 0) -> tf.Tensor:
-    """Lowers the rate as ``learning_rate / (1 + k·step)^power``, which is ``min_lr`` at ``decay_steps``.
+    """Lowers the rate as ``learning_rate / (1 + k·step)^power``, with k such that it is ``min_lr`` at ``decay_steps``.
 
-    ``min_lr`` is clipped to the range from 1e-8 to ``learning_rate``. ``begin_decay_at`` and ``warmup_steps`` only
-    reduce the default of ``decay_steps`` (see ``make_schedule``).
+    The rate goes on falling afterwards. ``min_lr`` is clipped to the range from 1e-8 to ``learning_rate``.
+    ``begin_decay_at`` and ``warmup_steps`` only reduce the default of ``decay_steps`` (see ``make_schedule``).
     """
     if power <= 0.0:
         raise ConfigError([f"'lr_policy_params/power' must be positive, got {power!r}."])
@@ -157,7 +157,8 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     """Binds a policy to its arguments.
 
     If ``params`` do not contain the policy's argument ``decay_steps``, it is set to the number of steps that remain
-    after ``begin_decay_at`` and ``warmup_steps``. An argument ``steps_per_epoch`` is also filled in, if it is known.
+    after ``begin_decay_at`` or ``warmup_steps``, whichever is later. An argument ``steps_per_epoch`` is also filled in,
+    if it is known.
 
     Args:
       policy: a function, a key of ``POLICIES``, ``package.module.function`` or ``path/to/file.py:function``.
@@ -192,7 +193,7 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
 
 
 def scaled_schedule(schedule: Schedule, factor: int) -> Schedule:
-    """Returns ``schedule`` multiplied by ``factor``, for the linear scaling rule (Goyal et al. 2017, 1706.02677)."""
+    """Returns ``schedule`` times ``factor``, for the linear scaling rule (Goyal et al. 2017, arXiv 1706.02677)."""
     return schedule if factor == 1 else lambda global_step: schedule(global_step) * float(factor)
 
 

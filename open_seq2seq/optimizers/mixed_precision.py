@@ -69,10 +69,11 @@ class MixedPrecisionOptimizer(Module):
       skipped: int64 variable, number of updates skipped.
       overflows: int64 variable, number of updates whose gradients were not finite.
       rate_factor: FP32 variable that multiplies the schedule's rate; initially 1. Recovery from divergence lowers it.
-      batch_factor: FP32 variable that also multiplies the rate of the next update, for batches that set it; not saved.
+      batch_factor: FP32 variable that also multiplies the rate; set before each update by the trainer if the data
+        layer has a ``rate_factor``; not saved in checkpoints.
 
     Raises:
-      ConfigError: arguments are out of range or exclude each other.
+      ConfigError: arguments are out of range or exclude each other, or a Keras optimizer is given ``layer_rates``.
     """
 
     def __init__(self, optimizer: Optimizer, schedule: Schedule, loss_scaler: LossScaler | None = None,
@@ -130,7 +131,7 @@ class MixedPrecisionOptimizer(Module):
         return self._average is not None and self._average.observe(step, loss)
 
     def awaits(self, step: int) -> bool:
-        """Returns whether the validation loss after a step decides about averaging, and has not been noted."""
+        """Returns whether the validation loss after a step decides about averaging, and has not been noted yet."""
         return self._average is not None and self._average.awaits(step)
 
     @property
@@ -145,7 +146,7 @@ class MixedPrecisionOptimizer(Module):
 
     @property
     def learning_rate(self) -> tf.Tensor:
-        """The learning rate of the next update, an FP32 scalar."""
+        """The learning rate of the next update without ``batch_factor``, an FP32 scalar."""
         return self._schedule(self.updates.read_value()) * self.rate_factor
 
     @property

@@ -16,9 +16,9 @@ class NovoGrad(Optimizer):
     Each variable has a scalar v, which is ``‖g‖²`` at the first gradient and then ``v = β2·v + (1-β2)·‖g‖²``. The
     update is ``m = β1·m + (g / (sqrt(v) + ε) + weight_decay·w)``; ``w -= lr·m``.
 
-    ε is added to the root, as in the paper; the TensorFlow 1 toolkit added it under the root, which makes no difference
-    in FP32 for gradients with a norm above 1e-3. That toolkit did not keep v between updates, so β2 had no effect;
-    ``compat_no_ema`` reproduces this for its published recipes.
+    ε is added to the root, as in the paper; the TensorFlow 1 toolkit added it under the root, which changes updates by
+    less than 0.01 % if the norm of the gradient is above 0.01. That toolkit did not keep v between updates, so β2 had
+    no effect; ``compat_no_ema`` reproduces this for its published recipes.
 
     Weight decay goes through the momentum and applies to every variable. A gradient of zeros does not count as the
     first gradient.

@@ -12,8 +12,10 @@ from open_seq2seq.optimizers.lr_policies import Schedule
 
 # Numbers of updates at which schedules are compared: at most two per doubling.
 _COMPARED = sorted({int(2 ** (place / 2)) for place in range(2 * 24)})
+# Number of intervals in which ``has_jump`` searches, and the smallest change in one update that counts as a jump, as a
+# fraction of the largest rate. Gradual policies change much less in one update.
 _INTERVALS = 64
-_JUMP = 0.3  # of the largest rate in the interval; gradual policies change much less in one update
+_JUMP = 0.3
 
 
 def checksum_of_rates(schedule: Schedule) -> str:

@@ -10,7 +10,7 @@ from open_seq2seq.config.names import register, with_package
 
 
 def l2_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns the penalty ``scale · Σ w² / 2``, whose gradient is ``scale · w``.
+    """Returns a function that computes the penalty ``scale · Σ w² / 2``, whose gradient is ``scale · w``.
 
     Keras' ``L2(x)`` does not divide by 2, so it equals this penalty with ``scale = 2x``.
     """
@@ -18,7 +18,7 @@ def l2_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def l1_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns the penalty ``scale · Σ |w|``."""
+    """Returns a function that computes the penalty ``scale · Σ |w|``."""
     return lambda weights: scale * tf.reduce_sum(tf.abs(weights))
 
 

@@ -7,8 +7,8 @@ viewed as a matrix whose columns are the last axis of the gradient, and
     lost = live rows · live columns − nonzero values,   out of live rows · live columns,
 
 where a row or column is live if any of its values is nonzero. A gradient of only zeros counts as entirely lost. In a
-vector, single zeros do not count as lost, because they may belong to inactive units. The share is a lower bound,
-because a unit whose gradients are all lost looks inactive.
+vector, single zeros do not count as lost, because they may belong to inactive units. Unless all values are zero, the
+share is a lower bound, because a unit whose gradients are all lost looks inactive.
 
 In a gradient that was computed in float32, a value counts as lost if it is nonzero but would become 0 when converted to
 half precision at the loss scale of the step.
@@ -78,7 +78,7 @@ def underflow_shares(gradients: Gradients, names: Iterable[str], half: HalfType 
 
 
 class UnderflowMeter:
-    """Measures underflow in the gradients of every n-th step; other steps only cost a comparison.
+    """Measures underflow in the gradients of every n-th step; other steps cost only a comparison.
 
     Args:
       names: names of all trainable variables.

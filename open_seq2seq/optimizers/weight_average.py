@@ -12,22 +12,22 @@ from open_seq2seq.optimizers.optimizer import Variables
 from open_seq2seq.utils.errors import ConfigError
 
 MEAN_COUNT = "averaged_updates"
-"""Name, in the optimizer's state, of the number of weights in a ``WeightMean``."""
+"""Name, in the optimizer's state, of the number of updates that a ``WeightMean`` covers."""
 MEAN_TRIGGER = "average_trigger/"
-"""Beginning of the names, in the optimizer's state, of the state of a ``TriggeredMean``'s trigger."""
-_LARGEST = tf.float32.max  # the state of a run must be finite
+"""Prefix of the names under which the optimizer's state holds the trigger of a ``TriggeredMean``."""
+_LARGEST = tf.float32.max  # stands for an infinite or missing loss, because the state of a run must be finite
 
 
 class WeightAverage:
     """Exponential moving average, in FP32, of the weights over past updates (Polyak & Juditsky 1992).
 
     After update n, counted from 0, ``a = d·a + (1-d)·w`` with ``d = min(decay, (1+n) / (10+n))``. A constant decay
-    would keep the fraction ``decay^n`` of the random initial weights: 37 % after 1,000 updates with 0.999. A bias
-    correction as in Adam would give all early updates the same weight; with the increasing decay, the average covers
-    about the last tenth of the updates so far.
+    would keep the fraction ``decay^n`` of the random initial weights: 37 % after 1,000 updates with 0.999. With a bias
+    correction as in Adam, all early updates would count equally. With the increasing decay, the average covers about
+    the last tenth of the updates so far, until ``decay`` is reached.
 
     Args:
-      decay: fraction of the average that is kept at each update, between 0 and 1.
+      decay: largest fraction of the average that is kept at an update, between 0 and 1.
 
     Raises:
       ConfigError: the decay is out of range.
@@ -83,9 +83,9 @@ class WeightAverage:
 class WeightMean(WeightAverage):
     """Arithmetic mean of the weights over the updates since a given one (averaged SGD, Polyak & Juditsky 1992).
 
-    Before that update, the mean equals the current weights. The number of weights in the mean is counted instead of
-    computed from ``start``, because a run may be resumed with a different ``start``, or from a checkpoint without a
-    mean.
+    Before that update, the mean equals the current weights. The number of updates that the mean covers is counted
+    instead of computed from ``start``, because a run may be resumed with a different ``start``, or from a checkpoint
+    without a mean.
 
     Args:
       start: number of updates after which averaging begins.
@@ -119,13 +119,13 @@ class WeightMean(WeightAverage):
 
 
 class TriggeredMean(WeightMean):
-    """Arithmetic mean of the weights since the validation loss no longer falls (Merity et al. 2018, algorithm 1).
+    """Arithmetic mean of the weights since the validation loss stopped falling (Merity et al. 2018, algorithm 1).
 
-    Averaging begins after the first evaluation whose loss is greater than the smallest one of all but the last
-    ``patience`` evaluations before it. Comparing with older evaluations only makes the trigger insensitive to noise.
+    Averaging begins after the first evaluation whose loss is greater than the smallest loss of all earlier evaluations
+    except the last ``patience`` ones, which are left out to make the trigger insensitive to noise.
 
     Args:
-      patience: number of recent evaluations that are not compared with.
+      patience: number of preceding evaluations that are left out of the comparison.
     """
 
     def __init__(self, patience: int) -> None:
@@ -150,7 +150,7 @@ class TriggeredMean(WeightMean):
         if not self.awaits(step):
             return False
         best, *recent = self._losses.numpy().tolist()
-        value = float(tf.constant(loss)) if math.isfinite(loss) else _LARGEST  # rounded to FP32, as the others
+        value = float(tf.constant(loss)) if math.isfinite(loss) else _LARGEST  # rounded to FP32, like the others
         begins = math.isfinite(loss) and value > best
         self._losses.assign([min(best, recent[0]), *recent[1:], value])
         self._step.assign(step)

@@ -24,7 +24,7 @@ NAMES: dict[str, Activation] = {
     "leaky_relu": tf.nn.leaky_relu, "swish": tf.nn.silu, "tanh": tf.nn.tanh, "sigmoid": tf.nn.sigmoid,
     "softplus": tf.nn.softplus,
 }
-# TensorFlow functions whose result has the shape of their input.
+# TensorFlow functions that a config can name, because their results have the shape of their inputs.
 _ELEMENTWISE = {
     "tf.nn": ("celu", "elu", "gelu", "leaky_relu", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus",
               "softsign", "swish", "tanh", "log_softmax"),
@@ -44,7 +44,7 @@ def resolve_activation(value: Any, path: str) -> Activation | None:
       path: path of the parameter in the config, for messages.
 
     Raises:
-      ConfigError: the function does not exist.
+      ConfigError: the function does not exist, is not callable, or is defined by code that must not run.
     """
     return None if value is None else resolve_name(value, "activation", path)
 

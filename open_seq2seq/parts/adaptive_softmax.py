@@ -6,9 +6,9 @@ frequency. The head is a softmax over the ids of the shortlist and the clusters;
     log P(id) = log P_head(id)                                   for an id of the shortlist
     log P(id) = log P_head(cluster) + log P_cluster(id)          for the other ids
 
-In training, a cluster is only computed for the tokens whose labels it contains. In evaluation, the same formulas give
-the log probabilities of all ids, so nothing is approximated. Any order of the ids is valid, but time is only saved if
-ids are sorted by descending frequency.
+For the loss, a cluster is only computed for the tokens whose labels it contains (with XLA, for all tokens). The log
+probabilities of all ids are computed by the same formulas, without approximation. Any order of the ids is valid, but
+time is only saved if ids are sorted by descending frequency.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _EXACT = SoftTargets(1.0, 0.0)
 def adaptive_params() -> dict[str, Param]:
     """Returns the declarations of the settings."""
     return {
-        "cutoffs": Param(list, [], "Increasing list of the first ids of the clusters.", "tokens", minimum=1,
+        "cutoffs": Param(list, [], "First ids of the clusters, in increasing order; at least one.", "tokens", minimum=1,
                          on_change=REFUSE),
-        "factor": Param(float, 4.0, "The hidden states of cluster i, counted from 1, have 1 / factor^i of the "
-                        "channels; 1 keeps all of them, without a projection.", minimum=1.0, on_change=REFUSE),
+        "factor": Param(float, 4.0, "For cluster i, counted from 1, the hidden states are projected to 1 / factor^i of "
+                        "their channels; a factor of 1 disables the projections.", minimum=1.0, on_change=REFUSE),
     }
 
 
@@ -72,10 +72,10 @@ def checked_adaptive(given: Mapping[str, Any], path: str, vocab_size: int,
 
 
 class _Cluster(NamedTuple):
-    """The ids from ``begin`` to ``end`` - 1.
+    """A softmax over the ids from ``begin`` to ``end`` - 1; in the head, the last ids stand for the clusters.
 
     Attributes:
-      projection: variable ``[hidden, channels]``, or None.
+      projection: variable ``[hidden, channels]``; None if the hidden states are not projected.
       table: ``[end - begin, channels]`` FP32.
       bias: ``[end - begin]`` FP32, or None.
     """
@@ -108,8 +108,8 @@ class AdaptiveOutputLayer(Module):
       hidden_size: number of channels of the hidden states.
       vocab_size: number of ids.
       settings: see ``adaptive_params``.
-      table: embedding table ``[vocab_size, hidden_size]`` to use instead of matrices of its own, with a factor of 1; or
-        None.
+      table: embedding table ``[vocab_size, hidden_size]`` to use instead of separate matrices for the ids; requires a
+        factor of 1. None to create the matrices.
       use_bias: whether ids and clusters have biases.
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
@@ -145,7 +145,7 @@ class AdaptiveOutputLayer(Module):
                       zip(edges, projections[1:], tables[1:], biases[1:], strict=True)]
 
     def logits(self, hidden: tf.Tensor) -> tf.Tensor:
-        """Returns the log probabilities of all ids ``[…, vocab_size]`` in FP32 for ``[…, hidden]``."""
+        """Returns the log probabilities of all ids, ``[…, vocab_size]`` FP32, for hidden states ``[…, hidden]``."""
         head, clusters = self._parts()
         by_head, shortlist = _log_probabilities(hidden, head), self._edges[1]
         pieces = [by_head[..., :shortlist]]
@@ -154,7 +154,7 @@ class AdaptiveOutputLayer(Module):
         return tf.concat(pieces, -1)
 
     def projection(self, hidden: tf.Tensor, training: bool) -> AdaptiveProjection:
-        """Returns what losses compute cross-entropies from, without the log probabilities of all ids.
+        """Returns the input from which losses compute cross-entropies without the log probabilities of all ids.
 
         Args:
           hidden: ``[batch, time, hidden]`` in the compute dtype.
@@ -163,7 +163,7 @@ class AdaptiveOutputLayer(Module):
         return AdaptiveProjection(hidden, self, training)
 
     def cross_entropy(self, hidden: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, training: bool) -> tf.Tensor:
-        """Returns the weighted sum of minus the log probabilities of labels, an FP32 scalar.
+        """Returns the weighted sum of the labels' negative log probabilities, an FP32 scalar.
 
         Args:
           hidden: ``[rows, hidden]`` in the compute dtype.
@@ -214,9 +214,9 @@ def _log_probabilities(hidden: tf.Tensor, cluster: _Cluster) -> tf.Tensor:
 
 def _of_cluster(cluster: _Cluster, hidden: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor,
                 training: bool) -> tf.Tensor:
-    """Returns the cross-entropy within a cluster, for the rows whose weights are not 0."""
+    """Returns the weighted sum of the cross-entropies within a cluster; rows of weight 0 are skipped if possible."""
     labels = tf.clip_by_value(labels - cluster.begin, 0, cluster.end - cluster.begin - 1)
-    if not is_for_xla():  # which needs a fixed number of rows
+    if not is_for_xla():  # XLA needs a fixed number of rows
         rows = rows_to_compute(weights != 0.0)
         hidden, labels, weights = gather_rows(hidden, rows), tf.gather(labels, rows), tf.gather(weights, rows)
     return _total(cluster, cluster.project(hidden), labels, weights, training)

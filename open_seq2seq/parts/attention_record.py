@@ -1,7 +1,8 @@
-"""Makes the weights of attention to the source available outside of the layers that compute them.
+"""Makes the attention weights over the source available outside of the layers that compute them.
 
-Within ``recording_attention``, every layer that attends to a source records its weights. Outside of it, nothing is
-recorded and nothing is added to the traced function.
+Within ``recording_attention``, the decoder layers of translation models that attend to the source (Transformer,
+convolutional and recurrent ones) record their attention weights. Outside of it, nothing is recorded or added to the
+traced function.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _RECORD: contextvars.ContextVar[list[tf.Tensor] | None] = contextvars.ContextVar
 
 @contextlib.contextmanager
 def recording_attention() -> Iterator[list[tf.Tensor]]:
-    """Context manager that yields a list, to which the layers that attend to a source append their weights in order."""
+    """Context manager that yields a list, to which layers append their attention weights over the source in order."""
     record: list[tf.Tensor] = []
     token = _RECORD.set(record)
     try:
@@ -27,7 +28,7 @@ def recording_attention() -> Iterator[list[tf.Tensor]]:
 
 
 def record_attention(weights: tf.Tensor) -> None:
-    """Records the weights of one layer, ``[batch, heads, time or beam, source]``."""
+    """Records the attention weights of one layer, ``[batch, heads, time or beam, source]``."""
     record = _RECORD.get()
     if record is not None:
         record.append(weights)
@@ -35,11 +36,11 @@ def record_attention(weights: tf.Tensor) -> None:
 
 def mean_attention(record: Sequence[tf.Tensor], layer: int | None = None,
                    heads: Sequence[int] | None = None) -> tf.Tensor:
-    """Returns the mean of recorded weights, ``[batch, time or beam, source]`` FP32.
+    """Returns the mean of recorded attention weights over layers and heads, ``[batch, time or beam, source]`` FP32.
 
     Args:
-      record: recorded weights, at least one.
-      layer: index of the layer; negative indices count from the last layer. None for the mean over all layers.
+      record: attention weights of at least one layer.
+      layer: index of the layer; negative indices count from the last layer. None for all layers.
       heads: indices of the heads; None for all.
     """
     layers = list(record) if layer is None else [record[layer]]

@@ -19,8 +19,8 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
                     count: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Normalises rows by the statistics of the valid rows (Ioffe and Szegedy 2015, section 3).
 
-    Only ``x`` is kept for the backward pass. Within ``parts.ranks.joined_ranks``, the statistics and the sums of the
-    backward pass are computed over all ranks.
+    Of the tensors ``[rows, channels]``, only ``x`` is kept for the backward pass. Within ``parts.ranks.joined_ranks``,
+    the statistics and the sums of the backward pass are computed over all ranks.
 
     Args:
       x: ``[rows, channels]`` of any floating-point dtype; invalid rows must be finite too.
@@ -28,7 +28,7 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
       gamma: the scale, FP32 ``[channels]``.
       beta: the offset, FP32 ``[channels]``.
       epsilon: number added to the variance.
-      count: FP32 scalar, number of valid rows on all joined ranks; by default the sum of ``held``.
+      count: FP32 scalar, number of valid rows on all joined ranks; by default the sum of ``held`` on this rank.
 
     Returns:
       (normalised rows ``[rows, channels]`` in the dtype of ``x``, mean, variance); mean and variance are FP32
@@ -78,20 +78,29 @@ def _statistics(x: tf.Tensor, held: tf.Tensor, count: tf.Tensor, epsilon: float)
 
 def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, held: tf.Tensor, count: tf.Tensor,
                statistics: _Statistics) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the gradients of ``x`` ``[rows, channels]``, ``gamma`` and ``beta`` ``[channels]``.
+    """Returns the gradients for ``x`` ``[rows, channels]`` and for ``gamma`` and ``beta`` ``[channels]``.
 
     With n valid rows and x̂ = (x − μ) / √(σ² + ε): ``dx = γ / √(σ² + ε) · (dy − Σ dy / n − x̂ · Σ (dy · x̂) / n)``.
     """
     mean, _, inverse = statistics
     centered = tf.cast(_copy_after(dy, x), tf.float32) - mean
-    wide_dy = tf.cast(dy, tf.float32) * tf.transpose(held)
+    wide_dy = _masked(tf.cast(dy, tf.float32), held)
     d_beta = tf.matmul(held, wide_dy)[0]
     d_gamma = tf.matmul(held, wide_dy * centered)[0] * inverse
     # The statistics depend on the rows of all ranks, so their gradient is a sum over all ranks.
     slope, offset = sum_over_ranks(d_gamma, d_beta)
     shared = centered * (slope * inverse / count) + offset / count
-    dx = (wide_dy - shared) * (gamma * inverse) * tf.transpose(held)
+    dx = _masked((wide_dy - shared) * (gamma * inverse), held)
     return tf.cast(dx, x.dtype), d_gamma, d_beta
+
+
+def _masked(rows: tf.Tensor, held: tf.Tensor) -> tf.Tensor:
+    """Returns ``rows`` with zeros at the invalid rows; ``rows`` itself if all are valid, as usual with images."""
+    column = tf.transpose(held)
+    if is_for_xla():
+        return rows * column
+    # The product is left out where possible, because broadcasting along the channels is slow.
+    return tf.cond(tf.reduce_min(held) > 0.0, lambda: tf.identity(rows), lambda: rows * column)
 
 
 def _copy_after(dy: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

@@ -57,8 +57,8 @@ class CarriedState(tf.Module):
     def read(self) -> tf.Tensor:
         """Returns the state that the previous batch wrote for each row, ``[rows, *shape]``.
 
-        The state is zeros at the start of a sequence and outside of a scope. The result is the same throughout a
-        forward pass, even after ``write``.
+        The state is zeros at the start of a sequence and outside of a scope; within ``put_aside``, it is the given
+        value or zeros. The result is the same throughout a forward pass, even after ``write``.
 
         Raises:
           RuntimeError: the state has not been allocated and no scope is open, so the number of rows is unknown.
@@ -73,8 +73,8 @@ class CarriedState(tf.Module):
     def write(self, value: tf.Tensor) -> None:
         """Writes the state for the rows of the next batch.
 
-        Rows with inf or NaN keep their old state, so that states are always finite. Nothing is written while
-        activations are recomputed or outside of a scope.
+        Rows with inf or NaN keep their old state, so that states are always finite. Nothing is written within
+        ``put_aside``, while activations are recomputed, or outside of a scope.
 
         Args:
           value: ``[rows, *shape]``, cast to the state's dtype; no gradient flows through it.

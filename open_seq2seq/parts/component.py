@@ -93,6 +93,8 @@ class Module(tf.Module):
                regularizer: Callable[[tf.Tensor], tf.Tensor] | None = None) -> tf.Variable:
         """Creates an FP32 variable; assign it to an attribute, which gives the variable its name.
 
+        Within ``creating_variables(shared=True)``, returns a placeholder instead.
+
         Args:
           shape: the static shape.
           initializer: a Keras initialiser, its name, or a function of the shape; Glorot uniform by default.
@@ -124,14 +126,14 @@ class Component(Module):
     Args:
       params: the component's parameters.
       model: the model that the component belongs to, or None.
-      name: the component's name in the model: ``encoder``, ``decoder`` or ``loss``.
-      mode: ``train``, ``eval`` or ``infer``.
+      name: the component's name in the model, such as ``encoder``.
+      mode: ``train``, ``eval``, ``infer`` or, for data layers, ``interactive_infer``.
 
     Raises:
-      ConfigError: parameters are unknown, missing or invalid; the error lists all of them.
+      ConfigError: parameters are unknown, missing or invalid; one error can list several.
     """
 
-    _is_arithmetic = True  # whether ``dtype`` is the dtype of the component's arithmetic
+    _is_arithmetic = True  # whether ``dtype`` is the dtype of the component's arithmetic and must be floating-point
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str | None = None,
                  mode: str = "train") -> None:
@@ -162,10 +164,13 @@ class Component(Module):
                            "for losses.",
                            derived=True),
             "initializer": Param((type, callable, str, type(None)), None,
-                                 "Initialiser of the component's variables; by default, the component chooses one.",
+                                 "Initialiser of the component's kernels and, in some components, of embeddings. By "
+                                 "default, encoders and decoders use the model's, or choose one if it has none.",
                                  names="initializer", on_change=FREE),
             "initializer_params": Param(dict, {}, "Arguments of the initialiser.", on_change=FREE),
-            "regularizer": Param((type, callable, str, type(None)), None, "Regulariser of the component's kernels.",
+            "regularizer": Param((type, callable, str, type(None)), None,
+                                 "Regulariser of the component's kernels and, in some components, of embeddings or of "
+                                 "batch norm's scale. By default, encoders and decoders use the model's.",
                                  names="regularizer"),
             "regularizer_params": Param(dict, {}, "Arguments of the regulariser."),
         }
@@ -202,7 +207,7 @@ class Component(Module):
 
     @property
     def mode(self) -> str:
-        """The mode: ``train``, ``eval`` or ``infer``."""
+        """The mode, such as ``train``."""
         return self._mode
 
     @property

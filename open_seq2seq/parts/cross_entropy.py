@@ -106,7 +106,7 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
     """Returns the weighted sum of the rows' cross-entropies for the logits ``hidden · tableᵀ``.
 
     Rows are processed in chunks, so that the logits are never all in memory. In training, the same pass computes the
-    gradients of ``hidden`` and ``table``. The weights and the constant part of the logits' gradient
+    gradients of ``hidden`` and ``table``. The rows' weights and the constant part of the logits' gradient
     ``softmax − q`` are applied to ``[rows, hidden]`` tensors, which are smaller than the logits.
 
     Args:

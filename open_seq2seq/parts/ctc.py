@@ -59,7 +59,7 @@ def _loss_of_padded(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tens
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None, None, None]:
         finite = tf.math.is_finite(losses)
-        # The upstream gradient of an excluded loss is 0, and the result must then be 0, not NaN.
+        # If the caller excludes a loss, its upstream gradient is 0, and the result must be 0, too, instead of NaN.
         otherwise = tf.where(tf.equal(upstream, 0.0), 0.0, float("nan"))
         expected = _expected_counts(recursion, labels, logits.shape[-1])
         result = upstream[:, tf.newaxis, tf.newaxis] * (tf.exp(log_probs) - expected)
@@ -115,8 +115,9 @@ def _run(emissions: tf.Tensor, states: tf.Tensor, valid: tf.Tensor) -> tuple[tf.
       valid: mask ``[rows, states]`` of the states that a row has.
 
     Returns:
-      (forward variables ``[time, rows, states]``, shifted so that the maximum over states is 0; cumulative offsets
-      ``[time, rows]`` in float64). Without the shift, rounding errors of large sums would reach the gradient.
+      (logarithms of the forward variables ``[time, rows, states]``, shifted so that the maximum over states is 0; sums
+      of the shifts up to each step, ``[time, rows]`` float64). Without the shifts, rounding errors of large sums would
+      reach the gradient.
     """
     steps = tf.shape(emissions)[0]
     # A blank between two symbols may be skipped only if the symbols differ.

@@ -18,7 +18,7 @@ def times_matrix(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
 def scaled_weight(variable: tf.Variable, scale: float, dtype: tf.DType) -> tf.Tensor:
     """Returns ``scale · variable``, multiplied in FP32 and cast to ``dtype``.
 
-    The scales of dropout and attention are applied to weights, because weights are much smaller than activations.
+    The scales of dropout and attention are applied to weight matrices, which are much smaller than activations.
     """
     return tf.cast(variable * scale if scale != 1.0 else tf.convert_to_tensor(variable), dtype)
 

@@ -105,7 +105,7 @@ def add_dropped(x: tf.Tensor, update: tf.Tensor, rate: float, training: bool) ->
 
 
 def locked_dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
-    """Dropout with the same mask at all steps of a sequence (Gal and Ghahramani 2016, variational dropout).
+    """Applies variational dropout: the same mask at all steps of a sequence (Gal and Ghahramani 2016).
 
     See https://arxiv.org/abs/1512.05287.
 

@@ -37,7 +37,7 @@ def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -
 
     Args:
       chosen: an object, which is used as it is; a class; or the name of either.
-      settings: arguments of the class.
+      settings: arguments of the class, or of a function that returns a regulariser; ignored for other initialisers.
       kind: ``initializer`` or ``regularizer``.
       path: path of ``chosen`` in the config; the path of ``settings`` is ``<path>_params``.
 
@@ -45,14 +45,14 @@ def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -
       ConfigError: the name is unknown, or the arguments are invalid.
     """
     found = resolve_name(chosen, kind, path)
-    # An initialiser function is used directly. A regulariser function with settings, like l2_regularizer, is a factory.
+    # An initialiser function is used as it is. A regulariser function with settings, like l2_regularizer, is a factory.
     if not isinstance(found, type) and (kind == "initializer" or not settings):
         return found
     return make_with_arguments(found, settings, f"{path}_params")
 
 
 def make_with_arguments(make: Callable[..., Any], arguments: Mapping[str, Any], path: str, **others: Any) -> Any:
-    """Calls a class, often one from Keras, or a function with arguments from a config.
+    """Calls a class or function, often one of Keras, with arguments from a config, and returns the result.
 
     Args:
       make: the class or function.

@@ -83,8 +83,8 @@ class DecoderOutput(TypedDict, total=False):
         all logits.
       src_length: numbers of valid logits ``[batch]``, for decoders with one symbol per encoder output.
       beam_ids: hypotheses ``[batch, n_best, length]`` int32, best first; zeros follow the end symbol.
-      beam_scores: log probabilities of the hypotheses, divided by the length penalty, ``[batch, n_best]`` FP32; -inf
-        if a hypothesis is missing.
+      beam_scores: log probabilities of the hypotheses, divided by the length penalty, plus the coverage penalty, if
+        any, ``[batch, n_best]`` FP32; -inf if a hypothesis is missing.
       beam_lengths: lengths of the hypotheses ``[batch, n_best]`` int32, including the end symbol.
       alignments: attention weights ``[batch, time, heads, source]`` FP32.
       ctc_output: the ``DecoderOutput`` of the CTC decoder in joint CTC-attention models.

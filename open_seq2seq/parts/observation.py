@@ -38,7 +38,7 @@ class Observation:
 
     @contextlib.contextmanager
     def inside(self, module: Any) -> Iterator[None]:
-        """Context manager within which recorded tensors belong to this module."""
+        """Context manager within which tensors that are added without an owner belong to ``module``."""
         self._active.append(module)
         try:
             yield

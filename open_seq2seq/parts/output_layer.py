@@ -38,7 +38,9 @@ class OutputProjection(NamedTuple):
 
 
 def with_bias(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns factors of logits that include the bias: a further column of the table, which multiplies 1.
+    """Appends ones to ``hidden`` and the bias to ``table`` as a further channel, so that logits include the bias.
+
+    Without a bias, both are returned unchanged.
 
     Args:
       hidden: ``[…, hidden]``.

@@ -1,4 +1,4 @@
-"""Kinds of operations, which may have different dtypes, and casts of FP32 weights, made once per forward pass."""
+"""Kinds of operations that may have different dtypes, and a cache of the casts of FP32 weights in a forward pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CACHES = Stack()
 
 @contextlib.contextmanager
 def weight_cast_scope() -> Iterator[None]:
-    """Context manager within which each weight is cast to a dtype only once, however often it is read."""
+    """Context manager within which ``cast_weight`` casts each weight to a dtype only once per graph."""
     _CACHES.entries.append({})
     try:
         yield

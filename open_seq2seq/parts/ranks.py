@@ -17,7 +17,7 @@ _RANKS = Stack()
 
 
 class _Joined:
-    """Computes sums over ranks, and counts them to give each a different name."""
+    """Computes sums over ranks, and numbers the reductions to give each a different name."""
 
     def __init__(self, reduce: Reduce) -> None:
         self._reduce, self._count = reduce, 0

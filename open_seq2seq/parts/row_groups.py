@@ -31,7 +31,7 @@ def joined_rows(groups: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> tf.Tensor:
         batch once. The tensors have the same rank, and are padded with zeros to a common size.
 
     Returns:
-      Tensor ``[batch, …]``.
+      Tensor ``[batch, …]``, with the rows in the order of their indices.
     """
     shapes = tf.stack([tf.shape(tensor) for _, tensor in groups])
     sizes = tf.reduce_max(shapes, axis=0)

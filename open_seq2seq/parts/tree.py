@@ -116,7 +116,7 @@ def named_variables(root: tf.Module) -> dict[str, tf.Variable]:
 
 
 def has_unbuilt_layers(root: tf.Module) -> bool:
-    """Returns whether a Keras layer below ``root`` is not built yet: its first call creates its variables."""
+    """Returns whether a Keras layer below ``root`` has not created its variables yet, which its first call does."""
     return any(_is_keras_layer(leaf) and not leaf.built for _, leaf, _ in _walk(root, "", set()))
 
 

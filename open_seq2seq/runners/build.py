@@ -20,8 +20,8 @@ def make_runner(params: Mapping[str, Any]) -> Runner:
     """Returns the runner that a model's parameters request. Call this before TensorFlow uses a device.
 
     Raises:
-      UserError: Horovod or a device is missing, or several processes were started without Horovod.
-      ConfigError: a parameter does not work with several ranks.
+      UserError: Horovod or a device is missing, or the parameters do not fit the way in which processes were started.
+      ConfigError: a parameter does not work with several processes or replicas.
     """
     task = cluster_task()
     if params.get("use_horovod"):
@@ -82,7 +82,7 @@ def load_horovod() -> Any:
 
 
 def check_params(params: Mapping[str, Any], runner: Runner) -> None:
-    """Raises ConfigError if a parameter does not work with the runner's number of ranks."""
+    """Raises ConfigError if a parameter does not work with the runner's number of processes or replicas."""
     if runner.world_size > 1 and params.get("sync_batch_norm") and params.get("use_xla_jit"):
         raise ConfigError(["'sync_batch_norm' and 'use_xla_jit' are both True, but a function compiled by XLA cannot "
                            "communicate with other replicas: set one of them to False."])

@@ -88,7 +88,7 @@ class ClusterRunner(TowerRunner):
         def assign_first() -> None:
             is_first = tf.equal(self.replica_rank, 0)
             values: dict[str, dict[str, tf.Tensor]] = {}
-            for name, variable in variables.items():  # all other replicas add zeros
+            for name, variable in variables.items():  # the first replica contributes its values, all others zeros
                 own = variable.read_value()
                 values.setdefault(own.dtype.name, {})[name] = tf.where(is_first, own, tf.zeros_like(own))
             for of_type in values.values():

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from open_seq2seq.utils.errors import UserError
 
-_STARTED = ("TensorFlow has already started in this process with other devices than the config requests: set num_gpus, "
-            "gpu_ids and num_cpu_towers before anything else uses TensorFlow.")
+_STARTED = ("TensorFlow has already started in this process with other devices than the config requests: restart "
+            "Python, and load the model before anything else uses TensorFlow.")
 
 
 def one_device(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,13 +22,14 @@ def one_device(params: Mapping[str, Any]) -> dict[str, Any]:
 def take_devices(params: Mapping[str, Any]) -> list[str]:
     """Selects the devices that a config requests, and hides the other GPUs from this process.
 
-    Call this before TensorFlow uses a device.
+    With ``num_cpu_towers``, hides all GPUs and divides the CPU into that many logical devices. Call this before
+    TensorFlow uses a device.
 
     Args:
       params: the model's parameters, of which ``num_gpus``, ``gpu_ids`` and ``num_cpu_towers`` are used.
 
     Returns:
-      The devices' names within this process: ``["GPU:0", "GPU:1"]``, or ``["CPU:0"]`` if there is no GPU.
+      The devices' names within this process, such as ``["GPU:0", "GPU:1"]``; ``["CPU:0"]`` if there is no GPU.
 
     Raises:
       UserError: the machine lacks a requested device, or TensorFlow has already started with other devices.

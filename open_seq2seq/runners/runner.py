@@ -107,7 +107,10 @@ class Runner:
         return [variable]
 
     def check_ranks(self) -> None:
-        """Raises an error if another process was lost. Call this during long work without collective operations."""
+        """Raises an error if another process of an elastic job was lost.
+
+        Call this during long work without collective operations.
+        """
 
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
         """Returns the sums of tensors over all replicas.

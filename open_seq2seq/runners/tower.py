@@ -85,7 +85,7 @@ class TowerRunner(Runner):
 
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
         options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=GROUP_BYTES)
-        # all_reduce groups tensors by device, but function arguments have no device.
+        # all_reduce groups tensors by device, but function arguments have no device; their copies do.
         here = tf.nest.map_structure(tf.identity, list(tensors.values()), expand_composites=True)
         sums = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, here, options)
         return dict(zip(tensors, sums, strict=True))

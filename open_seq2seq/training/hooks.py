@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 class Hook:
     """Base class of hooks; those named in a config are created as ``Hook(train_model=…, eval_model=…)``.
 
-    ``eval_model`` is None if the run does not evaluate.
+    ``eval_model`` is None if the run does not evaluate. Hooks are created again when a recovery lowers the precision,
+    which also replaces the models, and when the processes of an elastic job regroup.
 
     An error in a hook ends the run with a message of one sentence; if possible, the state of the last update is saved.
     """
@@ -27,21 +28,23 @@ class Hook:
         """Called after each update.
 
         Args:
-          trainer: the trainer; ``trainer.step`` is the number of the update, ``trainer.last_step`` that of the last
-            one, and ``trainer.epoch`` is counted from 0. ``trainer.state_variables`` are the weights and the
-            optimizer's variables by name, ``trainer.evaluate()`` returns the metrics, and
-            ``trainer.save_checkpoint()`` saves.
+          trainer: the trainer. ``trainer.step`` is the number of this update, ``trainer.last_step`` that of the last
+            one planned, and ``trainer.epoch`` the epoch of the next batch, counted from 0. ``trainer.state_variables``
+            has the weights and the optimizer's variables by name. ``trainer.evaluate()`` evaluates the model and
+            returns the metrics, and ``trainer.save_checkpoint()`` saves a checkpoint; in a run of several processes,
+            all of them must call these two methods after the same update.
           results: scalar tensors by name; ``float(results["loss"])`` waits for the device.
 
-            * ``loss``: loss of the update's batches; ``finite_loss``: whether it is finite
+            * ``loss``: loss of the update, including regularisation; ``finite_loss``: whether it is finite
             * ``learning_rate``: rate of this update
             * ``grad_norm``, ``clipped_grad_norm``: global norm of the gradient before and after clipping
-            * ``applied``: whether the update was made; ``skipped``: number of updates skipped so far
-            * ``loss_scale``: loss scale of this update; ``overflows``: number of overflows so far
+            * ``applied``: whether the update was applied; ``skipped``: number of updates skipped so far
+            * ``loss_scale``: loss scale of this update
+            * ``overflows``: number of updates so far whose gradients contained inf or NaN
 
-            Other entries are dicts: ``larc`` has LARC's values by variable, and ``gradients`` the gradients, if
-            ``summaries`` requests them.
+            Two entries are dicts by variable name: ``larc`` has LARC's values, and ``gradients``, if ``summaries``
+            requests it, the gradients. Further entries are for internal use.
         """
 
     def end(self, trainer: Trainer) -> None:
-        """Called once after the last update."""
+        """Called once after the last update, or after a signal has stopped training, but not after an error."""

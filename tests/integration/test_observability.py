@@ -137,6 +137,12 @@ def test_training_stops_without_gain_and_the_report_shows_the_run(workspace, com
     assert code == 0, err
     assert "Training ended early, at step 6: 2 evaluations in a row brought no gain in val_loss" in out
     assert (workspace / "run" / "model.ckpt-6").is_dir()
+    table = workspace / "run" / "metrics.csv"
+    rows = table.read_text().splitlines(keepends=True)
+    table.write_text("".join(row for row in rows if not row.startswith("6,")))  # as if killed before the evaluation
+    code, out, _ = command(*settings, "--continue_learning")
+    assert code == 0 and "Evaluation at step 6" in out and "Training ended early, at step 6" in out
+    assert not (workspace / "run" / "model.ckpt-8").exists()
     code, out, _ = command(*settings, "--continue_learning")
     assert code == 0 and "Nothing left to do: 2 evaluations" in out
     rows = (workspace / "run" / "metrics.csv").read_text().splitlines()

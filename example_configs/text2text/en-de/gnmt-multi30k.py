@@ -1,8 +1,8 @@
 """English to German on Multi30k: a small GNMT in NVIDIA's form that two CPU cores can train.
 
-Multi30k (Elliott et al. 2016) has 29000 sentence pairs, so regularisation matters, and dropout is
-high. The text is raw, that is, cased and not tokenised; only the SentencePiece model splits it. The sizes and rates are
-a first choice, not the result of a search.
+Multi30k (Elliott et al. 2016) has 29000 sentence pairs, so regularisation matters, and dropout is high. The text is
+raw, that is, cased and not tokenised; only the SentencePiece model splits it. Training is short, so attention must not
+start almost uniform: see score_scale_init and initializer.
 
 Data: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 Run:  python run.py --config_file=example_configs/text2text/en-de/gnmt-multi30k.py --mode=train_eval
@@ -20,6 +20,7 @@ data_root = "multi30k/"
 num_units = 320
 num_layers = 2
 keep_prob = 0.7
+uniform = {"initializer": "random_uniform", "initializer_params": {"minval": -0.1, "maxval": 0.1}}
 max_steps = 5500
 
 base_params = {
@@ -52,6 +53,7 @@ base_params = {
 
     "encoder": GNMTLikeEncoderWithEmbedding,
     "encoder_params": {
+        **uniform,
         "src_emb_size": num_units,
         "core_cell": LSTMCell,
         "core_cell_params": {"num_units": num_units, "forget_bias": 1.0},
@@ -63,6 +65,7 @@ base_params = {
 
     "decoder": RNNDecoderWithAttention,
     "decoder_params": {
+        **uniform,
         "tgt_emb_size": num_units,
         "core_cell": LSTMCell,
         "core_cell_params": {"num_units": num_units, "forget_bias": 1.0},
@@ -72,7 +75,10 @@ base_params = {
         "decoder_use_skip_connections": True,
         "attention_type": "gnmt_v2",
         "attention_layer_size": num_units,
+        "score_scale_init": 1.0,
         "input_feeding": False,
+        "encoder_state": "dense",
+        "weight_tied": True,
         "share_source_embedding": True,
         "beam_width": 4,
         "length_penalty": 0.6,

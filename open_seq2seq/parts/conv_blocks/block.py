@@ -24,7 +24,7 @@ class BlockSettings(NamedTuple):
       momentum: momentum of batch norm.
       epsilon: epsilon of the normalisation.
       initializer: initialiser of kernels.
-      regularizer: regulariser of kernels and of batch norm's scale, except for projections in residual connections.
+      regularizer: regulariser of batch norm's scale and of all kernels except those of residual projections.
       mask_padding: whether to set padding to zero after each layer and to exclude it from statistics.
     """
 
@@ -63,7 +63,7 @@ class ConvLayer(Module):
       in_channels: number of input channels.
       channels: number of output channels.
       windows: window over time and, for ``conv2d``, window over frequency.
-      settings: the settings of the normalisation and of the initialiser.
+      settings: settings of the normalisation, including its regulariser, and of the initialiser.
       regularizer: regulariser of the kernels.
     """
 
@@ -76,7 +76,7 @@ class ConvLayer(Module):
                                        settings.regularizer)
 
     def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
-        """Returns ``[batch, time', …, channels]``; the mask ``held`` ``[batch, time']`` is False at padding."""
+        """Returns ``[batch, time', …, channels]``; ``held`` ``[batch, time']``, if given, is False at padding."""
         y = self.convolution(x)
         return y if self.norm is None else self.norm(y, _like_rows(held, y), training)
 
@@ -110,15 +110,16 @@ class ConvBlock(Module):
         """Applies the block to a padded batch.
 
         Args:
-          x: ``[batch, time, …, channels]`` in the compute dtype, zero at padding.
+          x: ``[batch, time, …, channels]`` in the compute dtype; with ``mask_padding``, zero at padding.
           lengths: numbers of frames ``[batch]`` int32.
           residuals: the residual inputs ``[batch, time', …]``, with as many frames as the output.
           training: whether to apply dropout and normalise by batch statistics.
-          drop: probability of dropping everything except the residual sum (stochastic depth, Huang et al. 2016,
-            https://arxiv.org/abs/1603.09382).
+          drop: probability, in and outside of training, of dropping everything except the residual sum (stochastic
+            depth, Huang et al. 2016, https://arxiv.org/abs/1603.09382).
 
         Returns:
-          The outputs ``[batch, time', …, channels]``, zero at padding, and their lengths ``[batch]``.
+          (outputs ``[batch, time', …, channels]``, their lengths ``[batch]``); with ``mask_padding``, the outputs are
+          zero at padding.
         """
         for layer in self.layers:
             lengths = layer.window.outputs(lengths)

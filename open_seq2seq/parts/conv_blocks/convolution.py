@@ -1,8 +1,8 @@
 """Convolutions over time (plain, depthwise-separable or causal) and over time and frequency.
 
-Only causal convolutions have a bias; the others are followed by normalisation. Inputs before the start and after the
-end count as zeros. An output does not depend on how far its batch is padded: with stride ``s``, ``SAME`` pads as for a
-length that is a multiple of ``s``.
+Only the kind ``tcn`` has a bias; the others are usually followed by normalisation. Inputs before the start and after
+the end count as zeros. An output does not depend on how far its batch is padded: with stride ``s``, ``SAME`` pads as if
+the length were a multiple of ``s``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
-from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d
+from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d, convolve_images
 from open_seq2seq.parts.conv_blocks.primitives import convolve, convolve_channels
 from open_seq2seq.parts.dense import add_bias, times_matrix
 from open_seq2seq.parts.precision import cast_weight
@@ -59,7 +59,7 @@ class Window:
     def pads(self, length: Any) -> list[Any]:
         """Returns the numbers of zeros padded before and after ``length`` inputs.
 
-        If the stride is 1, they do not depend on ``length``.
+        If the stride is 1, these numbers do not depend on ``length``.
         """
         if self.padding == "VALID":
             return [0, 0]
@@ -150,10 +150,10 @@ def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Se
 def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Tensor:
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
-    On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the faster gradients of
-    ``convolve_1d``.
+    On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the gradients of ``convolve_1d``,
+    which are usually faster.
     """
-    if has_onednn() or x.dtype == tf.float16 or tf.config.get_visible_devices("GPU"):
+    if _has_fast_gradients(x.dtype):
         padding = "SAME" if window.is_plain_same else "VALID"
         return convolve_on_device(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
     wide, kernel = tf.cast(x, tf.float32), tf.cast(kernel, tf.float32)
@@ -170,8 +170,10 @@ def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], 
 
     The arguments are those of ``primitives.convolve``.
 
-    With a dilation, TensorFlow's convolution rearranges the input into a larger batch. Its kernels with dilation are
+    With a dilation, ``tf.nn.convolution`` rearranges the input into a larger batch. TensorFlow's dilated kernels are
     not used, because they have no gradient in half precision or on CPUs without oneDNN.
+
+    On a CPU without oneDNN, the gradient of images is computed by ``convolve_images`` where possible.
 
     On CPUs without bfloat16 instructions, bfloat16 is computed in FP32, because TensorFlow's bfloat16 kernels are about
     30 times slower on such CPUs.
@@ -179,7 +181,16 @@ def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], 
     if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
         wide = convolve_on_device(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations)
         return tf.cast(wide, x.dtype)
+    steps = {*strides, *dilations}
+    if (x.shape.rank == 4 and padding == "SAME" and steps == {1} and all(size % 2 for size in kernel.shape[:2])
+            and max(kernel.shape[:2]) > 1 and not _has_fast_gradients(x.dtype)):
+        return convolve_images(x, kernel)
     return convolve(x, kernel, strides, padding, dilations)
+
+
+def _has_fast_gradients(dtype: tf.DType) -> bool:
+    """Returns whether TensorFlow's gradients of convolutions are as fast as convolutions."""
+    return has_onednn() or dtype == tf.float16 or bool(tf.config.get_visible_devices("GPU"))
 
 
 def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:

@@ -1,7 +1,8 @@
-"""Convolution over time whose gradients are computed by convolutions.
+"""Convolutions whose gradients are computed by convolutions where possible.
 
-Without oneDNN, TensorFlow's kernels for these gradients take up to twice as long as equivalent convolutions
-(docs/speed.md), and do not support dilation.
+Without oneDNN, TensorFlow's kernels for the gradients of convolutions over time are usually slower than equivalent
+convolutions (docs/speed.md), and do not support dilation. The kernel for the gradient of images takes up to five times
+as long.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.parts.conv_blocks.primitives import convolve_padded
+from open_seq2seq.parts.conv_blocks.primitives import convolve, convolve_padded
 
 
 class Steps(NamedTuple):
-    """Stride, dilation and padding over time. A stride above 1 cannot be combined with dilation or padding.
+    """Stride, dilation and padding over time. For ``convolve_1d``, a stride above 1 excludes dilation and padding.
 
     Attributes:
       stride: step between consecutive outputs, in inputs.
@@ -32,8 +33,9 @@ def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
     With ``y[t] = Σ_k x[stride · t + dilation · k] · kernel[k]``, the gradient of ``x`` is the gradient of ``y``
-    convolved with the reversed kernel. The gradient of the kernel is ``x`` convolved with the gradient of ``y``, with
-    examples in the role of channels, and the channels of ``x`` in the role of examples.
+    convolved with the reversed kernel; with a stride above 1, TensorFlow's kernel computes it. The gradient of the
+    kernel is ``x`` convolved with the gradient of ``y``, with examples in the role of channels, and the channels of
+    ``x`` in the role of examples.
 
     Returns:
       ``[batch, time', out_channels]``.
@@ -45,6 +47,33 @@ def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
             return _of_input(dy, kernel, tf.shape(x), steps), _of_kernel(x, dy, kernel.shape, steps)
 
         return _convolve(x, kernel, steps), grad
+
+    return convolved(x, kernel)
+
+
+def convolve_images(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """Convolves images with stride 1 and as many outputs as inputs; filters have odd heights and widths.
+
+    The gradient of the images is computed as in ``convolve_1d``, that of the kernel by TensorFlow.
+
+    Args:
+      x: ``[batch, height, width, in_channels]``.
+      kernel: ``[taps, taps', in_channels, out_channels]``.
+
+    Returns:
+      ``[batch, height, width, out_channels]``.
+    """
+
+    @tf.custom_gradient
+    def convolved(x: tf.Tensor, kernel: tf.Tensor) -> Any:
+        def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            with tf.control_dependencies([dy]):  # as in _of_input
+                reversed_kernel = tf.transpose(tf.reverse(kernel, [0, 1]), [0, 1, 3, 2])
+            d_kernel = tf.raw_ops.Conv2DBackpropFilter(input=x, filter_sizes=kernel.shape, out_backprop=dy,
+                                                       strides=[1, 1, 1, 1], padding="SAME")
+            return convolve(dy, reversed_kernel, (1, 1), "SAME", (1, 1)), d_kernel
+
+        return convolve(x, kernel, (1, 1), "SAME", (1, 1)), grad
 
     return convolved(x, kernel)
 

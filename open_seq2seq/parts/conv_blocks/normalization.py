@@ -14,7 +14,7 @@ NORMALIZATIONS = ["batch_norm", "layer_norm", "instance_norm", None]
 
 
 class InstanceNorm(Module):
-    """Normalises each channel over the frames of each utterance, both in training and outside of it.
+    """Normalises each channel over an utterance's valid positions, both in training and outside of it.
 
     See Ulyanov et al. 2016, https://arxiv.org/abs/1607.08022.
     """
@@ -26,7 +26,7 @@ class InstanceNorm(Module):
         self.beta = self.weight([channels], "zeros")
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
-        """Normalises ``[batch, time, …, channels]``; ``mask`` has the same shape without the last axis."""
+        """Normalises ``[batch, time, …, channels]``; ``mask`` ``[batch, time, …]`` is False at padding."""
         axes = list(range(1, x.shape.rank - 1))
         wide = tf.cast(x, tf.float32)
         held = tf.ones_like(wide[..., :1]) if mask is None else tf.cast(mask, tf.float32)[..., tf.newaxis]

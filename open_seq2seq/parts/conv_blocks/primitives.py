@@ -1,4 +1,4 @@
-"""TensorFlow's convolutions with fixes for empty batches; the package uses no other convolutions.
+"""TensorFlow's convolutions with fixes for empty batches, on which all convolutional layers of the package are based.
 
 With oneDNN, TensorFlow returns the convolution of an empty batch in the shape of its input: ``[0, 12, 3]`` convolved to
 4 channels with stride 2 remains ``[0, 12, 3]``. Later operations then fail, or gradients have wrong shapes. Therefore
@@ -35,7 +35,7 @@ def convolve(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], padding: s
 
 
 def convolve_channels(x: tf.Tensor, kernel: tf.Tensor, stride: int, padding: str, dilation: int = 1) -> tf.Tensor:
-    """Convolves each channel over time with its own filter (depthwise), with ``tf.nn.depthwise_conv2d``.
+    """Convolves each channel over time with its own filter, by ``tf.nn.depthwise_conv2d``.
 
     Args:
       x: ``[batch, time, channels]``.

@@ -19,7 +19,7 @@ class SourceMemory(NamedTuple):
       keys: ``[batch, source time, size]``.
       values: ``[batch, source time, size]``.
       bias: FP32 ``[batch, 1, 1, source time]``, -1e9 at padding.
-      root: square root of the number of source positions, ``[batch, 1, 1]``.
+      root: square root of the source's length, ``[batch, 1, 1]``.
     """
 
     keys: tf.Tensor

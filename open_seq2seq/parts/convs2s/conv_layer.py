@@ -35,7 +35,7 @@ class ConvSettings(NamedTuple):
 
 
 def drop_and_mask(x: tf.Tensor, keep_prob: float, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
-    """Applies dropout, and sets positions of ``[batch, time, channels]`` to zero where ``mask`` is False."""
+    """Applies dropout to ``[batch, time, channels]``, and sets positions where ``mask`` is False to zero."""
     rate = 1.0 - keep_prob
     drops = training and rate > 0.0
     if mask is None and not drops:
@@ -75,7 +75,7 @@ class ConvLayer(Module):
         Args:
           x: the layer's input, ``[batch, time, in_channels]``.
           mask: boolean ``[batch, time]``, False at padding, which does not affect other positions.
-          training: whether to apply dropout.
+          training: whether to apply dropout and use batch statistics.
         """
         sees_padding = self.width > 1 and not self.settings.is_causal
         dropped = drop_and_mask(x, self.settings.keep_prob, mask if sees_padding else None, training)
@@ -83,11 +83,11 @@ class ConvLayer(Module):
 
     def residual(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False,
                  kernel: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns the input, projected to the layer's number of channels if it differs; see ``NormalizedLayer``."""
+        """Returns the input, projected if the layer changes the number of channels; see ``NormalizedLayer``."""
         return x if self.projection is None else self.projection(x, mask, training, kernel)
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
-        """Transforms ``[batch, time, in_channels]``; see ``convolve``."""
+        """Returns the output, including the residual connection, ``[batch, time, channels]``; see ``convolve``."""
         y = self.convolve(x, mask, training) + self.residual(x, mask, training)
         return y * tf.cast(self.settings.scaling, y.dtype)
 
@@ -101,7 +101,7 @@ class ConvLayer(Module):
         return tf.zeros(tf.stack([batch, beam, self.width - 1, self.in_channels]), dtype)
 
     def convolve_step(self, x: tf.Tensor, cache: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes what ``convolve`` does, for the newest position of each hypothesis.
+        """Computes what ``convolve`` does, without dropout, for the newest position of each hypothesis.
 
         Args:
           x: the newest inputs, ``[batch, beam, in_channels]``.

@@ -43,7 +43,7 @@ class NormalizedLayer(Module):
       in_channels: number of input channels.
       out_channels: number of output channels.
       settings: normalisation, initialisation and regularisation.
-      deviation: standard deviation of the kernel's initial values, unless the settings give one.
+      deviation: standard deviation of the kernel's initial values, unless the settings determine them.
       width: number of filter taps; 1 is a linear layer.
       is_causal: whether a window ends at its output's position; otherwise it is centred.
     """

@@ -38,10 +38,12 @@ def optional_conv_params() -> dict[str, Any]:
         "normalization_type": Param(NORMALIZATIONS, "weight_norm", "weight_norm normalises all kernels except "
                                     "embeddings; batch_norm and layer_norm normalise the outputs of all linear "
                                     "layers and convolutions.", on_change=REFUSE),
-        "scaling_factor": Param(float, math.sqrt(0.5), "Factor by which the sum of each residual connection, and each "
-                                "other sum of two activations, is multiplied.", above=0.0, on_change=REFUSE),
+        "scaling_factor": Param(float, math.sqrt(0.5), "Factor that multiplies the sums in residual connections, of "
+                                "attention queries and target embeddings, and of the encoder's outputs and embeddings.",
+                                above=0.0, on_change=REFUSE),
         "init_var": Param((float, type(None)), None, "Standard deviation of the initial values of all kernels except "
-                          "embeddings; by default it depends on each kernel's size.", above=0.0),
+                          "embeddings; by default it depends on each kernel's size. Ignored if initializer is set.",
+                          above=0.0),
     }
 
 

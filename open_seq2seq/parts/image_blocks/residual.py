@@ -50,9 +50,9 @@ def like_pixels(held: tf.Tensor | None, x: tf.Tensor) -> tf.Tensor | None:
 class ResidualBlock(Module):
     """Two 3 × 3 convolutions, or a bottleneck of 1 × 1, 3 × 3 and 1 × 1, with a residual connection.
 
-    Version 1 normalises after each convolution (He et al. 2015, https://arxiv.org/abs/1512.03385); in version 1.5, the
-    3 × 3 convolution of a bottleneck has the stride instead of the first 1 × 1; version 2 normalises and activates
-    before each convolution (He et al. 2016, https://arxiv.org/abs/1603.05027).
+    Version 1 normalises after each convolution (He et al. 2015, https://arxiv.org/abs/1512.03385), and so does version
+    1.5. Version 2 normalises and activates before each convolution (He et al. 2016, https://arxiv.org/abs/1603.05027).
+    In version 1, the first 1 × 1 convolution of a bottleneck has the stride; in the others, the 3 × 3 convolution.
 
     Args:
       in_channels: number of input channels.
@@ -60,7 +60,7 @@ class ResidualBlock(Module):
       stride: stride of the block in pixels.
       version: one of ``VERSIONS``.
       bottleneck: whether the block is a bottleneck, with ``EXPANSION · filters`` output channels.
-      projects: whether the residual connection is a 1 × 1 convolution.
+      projects: whether the residual connection is a 1 × 1 convolution instead of the identity.
       settings: settings of the network.
     """
 

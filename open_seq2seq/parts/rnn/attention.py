@@ -30,22 +30,22 @@ class Memory(NamedTuple):
 
 
 class AdditiveAttention(Module):
-    """Attention with the scores ``v · tanh(key + query + location)``.
+    """Attention with the scores ``v · tanh(key + query + location + bias)``.
 
     * ``bahdanau`` has no location term (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473); ``v`` is normalised and
       has a learned scale (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868).
     * ``chorowski``: the location term is a convolution over previous attention weights (Chorowski et al. 2015,
       https://arxiv.org/abs/1506.07503).
-    * ``zhaopeng``: the location term is the sum of previous weights times a fertility computed from the query (Tu et
-      al. 2016, https://arxiv.org/abs/1601.04811).
+    * ``zhaopeng``: the location term is the sum of previous attention weights times a fertility computed from the query
+      (Tu et al. 2016, https://arxiv.org/abs/1601.04811).
 
     Args:
       kind: one of ``KINDS``.
       memory_size: number of channels of the source.
       query_size: number of channels of the query.
       units: size of the space in which keys and queries are compared.
-      use_coverage: whether ``chorowski`` uses the sum of the weights of all previous steps instead of the weights of
-        the last step.
+      use_coverage: whether ``chorowski`` uses the sum of the attention weights of all previous steps instead of those
+        of the last step.
       initializer: initialiser of the matrices, vectors and filters.
       regularizer: regulariser of the matrices.
     """
@@ -197,6 +197,8 @@ class GlobalAttention(Module):
       normalized: whether ``bahdanau`` is normalised or ``luong`` scaled.
       initializer: initialiser of the matrices and of ``v``.
       regularizer: regulariser of the matrices.
+      scale: initial value of the norm of ``v``, or of the scalar; by default 1/√units for ``bahdanau`` and 1 for
+        ``luong``.
 
     Attributes:
       is_monotonic: whether the weights of a step depend on those of the previous step; see ``monotonic``.
@@ -205,7 +207,7 @@ class GlobalAttention(Module):
     is_monotonic = False
 
     def __init__(self, kind: str, memory_size: int, query_size: int, units: int, normalized: bool = False,
-                 initializer: Any = None, regularizer: Any = None) -> None:
+                 initializer: Any = None, regularizer: Any = None, scale: float | None = None) -> None:
         super().__init__(name="attention")
         self.memory_kernel = self.weight([memory_size, units], initializer, regularizer=regularizer)
         self.is_additive, self.units, self.normalized = kind == "bahdanau", units, normalized
@@ -213,13 +215,13 @@ class GlobalAttention(Module):
             self.query_kernel = self.weight([query_size, units], initializer, regularizer=regularizer)
             self.score_vector = self.weight([units, 1], initializer)
         if normalized:
-            scale = units ** -0.5 if self.is_additive else 1.0
-            self.score_scale = self.weight([], lambda _: tf.constant(scale))
+            first = scale or (units ** -0.5 if self.is_additive else 1.0)
+            self.score_scale = self.weight([], lambda _: tf.constant(first))
         if normalized and self.is_additive:
             self.bias = self.weight([units], "zeros")
 
     def memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
-        """Returns the memory of a source ``[batch, source, memory_size]`` in the compute dtype."""
+        """Returns the memory of a source ``[batch, source, memory_size]`` of ``lengths`` ``[batch]``."""
         kernel = self.memory_kernel
         # The scale of the scores is applied to the keys, once for all queries.
         scaled = kernel * self.score_scale if self.normalized and not self.is_additive else kernel
@@ -275,7 +277,7 @@ class GlobalAttention(Module):
           memory: the source.
           training: whether this is a training step.
           before: if the queries belong to hypotheses instead of steps, the weights of the previous step,
-            ``[batch, queries, source]`` FP32.
+            ``[batch, queries, source]`` FP32; otherwise None.
 
         Returns:
           (contexts ``[batch, queries, memory_size]``, attention weights ``[batch, queries, source]`` FP32).

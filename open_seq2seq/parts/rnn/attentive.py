@@ -61,7 +61,7 @@ class AttentiveStack(Module):
         self.output_size = self.layers[-1].output_size if len(self.layers) > num_inner else memory_size
 
     def memory(self, source: tf.Tensor, lengths: tf.Tensor) -> Memory:
-        """Returns the memory of a source ``[batch, source, memory_size]`` in the compute dtype."""
+        """Returns the memory of a source ``[batch, source, memory_size]`` of ``lengths`` ``[batch]``."""
         return self.attention.memory(source, lengths)
 
     @property
@@ -104,7 +104,7 @@ class AttentiveStack(Module):
 
     def _fed(self, embedded: tf.Tensor, memory: Memory, training: bool,
              states: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Runs the layers below the attention, and the attention, step by step."""
+        """Runs the layers below the attention, and the attention, step by step, with ``fed_recurrence``."""
         dtype, inner = embedded.dtype, self.layers[:self.num_inner]
         directions = [layer.direction for layer in inner]
         size = embedded.shape[-1]

@@ -66,10 +66,10 @@ class StateBridge(Module):
         self.biases = [self.weight([kernel.shape[1]], "zeros") for kernel in self.kernels]
 
     def __call__(self, states: Sequence[Sequence[tf.Tensor]], dtype: tf.DType) -> list[list[tf.Tensor]]:
-        """Returns the decoder's states, ``[batch, size]`` FP32.
+        """Returns the states of each layer of the decoder, ``[batch, size]`` FP32.
 
         Args:
-          states: the encoder's states, ``[batch, size]`` FP32.
+          states: the states of each layer of the encoder, ``[batch, size]`` FP32.
           dtype: dtype of the products.
         """
         chosen = [list(states[number]) for number in self._layers]

@@ -1,4 +1,4 @@
-"""A stack of recurrent layers whose states are passed on: to the next chunk of a text, or to the next token."""
+"""A stack of recurrent layers whose states are passed on to the next chunk of a text or to the next token."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ class CarriedStack(Module):
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor,
                  training: bool = False) -> tuple[tf.Tensor, tf.Tensor, States]:
-        """Runs the layers over time, from the states that the previous batch left, or from zeros.
+        """Runs the layers over time.
+
+        With ``carry``, they start from the states that the previous batch left, and write the final states for the next
+        batch; otherwise they start from zeros.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
@@ -57,7 +60,7 @@ class CarriedStack(Module):
           training: whether to apply dropout.
 
         Returns:
-          (outputs ``[time, batch, hidden]``, outputs before the last dropout, final states ``[batch, hidden]`` FP32 of
+          (outputs ``[time, batch, output]``, outputs before the last dropout, final states ``[batch, size]`` FP32 of
           each layer, the output first).
         """
         found: States = []
@@ -93,7 +96,7 @@ class CarriedStack(Module):
           weights: the result of ``prepare``.
 
         Returns:
-          (output ``[batch, hidden]``, the new states).
+          (output ``[batch, output]``, the new states).
         """
         found: States = []
         for layer, before, used in zip(self.layers, states, weights, strict=True):
@@ -104,11 +107,11 @@ class CarriedStack(Module):
 
 
 def last_values(history: tf.Tensor, first: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns a state after the last step of each example, ``[batch, hidden]`` FP32.
+    """Returns a state after the last step of each example, ``[batch, size]`` FP32.
 
     Args:
-      history: the state after every step, ``[time, batch, hidden]``.
-      first: the state before the first step, ``[batch, hidden]`` FP32, which examples without steps keep.
+      history: the state after every step, ``[time, batch, size]``.
+      first: the state before the first step, ``[batch, size]`` FP32, which examples without steps keep.
       lengths: ``[batch]`` int32, in steps.
     """
     rows = tf.range(tf.shape(lengths)[0])

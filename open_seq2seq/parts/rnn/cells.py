@@ -23,7 +23,7 @@ class StepGradient(NamedTuple):
 
     Attributes:
       x: gradient of the projected input, ``[batch, columns]`` FP32.
-      states: gradients of the states before the step, ``[batch, hidden]`` FP32 each.
+      states: gradients of the states before the step, ``[batch, size]`` FP32 each.
       rows: further values ``[batch, …]`` from which the gradients of the weights are computed.
       sums: gradients of the last ``num_sums`` weights, which are vectors, summed over the batch.
     """
@@ -41,7 +41,7 @@ class Cell(Protocol):
       name: name of the cell type in configs.
       gates: number of gates; the projected input has ``gates · hidden`` columns.
       num_states: 1, or 2 if there is an inner state besides the output.
-      num_rows: number of ``rows`` in a ``StepGradient``, with as many columns as the output.
+      num_rows: number of ``rows`` in a ``StepGradient``, each with as many columns as the output.
       num_sums: number of ``sums`` in a ``StepGradient``, which are the gradients of the last weights.
     """
 
@@ -62,8 +62,8 @@ class Cell(Protocol):
         """Computes one step.
 
         Args:
-          x: projected input ``[batch, gates · hidden]`` in the compute dtype.
-          states: the states, ``[batch, hidden]`` FP32 each, the output first.
+          x: projected input ``[batch, gates · hidden]`` in the compute dtype, followed by masks if the cell needs them.
+          states: the states, ``[batch, size]`` FP32 each, the output first.
           weights: the weights, the recurrent matrix first; matrices are in the compute dtype.
 
         Returns:
@@ -86,7 +86,7 @@ class Cell(Protocol):
         """Returns the gradients, over all steps, of the weights that ``sums`` do not cover.
 
         Args:
-          outputs_before: the outputs before each step, ``[steps · batch, hidden]`` in the compute dtype.
+          outputs_before: the outputs before each step, ``[steps · batch, size]`` in the compute dtype.
           dx: gradients of the projected input, ``[steps · batch, columns]`` in the compute dtype.
           rows: the ``rows`` of all steps, ``[steps · batch, …]`` each.
           saved: the saved tensors of all steps, ``[steps · batch, …]`` each.
@@ -241,9 +241,10 @@ class ClassicGru(UnitsCell):
 class LayerNormLstm(UnitsCell):
     """LSTM with layer normalisation of each gate's pre-activation and of the inner state (Ba et al. 2016, §3.1).
 
-    As in TensorFlow 1's ``LayerNormBasicLSTMCell``, there are no biases, and the inner state that is passed on is the
-    normalised one. The gates are input, forget, output and cell. The weights are the recurrent matrix
-    ``[hidden, 4 · hidden]``, and scales and offsets of the four gates and the inner state, ``[5 · hidden]`` FP32 each.
+    As in TensorFlow 1's ``LayerNormBasicLSTMCell``, there are no biases before normalisation, and the inner state that
+    is passed on is the normalised one. The gates are input, forget, output and cell. The weights are the recurrent
+    matrix ``[hidden, 4 · hidden]``, and scales and offsets of the four gates and the inner state, ``[5 · hidden]`` FP32
+    each.
     """
 
     name, gates, num_states, num_rows, num_sums = "layernorm_lstm", 4, 2, 0, 2

@@ -13,13 +13,13 @@ from open_seq2seq.parts.rnn.weight_drop import WeightDropDirection
 
 _UNITS = Param(int, doc="Number of units.", minimum=1, maximum=10**6)
 _FORGET = Param(float, 1.0, "Initial bias of the forget gate, which is trained like all biases.")
-_PROJECTION = Param((int, type(None)), None, "Number of output channels of a projection; by default, there is no "
-                    "projection, and num_units output channels.",
+_PROJECTION = Param((int, type(None)), None, "Number of output channels of a projection; None, the default, disables "
+                    "the projection, so that the output has num_units channels.",
                     minimum=1, maximum=10**6)
 
 
 def weight_drop_params() -> dict[str, Any]:
-    """Returns the keep probabilities of weight drop and of recurrent dropout."""
+    """Returns the specs of the keep probabilities of weight drop and of recurrent dropout."""
     return {name: Param(float, 1.0, doc, above=0.0, maximum=1.0) for name, doc in (
         ("recurrent_keep_prob", "Keep probability of the values that an LSTM adds to its inner state at each step."),
         ("input_weight_keep_prob", "Keep probability of the elements of the input matrices (weight drop)."),
@@ -193,7 +193,7 @@ class WeightDropLayerNormBasicLSTMCell(LayerNormBasicLSTMCell):
 
 
 class GRUCell(CoreCell):
-    """Gated recurrent unit whose reset gate is applied before the product, ``tf.nn.rnn_cell.GRUCell``."""
+    """Gated recurrent unit whose reset gate is applied before the matrix product, ``tf.nn.rnn_cell.GRUCell``."""
 
     kind = "classic_gru"
     gate_bias = 1.0
@@ -206,7 +206,7 @@ class CudnnCompatibleLSTMCell(CoreCell):
 
 
 class CudnnCompatibleGRUCell(CoreCell):
-    """Gated recurrent unit whose reset gate is applied after the product, as in cuDNN."""
+    """Gated recurrent unit whose reset gate is applied after the matrix product, as in cuDNN."""
 
     kind = "gru"
 
@@ -226,7 +226,7 @@ register("cell", _names, base=CoreCell)
 
 
 def old_layer_params() -> dict[str, Any]:
-    """Returns the parameters of recurrent layers that configs for the TensorFlow 1 toolkit contain."""
+    """Returns the specs of recurrent layers' parameters that only configs for the TensorFlow 1 toolkit contain."""
     old = "Accepted for old configs; has no effect"
     return {name: Param(kind, default, f"{old}{reason}.", on_change=FREE) for name, kind, default, reason in (
         ("time_major", bool, False, ", because the layout does not change the results"),
@@ -236,7 +236,7 @@ def old_layer_params() -> dict[str, Any]:
 
 
 def core_cell_params() -> dict[str, Any]:
-    """Returns the required parameters ``core_cell`` and ``core_cell_params`` of recurrent encoders and decoders."""
+    """Returns the specs of ``core_cell`` and ``core_cell_params`` of recurrent encoders and decoders."""
     return {
         "core_cell": Param((type, str), doc="Cell: LSTMCell, BasicLSTMCell, GRUCell, LayerNormBasicLSTMCell, "
                            "WeightDropLayerNormBasicLSTMCell, GLSTMCell, FLSTMCell, BasicSLSTMCell, "

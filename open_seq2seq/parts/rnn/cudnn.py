@@ -10,8 +10,8 @@ import tensorflow as tf
 from open_seq2seq.parts.rnn.cells import Cell
 from open_seq2seq.parts.xla import is_for_xla
 
-# For each gate in cuDNN's order, its index in ours. cuDNN's order is input, forget, cell, output for an LSTM, and
-# reset, update, candidate for a GRU.
+# For each gate in cuDNN's order, its index in the order of ``cells``. cuDNN's order is input, forget, cell, output for
+# an LSTM, and reset, update, candidate for a GRU.
 GATE_ORDER = {"lstm": (0, 1, 3, 2), "gru": (1, 0, 2)}
 
 

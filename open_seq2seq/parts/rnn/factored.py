@@ -70,12 +70,12 @@ class GroupedDirection(Direction):
 
 
 class FactoredDirection(Direction):
-    """An LSTM whose input and recurrent matrices are products of a narrow matrix and a second one that both share.
+    """An LSTM whose input and recurrent matrices are each a product of a separate narrow matrix and a shared wide one.
 
     Args:
       input_size: number of input channels.
       hidden_size: number of units.
-      rank: number of channels between the two matrices.
+      rank: number of channels between the two factors.
       kwargs: see ``Direction``.
     """
 

@@ -58,7 +58,7 @@ class Direction(Module):
         ``projected_lstm``, or ``input_lstm`` (gates that depend on the input alone).
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
-      use_cudnn: whether to use cuDNN if it supports the cell; the weights are the same.
+      use_cudnn: whether to use cuDNN where it supports the cell; the weights are the same.
       gate_bias: initial bias of an LSTM's forget gate (default: 1) or of a GRU's update and reset gates (default: 0).
       output_size: number of output channels of ``projected_lstm``; by default, and for other cells, ``hidden_size``.
 
@@ -186,7 +186,7 @@ class Direction(Module):
           training: whether to apply the cell's own dropout and zoneout.
         """
         states = self.initial_states(tf.shape(x)[1]) if states is None else list(states)
-        # cuDNN does not return the inner state of an LSTM after every step; the output is the only state of a GRU.
+        # An LSTM cannot run in cuDNN here, because cuDNN does not return its inner state after every step.
         if self._uses_cudnn(training) and self.cell.num_states == 1:
             return [cudnn_outputs(self, x, lengths, states)]
         rows = self.with_bias(tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), self.input_kernel(x.dtype, training)))
@@ -257,7 +257,7 @@ class RecurrentLayer(Module):
                           training: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Returns the outputs, and the cells' states after each example's last step; see ``__call__``.
 
-        The states of both directions, ``[batch, size]`` FP32 each, are concatenated.
+        The states are ``[batch, size]`` FP32 each; in a bidirectional layer, those of both directions are concatenated.
         """
         outputs, states = final_states(self.forward, x, lengths, training)
         if self.backward is not None:
@@ -269,7 +269,7 @@ class RecurrentLayer(Module):
 
 
 def zero_padding(outputs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Sets ``[time, batch, channels]`` to zero after the end of each example, whose ``lengths`` are ``[batch]``."""
+    """Sets ``[time, batch, channels]`` to zero after each example's end, which ``lengths`` ``[batch]`` gives."""
     held = tf.range(tf.shape(outputs)[0])[:, tf.newaxis] < lengths
     return tf.where(held[:, :, tf.newaxis], outputs, tf.zeros([], outputs.dtype))
 
@@ -309,7 +309,7 @@ class RecurrentStack(Module):
       cell_type: see ``Direction``.
       bidirectional: whether all layers are bidirectional.
       dropout_rate: dropout rate after each layer.
-      drop_last: whether to apply dropout also to the last layer's output; cuDNN applies it only between layers.
+      drop_last: whether to apply dropout also to the last layer's output, which cuDNN does not.
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
       use_cudnn: see ``Direction``.

@@ -22,7 +22,7 @@ def monotonic_weights(scores: tf.Tensor, before: tf.Tensor, held: tf.Tensor) -> 
       held: boolean ``[…, source]``, False at padding.
 
     Returns:
-      ``[…, source]`` FP32; the sum is below 1 if the process may not have stopped at all.
+      ``[…, source]`` FP32; the sum is below 1 if the process can pass the end of the source without stopping.
     """
     scores = tf.where(held, scores, -1e9)
     passed = tf.cumsum(tf.math.log_sigmoid(-scores), axis=-1, exclusive=True)
@@ -48,7 +48,7 @@ class MonotonicAttention(GlobalAttention):
         self.score_bias = self.weight([], lambda _: tf.constant(score_bias))
 
     def noise(self, shape: Any, training: bool) -> tf.Tensor | None:
-        """Returns noise of this shape for the scores, FP32; None if there is none."""
+        """Returns FP32 noise for scores of this shape, or None outside of training and if the deviation is 0."""
         if not training or self._noise == 0.0:
             return None
         return self._noise * tf.random.stateless_normal(shape, next_seed())

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.rnn.cells import Cell, Tensors
 
-STEPS_AT_ONCE = 4  # number of steps per loop iteration, which reduces the overhead
+STEPS_AT_ONCE = 4  # number of steps per loop iteration; more than one, to reduce the loop's overhead
 
 
 def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -46,7 +46,9 @@ def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: S
 
 
 def turns(steps: tf.Tensor, body: Callable[[tf.Tensor, Any], Any], carried: Any) -> Any:
-    """Runs ``body`` for all steps, ``STEPS_AT_ONCE`` per loop iteration, and the remaining steps one by one.
+    """Runs ``body`` for each step, and returns the final carried values.
+
+    Each loop iteration runs ``STEPS_AT_ONCE`` steps; the remaining steps are run one by one.
 
     Args:
       steps: number of steps.
@@ -66,7 +68,7 @@ def turns(steps: tf.Tensor, body: Callable[[tf.Tensor, Any], Any], carried: Any)
 
 
 def step_array(dtype: tf.DType, steps: tf.Tensor, like: Sequence[int | None]) -> tf.TensorArray:
-    """Returns an array with room for one tensor of the shape ``like`` per step."""
+    """Returns a ``TensorArray`` for one tensor of the shape ``like`` per step."""
     return tf.TensorArray(dtype, steps, element_shape=tf.TensorShape(like), clear_after_read=False)
 
 

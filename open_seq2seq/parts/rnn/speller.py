@@ -33,7 +33,7 @@ class Speller(Module):
     """Recurrent layers, and attention heads whose query is the output of the last layer.
 
     Each head's output is a matrix times [cell output ; context]. The concatenated outputs of all heads are the
-    network's output and, together with the next symbol, its next input (Luong et al. 2015,
+    network's output and, together with the next symbol, its next input (input feeding, Luong et al. 2015,
     https://arxiv.org/abs/1508.04025, section 3.3).
 
     Args:

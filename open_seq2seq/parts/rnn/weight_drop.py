@@ -1,6 +1,7 @@
-"""Weight drop: dropout of the matrices of recurrent layers, and of what their cells add to the inner state.
+"""Weight drop, the dropout of the matrices of recurrent layers, and dropout of what LSTMs add to their inner state.
 
-See Merity et al. 2018, https://arxiv.org/abs/1708.02182, and Semeniuta et al. 2016, https://arxiv.org/abs/1603.05118.
+See Merity et al. 2018, https://arxiv.org/abs/1708.02182, for weight drop, and Semeniuta et al. 2016,
+https://arxiv.org/abs/1603.05118, for recurrent dropout.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def dropped_weight(variable: tf.Variable, rate: float, dtype: tf.DType, training
 
 
 class _Dropped:
-    """Mixin of cells whose candidate is multiplied by a dropout mask.
+    """Mixin of LSTM cells whose candidate, which is added to the inner state, is multiplied by a dropout mask.
 
     The mask, of zeros and ones, is appended to the projected input: ``[batch, 5 · hidden]``. The factor of the kept
     elements is applied in FP32.
@@ -119,7 +120,7 @@ class WeightDropDirection(Direction):
       gate_bias: see ``Direction``.
       input_weight_rate: dropout rate of the input's matrix.
       recurrent_weight_rate: dropout rate of the recurrent matrix.
-      candidate_rate: dropout rate of the candidate at each step.
+      candidate_rate: rate of recurrent dropout, which is applied to the candidate at each step.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, initializer: Any = None,

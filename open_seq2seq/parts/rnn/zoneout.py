@@ -17,7 +17,7 @@ class Zoneout:
     of one another. Outside of training, the new state is the mean of the previous and the computed one, weighted by
     their probabilities. The output is a state and treated like the others.
 
-    In training, the columns of the projected input are followed by those of the result of ``masks``.
+    In training, ``step`` expects the step's slice of the result of ``masks`` after the columns of the projected input.
 
     Args:
       cell: the cell.

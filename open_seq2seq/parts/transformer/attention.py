@@ -17,7 +17,8 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
            training: bool = False, to_source: bool = False) -> tf.Tensor:
     """Averages values, weighted by the softmax of query-key products (Vaswani et al. 2017, §3.2.1).
 
-    The caller must already have multiplied the query by ``depth^-0.5`` and the value by the scale of dropout.
+    Nothing is scaled here: for scaled dot products, the caller multiplies the query by ``depth^-0.5``; with dropout, it
+    multiplies the value by the scale of dropout.
 
     Args:
       query: ``[batch, heads, query time, depth]``.
@@ -51,7 +52,7 @@ class Attention(Module):
       dropout_rate: fraction of the attention weights to drop.
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
-      memory_size: number of channels of the sequence with the keys and values; ``hidden_size`` by default.
+      memory_size: number of channels of the sequence that is attended to; ``hidden_size`` by default.
     """
 
     def __init__(self, hidden_size: int, num_heads: int, dropout_rate: float = 0.0, initializer: Any = None,

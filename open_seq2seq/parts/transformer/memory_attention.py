@@ -11,12 +11,12 @@ from open_seq2seq.parts.transformer.attention import SelfAttention, attend
 
 
 class MemoryAttention(SelfAttention):
-    """Self-attention whose keys and values of the last positions are carried over from chunk to chunk.
+    """Self-attention that carries over the keys and values of the last positions from chunk to chunk, as a memory.
 
     No gradient flows into the earlier chunks.
 
     Args:
-      memory_length: number of earlier positions.
+      memory_length: number of positions in the memory.
       args: the arguments of ``SelfAttention``.
     """
 
@@ -28,13 +28,13 @@ class MemoryAttention(SelfAttention):
 
     def continued(self, x: tf.Tensor, lengths: tf.Tensor, bias: tf.Tensor, training: bool = False,
                   output_scale: float = 1.0) -> tf.Tensor:
-        """Attends within chunks, and from chunks to the positions before them.
+        """Attends within chunks, and from chunks to the positions in the memory, and updates the memory.
 
         Args:
           x: ``[batch, time, hidden]``.
           lengths: lengths of the chunks ``[batch]`` int32.
-          bias: FP32 tensor that broadcasts to ``[batch, heads, time, memory_length + time]``; it has to hide the
-            positions of the memory that do not exist.
+          bias: FP32 tensor that broadcasts to ``[batch, heads, time, memory_length + time]``; it has to mask the
+            positions of the memory that are still empty.
           training: whether to apply dropout.
           output_scale: factor that multiplies the result; it is applied to the output matrix.
         """

@@ -92,7 +92,7 @@ class LayerNorm(Module):
         self.beta = self.weight([hidden_size], "zeros")
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
-        """Normalises each position of ``[..., hidden]`` separately, so the mask has no effect."""
+        """Normalises each position of ``[..., hidden]`` separately, so ``mask`` and ``training`` have no effect."""
         if self.order == 2:
             flat = tf.reshape(x, [-1, x.shape[-1]])
             y = layer_norm(flat, tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta), self.epsilon)

@@ -35,8 +35,8 @@ def position_signal(positions: tf.Tensor, hidden_size: int, max_timescale: float
 def alibi_slopes(num_heads: int) -> list[float]:
     """Returns each head's slope of attention with linear biases (Press et al. 2022, https://arxiv.org/abs/2108.12409).
 
-    For a power of 2, the slopes are 2^(-8 / heads), 2^(-16 / heads), …, 2^-8. For other numbers of heads, those of the
-    next smaller power of 2 are followed by every other one of twice that power.
+    If the number of heads is a power of 2, the slopes are 2^(-8 / heads), 2^(-16 / heads), …, 2^-8. Otherwise, the
+    slopes for the next smaller power of 2 are followed by every other slope for twice that power.
     """
     power = 1 << (num_heads.bit_length() - 1)
     slopes = [2.0 ** (-8.0 * (head + 1) / power) for head in range(power)]
@@ -45,15 +45,15 @@ def alibi_slopes(num_heads: int) -> list[float]:
 
 
 def distance_bias(num_heads: int, queries: tf.Tensor, keys: tf.Tensor, window: int | None = None) -> tf.Tensor:
-    """Returns the attention bias of linear biases: minus the head's slope times the distance from query to key.
+    """Returns attention's linear biases: minus the head's slope times the distance from query to key.
 
-    Later keys are hidden, and those that are more than ``window`` positions earlier, too.
+    Keys that are later than the query, or more than ``window`` positions earlier, are masked.
 
     Args:
       num_heads: number of attention heads.
       queries: positions of the queries, ``[query time]`` int32.
       keys: positions of the keys, ``[time]`` int32.
-      window: greatest distance; None for any.
+      window: greatest distance that is not masked; None for no limit.
 
     Returns:
       ``[1, heads, query time, time]`` FP32.
@@ -65,11 +65,11 @@ def distance_bias(num_heads: int, queries: tf.Tensor, keys: tf.Tensor, window: i
 
 
 def padding_bias(mask: tf.Tensor) -> tf.Tensor:
-    """Returns the attention bias, ``[batch, 1, 1, time]`` FP32, for a boolean mask ``[batch, time]``."""
+    """Returns the FP32 bias ``[batch, 1, 1, time]`` that masks keys where ``mask`` ``[batch, time]`` is False."""
     return tf.where(mask, 0.0, MASKED)[:, None, None, :]
 
 
 def causal_bias(length: tf.Tensor) -> tf.Tensor:
-    """Returns the attention bias, ``[1, 1, length, length]`` FP32, that hides later positions."""
+    """Returns the attention bias, ``[1, 1, length, length]`` FP32, that masks later positions."""
     steps = tf.range(length)
     return tf.where(steps[None, :] <= steps[:, None], 0.0, MASKED)[None, None]

@@ -122,8 +122,9 @@ class Membership:
     def judge(self, error: Exception) -> Regroup | None:
         """Returns what an error means for the group; None if this process caused it (bad data, a bug, out of memory).
 
-        The verdict is based on the watchdog's reports and the libraries' messages about connections, not on the name of
-        the operation that failed.
+        After an error that another process may have caused, waits some seconds for the watchdog's report. The verdict
+        is based on this report and the libraries' messages about connections, not on the name of the operation that
+        failed.
         """
         if isinstance(error, Regroup):
             return error
@@ -172,7 +173,9 @@ class _SeveralProcesses(Runner):
 
 
 def join(params: Mapping[str, Any], what: str) -> Membership:
-    """Joins an elastic job. Call this before TensorFlow uses a device.
+    """Makes this process a member of an elastic job; ``Membership.meet`` then connects it to the other processes.
+
+    Call this before TensorFlow uses a device.
 
     Args:
       params: the model's parameters.

@@ -12,7 +12,8 @@ from open_seq2seq.runners.horovod.fp16_scales import peaks, wire_scales
 from open_seq2seq.runners.horovod.row_gradients import add_rank_by_rank, spread, travel_as_rows
 from open_seq2seq.runners.runner import GROUP_BYTES
 
-# Tensors up to this size (biases, norms) form separate groups, so that Horovod fuses adjacent tensors.
+# Tensors up to this size (biases, weights of normalisation layers) form groups of their own, which Horovod can fuse
+# because no large tensors lie between them.
 SMALL_BYTES = 64 * 2**10
 
 
@@ -47,7 +48,7 @@ class Reduction:
         rows = {key: sum_duplicates(t) for key, t in tensors.items() if isinstance(t, tf.IndexedSlices)}
         dense = {key: tf.convert_to_tensor(t) for key, t in tensors.items() if key not in rows}
         half = self.compression == "fp16" and not exact
-        # Rows are known before the backward pass ends, so they are sent first.
+        # Rows come first, because their numbers, which the ranks exchange, are known before the backward pass ends.
         reduced: Gradients = self._reduce_rows(rows, name, half) if rows else {}
         whole = {key: t for key, t in dense.items() if not half or t.shape.rank == 0}
         reduced.update(self._reduce_groups(whole, f"{name}.exact" if half else name, half=False))

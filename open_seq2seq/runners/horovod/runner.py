@@ -90,7 +90,10 @@ class HorovodRunner(Runner):
 
 
 def set_defaults() -> None:
-    """Sets environment variables to defaults for ranks that compute on CPUs. Call this before Horovod starts."""
+    """Sets environment variables to defaults for ranks that compute on CPUs; does nothing if there is a GPU.
+
+    Call this before Horovod starts.
+    """
     if tf.config.list_physical_devices("GPU"):
         return
     by_gloo = os.environ.get("HOROVOD_CONTROLLER") == "gloo"  # set by horovodrun --gloo

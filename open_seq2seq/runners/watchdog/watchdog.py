@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Seconds between two checks by the thread; a process reports what it is working on at most this often.
 _TICK_SECONDS = 0.1
 _HEARTBEAT_SECONDS = 1.0
-# Seconds that each process in the queue waits for the one before it to print the message.
+# Seconds that each process waits for the one before it in the queue (see ``_turn``) to print the message.
 _TURN_SECONDS = 0.5
 _MOST_TURNS = 8
 _SEND_SECONDS = 1.0
@@ -200,7 +200,7 @@ class Watchdog:
         return min(line.index(self._rank) if self._rank in line else len(line), _MOST_TURNS)
 
     def _act(self, now: float) -> bool:
-        """Prints the message or waits until another process has; returns whether the failure is handled."""
+        """Reacts to a failure once this or another process has printed the message; returns whether that is done."""
         failure = self._failure
         assert failure is not None
         if self._own is not None:  # the main thread has printed the error and ends this process

@@ -18,9 +18,10 @@ from open_seq2seq.utils.errors import CheckpointError
 
 
 def of_one_stretch(paths: Sequence[Path], has_jump: Callable[[int, int], bool] = lambda first, last: False) -> int:
-    """Returns how many of the newest checkpoints were written without a change of the learning rate between them.
+    """Returns how many of the newest checkpoints share a learning-rate schedule that has no jump between them.
 
-    The average of weights from before and after a change of the learning rate is often worse than the newest weights.
+    The average of weights from before and after a jump, or under different schedules, is often worse than the newest
+    weights.
 
     Args:
       paths: folders of regular checkpoints, the newest first.
@@ -28,7 +29,7 @@ def of_one_stretch(paths: Sequence[Path], has_jump: Callable[[int, int], bool] =
     """
     states = [_state(path) for path in paths]
     for count, (newer, older) in enumerate(itertools.pairwise(states), 1):
-        if newer is None or older is None:  # reading the checkpoint reports that it is damaged
+        if newer is None or older is None:  # damaged, which ``average_checkpoints`` reports
             continue
         known = RATES in newer and RATES in older  # checkpoints of older versions do not have this entry
         if (known and newer[RATES] != older[RATES]) or has_jump(older["step"], newer["step"]):
@@ -46,11 +47,11 @@ def _state(path: Path) -> dict[str, Any] | None:
 def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
     """Returns a snapshot with the means of the weights and of their moving averages, if any.
 
-    Everything else comes from the last usable checkpoint. Checkpoints that are damaged or have non-finite weights are
-    reported and left out.
+    Everything else comes from the last usable checkpoint, but the state has no metrics, and has a list ``averaged`` of
+    the checkpoints used. Checkpoints that are damaged or have non-finite weights are reported and left out.
 
     Args:
-      paths: checkpoint folders, oldest first, which all get the same weight.
+      paths: checkpoint folders, oldest first, which contribute equally.
 
     Raises:
       CheckpointError: there are no checkpoints, none is intact, or their variables differ.

@@ -26,7 +26,8 @@ def newest(folder: Path) -> Checkpoint:
     """Reads the newest intact checkpoint of a folder, for resuming training.
 
     Raises:
-      CheckpointError: no checkpoint is intact, or the newest intact one cannot be resumed from.
+      CheckpointError: no checkpoint is intact, or the newest intact one cannot be resumed from, for instance because it
+        contains inf or NaN.
     """
     checkpoint = load_first_whole(list_checkpoints(folder))
     check_resumable(checkpoint.path, checkpoint.state)
@@ -51,13 +52,13 @@ class Offer(NamedTuple):
 def offered(folder: Path, params: Mapping[str, Any]) -> Offer:
     """Returns the checkpoints that evaluation and inference may use.
 
-    With ``restore_best_checkpoint``, these are the best ones. Otherwise, the newest, the best and, with
-    ``average_checkpoints``, the averaged checkpoint of the same run are compared by ``best_metric``. If the newest or
-    the averaged checkpoint has no such metric, the averaged one is used if it is as new as the newest; otherwise, the
-    newest one is used.
+    With ``restore_best_checkpoint``, these are the best ones, if there are any. Otherwise, the newest, the best and,
+    with ``average_checkpoints``, the averaged checkpoint of the same run are compared by ``best_metric``. If the newest
+    or the averaged checkpoint has no such metric, the averaged one is used if it is as new as the newest; otherwise,
+    the newest one is used.
 
     Args:
-      folder: folder of the checkpoints, or a checkpoint itself.
+      folder: folder of the checkpoints, or a checkpoint itself, which is then the only one.
       params: parameters of the model, with or without defaults.
     """
     best = list_checkpoints(folder / BEST_MODELS, best=True)
@@ -88,7 +89,7 @@ def _by_metric(kinds: dict[str, list[Path]], metric: str, largest: bool) -> Offe
     unknown = [kind for kind in ("latest", "averaged") if kind in states and kind not in values]
     if unknown or "latest" not in states:
         usual = "averaged" if _is_last(kinds, states) else "latest"
-        reason = f"Not compared with others, because no {metric} is known for: {', '.join(unknown)}"
+        reason = f"Not compared with other checkpoints, because no {metric} is known for: {', '.join(unknown)}"
         return Offer(usual, kinds[usual], reason if unknown else "")
     # If values are equal, the first one is chosen, so that the newest checkpoint is preferred to the best one.
     order = [kind for kind in ("latest", "averaged", "best") if kind in values]

@@ -20,7 +20,8 @@ AVERAGE = "ema/"
 CARRIED = "carried/"
 # Key, in a checkpoint's state, of the name of the run that wrote it. A run never removes checkpoints of other runs.
 RUN = "run"
-# Keys, in a checkpoint's state, of the metrics of its evaluation, and of a checksum of the learning-rate schedule.
+# Keys, in a checkpoint's state, of the metrics of its evaluation, and of a string that identifies the learning-rate
+# schedule (``MixedPrecisionOptimizer.rates``).
 METRICS = "metrics"
 RATES = "rates"
 # Prefix that older versions gave to the name of a checkpoint while they replaced it.

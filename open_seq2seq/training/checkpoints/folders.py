@@ -90,7 +90,10 @@ def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list
 
 
 def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) -> Path | None:
-    """Returns the best or newest checkpoint in a folder, or the folder itself if it is a checkpoint, or None.
+    """Returns the checkpoint that a folder offers, or None if it offers none.
+
+    This is, with ``restore_best``, its best checkpoint, if there is one; else the folder itself, if it is a checkpoint;
+    else the newest regular checkpoint in it.
 
     Raises:
       CheckpointError: a subfolder that runs use is a symbolic link.

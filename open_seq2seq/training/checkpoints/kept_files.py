@@ -1,8 +1,8 @@
 """Keeps the files that inference needs besides weights and config, and finds them again.
 
 Parameters declare such files by ``Param(file=…)``. Each ``asset`` of the training model is copied into every
-checkpoint. ``large`` files, and assets that only inference uses, are copied once, for each mode of inference, to a
-folder beside the checkpoints that has a list of its copies.
+checkpoint. ``large`` files, and assets that only evaluation or inference uses, are copied once for each of the
+``MODES``, to a folder beside the checkpoints that has a list of its copies.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def check_assets(model: Model, checkpoint: Checkpoint) -> None:
         kept = checkpoint.assets.get(name)
         if kept is not None and sha256(kept) != sha256(path):
             raise CheckpointError(f"{path} is not the file that {checkpoint.path} was trained with: its content "
-                                  f"differs from {kept}. Use the latter in the config.")
+                                  f"differs from {kept}. Name that copy in the config.")
 
 
 def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[str, Any]]) -> None:
     """Copies the files that inference needs, and that checkpoints do not contain, to a folder beside the checkpoints.
 
     A file that cannot be read or copied is reported and left out, because training does not need it; an earlier copy of
-    the file is kept.
+    the file is kept. Copies of files that the config no longer names are removed.
 
     Args:
       folder: folder of the checkpoints.
@@ -85,14 +85,14 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
     Args:
       checkpoint: folder of the checkpoint, which contains the assets; copies of other files are beside it, or one
         level up for best and averaged models.
-      mode: one of ``MODES``.
+      mode: ``train`` or one of ``MODES``.
       base_model: the model's class, or its name.
       params: the model's parameters in that mode, as given in the config.
       is_wanted: returns whether the copy of a declared file is to be used; by default, all copies are used, also
         those of files that a data layer names without declaring them.
 
     Raises:
-      CheckpointError: a copy has been altered, or is a symbolic link.
+      CheckpointError: the checkpoint is damaged, or a copy beside it is a symbolic link or cannot be read.
     """
     assets = verified_assets(checkpoint)
     moved: dict[tuple[str, ...], str] = {}
@@ -145,7 +145,7 @@ def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
 
 
 def part_class(value: Any, kind: str) -> Any:
-    """Returns the class that a config names, or None if it is not found; ``describe_model`` reports such names."""
+    """Returns the class that a config names, or None if there is no such class, which ``describe_model`` reports."""
     with contextlib.suppress(ConfigError):
         return resolve_name(value, kind, kind)
     return None

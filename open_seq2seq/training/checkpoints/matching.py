@@ -42,7 +42,7 @@ class MatchReport:
 
 
 def match(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray]) -> MatchReport:
-    """Compares names and shapes without assigning anything."""
+    """Reports which names and shapes match, without assigning anything."""
     report = MatchReport(unused=[name for name in values if name not in variables])
     for name, variable in variables.items():
         value = values.get(name)
@@ -56,7 +56,7 @@ def match(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray]
 
 
 def assign_matching(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray]) -> MatchReport:
-    """Assigns each value whose name and shape match, cast to the dtype of the variable."""
+    """Assigns each value whose name and shape match, cast to the dtype of the variable; reports the others, too."""
     report = match(variables, values)
     for name in report.assigned:
         variables[name].assign(tf.cast(values[name], variables[name].dtype))

@@ -44,7 +44,7 @@ class Checkpoint:
     Attributes:
       path: folder of the checkpoint.
       weights: FP32 weights by name.
-      optimizer: slots, counters, loss scale and carried states, by name.
+      optimizer: slots, counters, loss scale, averages of the weights and carried states, by name.
       state: entries of ``state.json`` such as the step, the seed and metrics.
       config_yaml: the resolved config.
       assets: path of each file in the folder ``assets`` that has a checksum, by file name.
@@ -61,7 +61,7 @@ class Checkpoint:
 
     @property
     def averaged_weights(self) -> dict[str, np.ndarray]:
-        """The moving average of the trained weights, by name; {} if the run kept none."""
+        """The moving average or mean of the trained weights, by name; {} if the run kept neither."""
         return {name.removeprefix(AVERAGE): value for name, value in self.optimizer.items() if name.startswith(AVERAGE)}
 
     @property
@@ -75,7 +75,11 @@ class Checkpoint:
         return self.path / ASSETS
 
     def check_finite(self, optimizer: bool = False) -> None:
-        """Raises CheckpointError if weights, or with ``optimizer`` also the optimizer's state, contain inf or NaN."""
+        """Raises CheckpointError if weights or their averages contain inf or NaN.
+
+        Args:
+          optimizer: whether to check the optimizer's other variables, too.
+        """
         kept = {name: value for name, value in self.optimizer.items()
                 if name.startswith(AVERAGE) or (optimizer and not name.startswith(CARRIED))}
         for name, value in {**self.weights, **kept}.items():
@@ -90,7 +94,8 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     Symbolic links in the folder are not followed, and only the files that ``state.json`` lists are read.
 
     Raises:
-      CheckpointError: a file is missing, truncated, altered or a symbolic link, or its header does not fit its content.
+      CheckpointError: a file is missing, truncated, altered or a symbolic link, or its header does not fit its content;
+        or the folder's name and ``state.json`` give different steps.
     """
     path = Path(path)
     state = read_state(path)
@@ -137,7 +142,7 @@ def _verify(path: Path, state: dict[str, Any]) -> None:
     named = step_in_name(path.name)
     if named is not None and named != state.get("step", named):
         raise CheckpointError(f"The name of the checkpoint {path} gives step {named}, but its state.json gives step "
-                              f"{state['step']}: rename the folder accordingly.")
+                              f"{state['step']}: rename the folder to match state.json.")
 
 
 def _is_finite(array: np.ndarray) -> bool:

@@ -52,13 +52,15 @@ def value_of(best_metric: str, metrics: Mapping[str, float]) -> float:
 class RunSaver:
     """Saves a run's regular checkpoints, its best models, and the averaged checkpoint at its end.
 
-    Checkpoints of other runs in the same folder are neither read nor removed.
+    Checkpoints of other runs in the same folders are neither averaged nor removed. However, a best model is saved only
+    if it is better than the best models of the other runs, too.
 
     Args:
       directory: folder of the regular checkpoints.
       best_dir: folder of the best models.
       run: name of the run, stored in the state of each checkpoint.
-      params: parameters of the training model, such as how many checkpoints to keep and the metric of best models.
+      params: parameters of the training model, of which ``num_checkpoints``, ``average_checkpoints``, ``best_metric``
+        and ``best_metric_mode`` are used.
       config_yaml: the resolved config.
       inputs: files and data that the run has read.
 
@@ -87,15 +89,18 @@ class RunSaver:
         return self.directory / AVERAGED
 
     def save(self, position: RunPosition, variables: RunVariables, carried: Mapping[str, np.ndarray]) -> None:
-        """Saves a regular checkpoint, unless one has been saved at this step.
+        """Starts saving a regular checkpoint in the background, unless one has been saved at this step.
 
         Args:
           position: the run's position.
           variables: the weights and the optimizer's variables.
           carried: the states that the model carries from batch to batch, from ``RunStates.gather``.
+
+        Raises:
+          CheckpointError: the previous regular checkpoint could not be written.
         """
         if position.step != self._saved_step:
-            step, metrics = self._evaluated  # the last step may be evaluated before it is saved
+            step, metrics = self._evaluated  # after the last update, evaluation can precede saving
             more = {METRICS: metrics} if step == position.step else {}
             self._regular.save(regular_name(position.step), self._snapshot(position, variables, more, carried))
             self._saved_step = position.step
@@ -107,6 +112,9 @@ class RunSaver:
 
     def set_aside(self, after: int, before: int) -> None:
         """Excludes the regular checkpoints between two steps from the run: renames the newest and removes the others.
+
+        Args:
+          after, before: the two steps; checkpoints of these steps themselves are kept.
 
         Raises:
           CheckpointError: a checkpoint cannot be renamed or removed, so that a resumed run would use it.
@@ -131,7 +139,7 @@ class RunSaver:
         self._best.wait()
 
     def offer_best(self, position: RunPosition, variables: RunVariables, metrics: Mapping[str, float]) -> bool:
-        """Saves the weights if their metric is better than that of every kept best model; returns whether they were.
+        """Saves a best model if its metric is better than that of every kept one; returns whether it is saved.
 
         The metrics are also added to the regular checkpoint of this step, even if it is saved later.
 
@@ -157,7 +165,8 @@ class RunSaver:
     def average(self, count: int, has_jump: Callable[[int, int], bool]) -> Snapshot:
         """Writes and returns the mean of the last ``count`` checkpoints, or of all if there are fewer.
 
-        Checkpoints from before a change of the learning rate are left out.
+        The checkpoint of the initial weights is left out, and so are those from before a jump of the learning rate or a
+        change of its schedule.
 
         Args:
           count: number of checkpoints.
@@ -170,7 +179,7 @@ class RunSaver:
         used = of_one_stretch(paths, has_jump)
         if used < len(paths):
             deco_print(f"The average leaves out the checkpoints up to {paths[used].name}, because the learning rate "
-                       "changed after it.")
+                       "jumped after it, or its schedule was changed.")
         average = average_checkpoints(paths[:used][::-1])
         write_snapshot(average, self.averaged_dir / regular_name(average.state["step"]))
         return average

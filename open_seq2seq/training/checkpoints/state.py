@@ -59,7 +59,7 @@ def files_of(path: Path, run: str | None = None) -> list[str] | None:
       run: name of the run that the checkpoint must belong to; None for any run.
 
     Returns:
-      The names, or None if the folder is not a checkpoint that this package wrote, or belongs to another run.
+      The names, or None if the folder has no intact ``state.json`` of this package, or belongs to another run.
     """
     try:
         state = read_state(path)

@@ -12,9 +12,8 @@ import numpy as np
 
 from open_seq2seq.utils.own_files import open_own
 
-# Enough for 100,000 tensors.
-_MOST_HEADER_BYTES = 1 << 24
-_MOST_DIMENSIONS = 32  # limit of NumPy 1
+_MOST_HEADER_BYTES = 1 << 24  # enough for 100,000 tensors
+_MOST_DIMENSIONS = 32  # the limit of NumPy 1
 _MOST_BYTES = 2 ** 63 - 1
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"

@@ -43,7 +43,7 @@ class Snapshot:
 
     Attributes:
       weights: FP32 weights by name.
-      optimizer: slots, counters, loss scale and carried states, by name.
+      optimizer: slots, counters, loss scale, averages of the weights and carried states, by name.
       state: JSON-serialisable entries such as the step, the seed and metrics.
       config_yaml: the resolved config.
       assets: the content of each asset, or the path of a file to copy, by file name in the checkpoint.
@@ -70,8 +70,8 @@ def _copies(arrays: Arrays) -> dict[str, np.ndarray]:
 def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
     """Writes a checkpoint under a temporary name, syncs it to disk, and renames it.
 
-    An existing ``folder`` is replaced if it is a checkpoint of the same run; any other file or folder of that name is
-    renamed with a warning.
+    An existing ``folder`` is replaced if it is a checkpoint of the same run with an intact ``state.json``; any other
+    file or folder of that name is renamed with a warning.
 
     Raises:
       CheckpointError: the disk is full, or the folder cannot be written; no partial checkpoint is left behind.
@@ -97,7 +97,7 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
     for name, arrays in ((WEIGHTS, snapshot.weights), (OPTIMIZER, snapshot.optimizer)):
         save_file(arrays, folder / name)
         # safetensors creates files with mode 0600; the config has the mode that the umask gives new files.
-        with contextlib.suppress(PermissionError):  # of a file system without access rights
+        with contextlib.suppress(PermissionError):  # the file system has no access rights
             os.chmod(folder / name, stat.S_IMODE(os.stat(folder / CONFIG).st_mode))
     for name, content in snapshot.assets.items():
         if isinstance(content, bytes):
@@ -143,7 +143,9 @@ def remove_unfinished(directory: Path) -> None:
 
 
 class Checkpointer:
-    """Writes checkpoints in the background, one at a time, and keeps the last few.
+    """Writes checkpoints in the background, one at a time, and keeps those with the highest sort keys.
+
+    Creating this object also removes what a killed run has left unfinished in the directory.
 
     Args:
       directory: folder in which checkpoint folders are written.

@@ -1,4 +1,4 @@
-"""Prepares the use of a log directory: a checkpoint's config, the files kept beside it, and ``--infer_files``."""
+"""Finds the config with which a logdir's model is evaluated or used, and overrides that name the files to read."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Ov
     """
     layer_class = data_layer_of(file, overrides)
     if layer_class is None:
-        return []  # the error is reported when the model is described
+        return []  # ``describe_model`` reports the error
     changed = layer_class.params_for_files(files)
     return [Override(_SECTION, (_DATA, name), repr(value)) for name, value in changed.items()]
 
 
 def data_layer_of(file: ConfigFile, overrides: Sequence[Override]) -> type[DataLayer] | None:
-    """Returns the class of the data layer that inference uses; None if the config names none."""
+    """Returns the class of the data layer that inference uses; None if the config names none that exists."""
     named = _merged(file, "infer", overrides).get("data_layer")
     with file.in_use():
         found = part_class(named, "data_layer")

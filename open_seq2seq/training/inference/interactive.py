@@ -20,15 +20,15 @@ from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.given_files import arriving_lines
 
-_MOST_LINES = 4096  # processed together; sorting so many lines by length avoids nearly all padding
+_MOST_LINES = 4096  # maximum number of lines processed together; sorting so many by length avoids nearly all padding
 
 
 class InteractiveModel:
     """A restored model that can be called with any number of inputs, from any thread.
 
-    Inputs are sorted by length and divided into batches as in evaluation. The result of an input does not depend on
-    the other inputs, except that random samples depend on the input's index. Calls from several threads are computed
-    one after the other, because each of them uses all processors, or the whole GPU.
+    Inputs are sorted by length and divided into batches as in the mode ``infer``. The result of an input does not
+    depend on the other inputs, except that random samples depend on the input's index. Calls from several threads are
+    computed one after the other, because each of them uses all processors, or the whole GPU.
 
     Args:
       model: a model that was built for ``interactive_infer`` and whose weights have been restored.
@@ -126,7 +126,7 @@ def _check_listed(inputs: Any) -> None:
 
 
 def prompt(interactive: InteractiveModel) -> None:
-    """Reads lines until end of file, and prints the best result for each."""
+    """Reads lines from standard input until it ends, and prints the model's answer to each."""
     on_terminal = sys.stdin.isatty()
     if on_terminal:
         deco_print(f"{interactive.model.interactive_hint}; end with Ctrl-D.")
@@ -138,7 +138,7 @@ def prompt(interactive: InteractiveModel) -> None:
         if line.strip():
             print(interactive.model.answer(interactive.infer([line])[0]), flush=True)
         elif not on_terminal:
-            print(flush=True)  # so that answers correspond to lines
+            print(flush=True)  # an empty answer, so that answers and lines correspond
 
 
 def answer_lines(interactive: InteractiveModel, output_file: str) -> int:

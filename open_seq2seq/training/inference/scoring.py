@@ -35,6 +35,6 @@ class ScoringPass:
             return self._model.score(batch)
 
     def score(self, batch: dict[str, Any]) -> list[Any]:
-        """Returns the result of ``Model.target_scores`` for each row of a batch of ``make_scoring_batch``."""
+        """Returns the result of ``Model.target_scores`` for each row of a batch from ``make_scoring_batch``."""
         outputs = self._step([batch])[0]
         return self._model.target_scores([np.asarray(output) for output in outputs])

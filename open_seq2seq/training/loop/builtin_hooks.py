@@ -16,13 +16,13 @@ def hooks_of(trainer: Trainer) -> list[Hook]:
     hooks: list[Hook] = []
     if params["print_loss_steps"] and is_chief:
         hooks.append(ProgressHook(params["print_loss_steps"]))
-    if params["save_checkpoint_steps"] and trainer.saves:  # saves before the other hooks, which may raise errors
+    if params["save_checkpoint_steps"] and trainer.saves:  # precedes hooks that may fail
         hooks.append(CheckpointHook(params["save_checkpoint_steps"]))
     if params["print_samples_steps"] and is_chief:
         hooks.append(SamplesHook(params["print_samples_steps"]))
     if every := params["save_summaries_steps"] or params["print_loss_steps"]:
         hooks.append(SummaryHook(every, params["summaries"]))
-    # Only the config that --benchmark rewrites has an empty logdir.
+    # --benchmark sets logdir to an empty string.
     hooks.append(BenchmarkHook(params["bench_start"], params["print_bench_info_steps"], params["logdir"] == ""))
     if trainer.eval_model is not None:
         hooks.append(EvaluationHook(trainer.eval_model.params["eval_steps"]))
@@ -71,7 +71,7 @@ class BenchmarkHook(Hook):
 
 
 class SamplesHook(Hook):
-    """Prints a sample of the current batch every ``print_samples_steps`` updates."""
+    """Shows a sample of the last batch every ``print_samples_steps`` updates; see ``samples.RunReporter``."""
 
     def __init__(self, every: int) -> None:
         super().__init__()
@@ -85,8 +85,8 @@ class SamplesHook(Hook):
 class SummaryHook(Hook):
     """Writes TensorBoard summaries and the table of metrics every ``save_summaries_steps`` updates.
 
-    ``train_loss`` is the mean loss since the last time. Without ``save_summaries_steps``, the table is written every
-    ``print_loss_steps`` updates, and has only the loss and the learning rate.
+    ``train_loss`` is the mean loss of the updates since the last summary. Without ``save_summaries_steps``, the table
+    is written every ``print_loss_steps`` updates, and has only the loss and the learning rate.
     """
 
     def __init__(self, every: int, names: list[str]) -> None:
@@ -126,7 +126,7 @@ class CheckpointHook(Hook):
 
 
 class EvaluationHook(Hook):
-    """Evaluates every ``eval_steps`` updates and at the end, and saves the best models."""
+    """Evaluates every ``eval_steps`` updates and at the end, and saves the best models; see ``Trainer.evaluate``."""
 
     def __init__(self, every: int) -> None:
         super().__init__()
@@ -134,8 +134,10 @@ class EvaluationHook(Hook):
         self._evaluated_at = -1
 
     def begin(self, trainer: Trainer) -> None:
-        # The checkpoint from which a run is resumed was written before the evaluation after the same step.
-        if trainer.step % self._every == 0 and trainer.optimizer.awaits(trainer.step):
+        # A checkpoint is written before the evaluation after its step, so a run that is resumed from it may lack the
+        # result of this evaluation, on which averaging of weights and early stopping can depend.
+        if trainer.step % self._every == 0 and (trainer.optimizer.awaits(trainer.step)
+                                                or trainer.early_stopping.awaits(trainer.step)):
             self._evaluate(trainer)
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:

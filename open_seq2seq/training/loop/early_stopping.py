@@ -30,8 +30,12 @@ class EarlyStopping:
         self._values = dict(sorted(values.items()))
 
     def rewind(self, step: int) -> None:
-        """Forgets the evaluations after ``step``, from which training is repeated."""
+        """Forgets the evaluations after ``step``, because training is repeated from there."""
         self._values = {at: value for at, value in self._values.items() if at <= step}
+
+    def awaits(self, step: int) -> bool:
+        """Returns whether an evaluation after this step would count and has not been made."""
+        return self._most is not None and step > 0 and step not in self._values
 
     def observe(self, step: int, metrics: Mapping[str, float]) -> None:
         """Records the result of an evaluation.
@@ -51,7 +55,7 @@ class EarlyStopping:
 
     @property
     def has_ended(self) -> bool:
-        """Whether at least ``stop_after_evals_without_gain`` evaluations were made since the best one."""
+        """Whether at least ``stop_after_evals_without_gain`` evaluations followed the best one; False if it is None."""
         best = self.best
         since = len(self._values) if best is None else sum(step > best[0] for step in self._values)
         return self._most is not None and since >= self._most

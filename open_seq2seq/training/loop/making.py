@@ -16,7 +16,7 @@ from open_seq2seq.runners.runner import Runner
 
 
 def make_stream(model: Model, runner: Runner, seed: int) -> BatchStream | ContiguousStream:
-    """Returns the plan of a training model's batches."""
+    """Returns the stream of a training model's batches; sets ``training_rows`` of a contiguous data layer."""
     layer, iter_size = model.data_layer, model.params["iter_size"]
     if layer.contiguous:
         layer.training_rows = layer.params["batch_size"] * runner.world_size * iter_size
@@ -33,7 +33,7 @@ def make_stream(model: Model, runner: Runner, seed: int) -> BatchStream | Contig
 
 def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: int, steps_per_epoch: int | None,
                    rate_scale: int) -> MixedPrecisionOptimizer:
-    """Returns a model's optimizer with its learning-rate schedule, loss scaling and additions, built for training.
+    """Returns a model's optimizer, built for training, with the schedule, loss scaling and additions of its parameters.
 
     Args:
       model: the training model.

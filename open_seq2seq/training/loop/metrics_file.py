@@ -14,7 +14,7 @@ from open_seq2seq.utils.data_files import read_data
 from open_seq2seq.utils.errors import DataError, UserError
 
 METRICS = "metrics.csv"
-"""Name of the table; if a logdir has a file of this name already, the name gets a number."""
+"""Name of the table; if a file of this name exists, a new table gets a number after it, as in ``metrics.csv-2``."""
 _HEADER = "step,epoch,name,value\n"
 _MOST_BYTES = 1 << 28
 
@@ -24,7 +24,7 @@ Metrics = dict[str, dict[int, float]]
 class MetricsFile:
     """Appends metrics to a table with the columns step, epoch, name and value.
 
-    A resumed run appends to the table of the run. Where a step comes twice, because a run was resumed from an earlier
+    A resumed run appends to its earlier table. If a step occurs twice, because a run was resumed from an earlier
     checkpoint, the last row counts.
 
     Args:
@@ -54,7 +54,7 @@ class MetricsFile:
             raise UserError(f"The metrics cannot be written to {self._path}: {error.strerror}.") from error
 
     def history(self, name: str) -> dict[int, float]:
-        """Returns the values of a metric by step, including those of the run before it was resumed."""
+        """Returns the values of a metric by step, including those from before the run was resumed."""
         try:
             return read_metrics(self._path).get(name, {}) if self._path.is_file() else {}
         except DataError:

@@ -72,7 +72,7 @@ class RunStates:
     Args:
       model: the training model.
       runner: the run's runner.
-      positions: number of micro-batches of one slot in an epoch, from the contiguous plan.
+      positions: number of micro-batches of one slot in an epoch; see ``ContiguousStream``.
     """
 
     def __init__(self, model: Model, runner: Runner, positions: int) -> None:

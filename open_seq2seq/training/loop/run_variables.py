@@ -44,7 +44,7 @@ class RunPosition:
       world_size: number of replicas.
       divergence: result of ``DivergenceHistory.state``.
       mixed_choice: kinds of operations computed in bfloat16; None if the run's dtype leaves no choice.
-      rates: checksum of the learning-rate schedule, from ``optimizers.rate_changes``.
+      rates: string that identifies the learning-rate schedule; see ``MixedPrecisionOptimizer.rates``.
     """
 
     step: int

@@ -26,9 +26,9 @@ LIST = "samples.json"
 """Name of the list of samples in their folder; other files in the folder are neither replaced nor removed."""
 
 WORST_EXAMPLES = "worst_examples"
-"""Name, without suffix, of the list of the examples with the worst results of an evaluation."""
+"""Name, without suffix, of the file that lists the examples with the worst results of an evaluation."""
 TEXTS = "texts"
-"""Name, without suffix, of the list of a step's texts."""
+"""Name, without suffix, of a file with texts of a step."""
 
 _STEP = re.compile(r"step-\d+$")
 _LONGEST = 150  # longest file name without suffix, in bytes
@@ -38,8 +38,8 @@ class RunReporter(Reporter):
     """Prints text and numbers, and writes samples to TensorBoard and to files.
 
     * TensorBoard gets text, scalars, images, figures and sound, if the run writes summaries.
-    * ``<folder>/step-<n>/`` gets images and figures as PNG, sound as WAV, and other files. Incomplete files have a
-      temporary name. Sample names are converted to valid file names that are unique within a step.
+    * ``<folder>/step-<n>/`` gets texts as JSON, images and figures as PNG, sound as WAV, and other files. Incomplete
+      files have a temporary name. Sample names are converted to valid file names that are unique within a step.
 
     Args:
       step: number of the update.
@@ -47,7 +47,7 @@ class RunReporter(Reporter):
       folder: folder of all samples, or None if the run keeps no files.
 
     Raises:
-      UserError: the folder is a symbolic link, or cannot be written.
+      UserError: a sample cannot be written, for instance because the folder is a symbolic link.
     """
 
     def __init__(self, step: int, summaries: Summaries | None = None, folder: Path | None = None) -> None:
@@ -65,7 +65,7 @@ class RunReporter(Reporter):
             self.json(TEXTS, dict(texts))
 
     def json(self, name: str, value: Any) -> None:
-        """Writes a value as JSON into the folder of samples."""
+        """Writes a value as JSON to a file among this step's samples."""
         with self.file(name, ".json") as path:
             disk.fill(path, json.dumps(value, ensure_ascii=False))
 
@@ -150,7 +150,7 @@ def _plain(name: str) -> str:
 def _keep_last(listed: disk.ListedFolder, newest: str) -> None:
     """Removes the step folders that were changed least recently, so that ``KEPT_STEPS`` remain, including ``newest``.
 
-    After a recovery, the folders of the lowest steps may not be the oldest ones.
+    If a run was resumed from an earlier checkpoint, the folders of the highest steps may be the oldest ones.
     """
     steps = {name.partition("/")[0] for name in listed.names} - {newest}
     found = [step for step in steps if _STEP.match(step) and not (listed.folder / step).is_symlink()]

@@ -17,7 +17,7 @@ class StopRequest:
     ``nohup``, it stays ignored.
 
     Args:
-      saves: whether training saves a checkpoint when it stops.
+      saves: whether training saves a checkpoint when it stops; for the message only.
 
     Attributes:
       signum: number of the first signal, or None.

@@ -30,8 +30,9 @@ class WeightedSums(NamedTuple):
     """Sums over micro-batches and replicas, for all loss terms that are counted in the same unit.
 
     Attributes:
-      gradients: FP32 gradients by variable name; each replica adds the gradient of its mean loss times its units.
-      loss: sum of the mean losses times the units ``[]``.
+      gradients: sums, by variable name, of each micro-batch's FP32 gradient (that of its mean loss times the loss
+        scale) multiplied by its number of units.
+      loss: sum of each micro-batch's mean loss multiplied by its number of units ``[]``.
       units: number of tokens, frames or examples ``[]``.
     """
 
@@ -63,9 +64,10 @@ class WeightedSums(NamedTuple):
 class TrainStep:
     """Makes one update from ``iter_size`` micro-batches per replica.
 
-    The gradient of an update is that of Σ weight · sum / units, with units summed over all micro-batches and replicas.
-    Each micro-batch's own mean loss is differentiated, which keeps half-precision gradients in range for any batch
-    size. The gradients are then multiplied by the micro-batch's number of units in FP32.
+    An update follows the gradient of Σ weight · sum / units over the loss terms (see ``LossTerm``), with sums and units
+    added up over all micro-batches and replicas, plus that of the regularisation. Each micro-batch's own mean loss is
+    differentiated, which keeps half-precision gradients in range for any batch size. The gradients are then multiplied
+    by the micro-batch's number of units in FP32.
 
     Args:
       model: the training model.
@@ -100,7 +102,7 @@ class TrainStep:
         self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
         self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.offset = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._is_simple = iter_size == 1 and runner.world_size == 1  # nothing is summed
+        self._is_simple = iter_size == 1 and runner.world_size == 1  # no sums over micro-batches are needed
         # With the backward pass and the reduction in one function, communication and computation overlap.
         self._overlapping = iter_size == 1 and runner.overlaps and not use_xla_jit
         signature = [model.data_layer.input_signature]
@@ -150,7 +152,7 @@ class TrainStep:
             lambda batch, tallies: self._update_from_sums(self._weigh_one(batch), tallies), signature)
 
     def _forward(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        """Returns the local mean losses and the numbers of units, both by unit."""
+        """Runs the forward pass of a micro-batch; returns its mean losses and numbers of units, see ``local_means``."""
         rank = tf.cast(self._runner.replica_rank, tf.int64)
         micro_batch = self.offset + self.batches * self._runner.world_size + rank
         compilable = tracing_for_xla() if self._use_xla_jit else contextlib.nullcontext()
@@ -176,7 +178,7 @@ class TrainStep:
         return {**self._apply(gradients), "loss": total, "finite_loss": tf.math.is_finite(total)}
 
     def _weigh_one(self, batch: Any) -> dict[str, WeightedSums]:
-        """Returns the sums of one micro-batch, by unit."""
+        """Returns the sums for one micro-batch, by unit."""
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(list(self._variables.values()))
             means, units = self._forward(batch)
@@ -196,7 +198,7 @@ class TrainStep:
         return self._runner.reduce(tensors, name, exact=True)
 
     def _common_weights(self, units: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the common weights of the gradients of all replicas: the mean number of units, by unit.
+        """Returns, by unit, the factor by which all replicas multiply their gradients: their mean number of units.
 
         With synchronised batch norm, the loss of a replica depends on the batches of all replicas. Each replica
         therefore differentiates its share of the mean loss over all replicas, instead of its own mean loss.

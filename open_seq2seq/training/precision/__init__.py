@@ -1,4 +1,4 @@
-"""Reports on what half precision would lose in a trained model: value ranges, tables and advice."""
+"""Reports on what half precision would lose in a trained model, and choice of what is computed in bfloat16."""
 
 from open_seq2seq.training.precision.probe import Kind, PrecisionProbe, pick_batches
 from open_seq2seq.training.precision.ranges import Conversion, NumberRange

@@ -9,8 +9,8 @@ from open_seq2seq.optimizers.loss_scaling import BackoffScaler
 from open_seq2seq.training.precision.probe import Kind, Ranges
 from open_seq2seq.training.precision.ranges import Conversion, NumberRange, format_scale, sum_ranges
 
-# Shares of nonzero values that may become 0 without a warning. Gradients accumulate over updates, so 0.1 % already
-# matters; small activations are mostly added to larger ones.
+# Largest shares of nonzero values that become 0 without being reported. Gradients accumulate over updates, so 0.1 %
+# already matters; small activations are mostly added to larger ones.
 GRADIENTS_TOLERATED = 1e-3
 ACTIVATIONS_TOLERATED = 1e-2
 _PLAIN16, _PLAIN_BF16 = Conversion(FLOAT16), Conversion(BFLOAT16)
@@ -27,8 +27,8 @@ def advise(groups: Ranges, present_scale: float) -> list[str]:
     """Returns lines of advice, the most important first.
 
     Args:
-      groups: ranges by kind and layer, measured in float32. They have to include the unscaled conversions to both half
-        types, and the conversion to float16 at ``present_scale``.
+      groups: ranges by kind and layer, measured in float32. The measured conversions have to include the unscaled ones
+        to both half types, and that to float16 at ``present_scale``.
       present_scale: the loss scale that training uses, or would start with.
     """
     gradients = _gradients_by_layer(groups)
@@ -109,11 +109,13 @@ def _about_present_scale(gradients: Mapping[str, NumberRange], scale: float) -> 
     over = [layer for layer, n in gradients.items() if n.overflowing[key]]
     if scale == 1.0 or not gradients:
         return []
-    start = f"The current loss scale, {format_scale(scale)}, overflows"
+    start = f"At the current loss scale, {format_scale(scale)}, "
     if over:
-        return [f"{start} in {', '.join(over)}: automatic loss scaling would skip the update and lower the scale."]
+        return [f"{start}gradients overflow in {', '.join(over)}: automatic loss scaling would skip the update and "
+                "lower the scale."]
     worst = max(lost, key=lambda layer: lost[layer])
-    return [f"{start} nowhere and loses at most {percent(lost[worst])} (gradients of {worst})."]
+    return [f"{start}no gradient overflows, and at most {percent(lost[worst])} of a layer's nonzero gradients become 0 "
+            f"(in {worst})."]
 
 
 def _about_bfloat16(ranges: Mapping[str, NumberRange]) -> list[str]:

@@ -76,7 +76,7 @@ class PrecisionProbe:
                 {name: measure(g, self._conversions) for name, g in by_variable.items() if g is not None})
 
     def _of_lists(self, tensors: dict[str, list[tf.Tensor | None]]) -> dict[str, RangeTensors]:
-        """Measures the tensors with the same name, from all calls of a module, as one; entries of None are left out."""
+        """Measures the tensors of each name (one for each call of a module) together; entries of None are left out."""
         flat = {name: [tf.reshape(t, [-1]) for t in calls if t is not None] for name, calls in tensors.items()}
         return {name: measure(tf.concat(calls, 0), self._conversions) for name, calls in flat.items() if calls}
 

@@ -2,7 +2,7 @@
 
 Magnitudes are counted by octave, ``2^k < |x| <= 2^(k+1)``. Float16's underflow threshold is a power of two and so ends
 an octave. The counts therefore give exactly how many values become 0 in float16 after multiplication by any power of
-two. For the given conversions, with any scale, lost values are counted directly.
+two. For the conversions given to ``measure``, of either half type and at any scale, lost values are counted directly.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class NumberRange:
     """Statistics of the values in one or more tensors.
 
     Attributes:
-      octaves: int64 ``[256]``, the number of values with ``2^k < |x| <= 2^(k+1)`` for each k from -127.
+      octaves: int64 ``[256]``, the number of values with ``2^k < |x| <= 2^(k+1)`` for each k from -127; values smaller
+        than 2^-127 are counted with k = -127.
       zeros: the number of values that are 0.
       not_finite: the number of infinite and NaN values.
       largest: the largest finite absolute value; 0 if there is none.
@@ -98,7 +99,10 @@ class NumberRange:
         return exponent
 
     def greatest_exponent(self) -> int:
-        """Returns the largest exponent of a scale at which nothing overflows in float16; it may be negative."""
+        """Returns the largest exponent, possibly negative, of a scale at which nothing overflows in float16.
+
+        The result is 127 if there are no finite nonzero values.
+        """
         if not self.largest:
             return -_LOWEST
         exponent = math.floor(math.log2(FLOAT16.infinite_from / self.largest))
@@ -115,7 +119,7 @@ def sum_ranges(ranges: Iterable[NumberRange]) -> NumberRange:
 
 
 class RangeTensors(NamedTuple):
-    """The fields of a ``NumberRange`` as tensors, for use in traced functions."""
+    """The fields of a ``NumberRange`` as tensors; ``lost`` and ``overflowing`` have one value per conversion."""
 
     octaves: tf.Tensor
     zeros: tf.Tensor

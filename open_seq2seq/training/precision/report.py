@@ -18,7 +18,7 @@ def conversions_of(scales: Sequence[float]) -> list[Conversion]:
 
 
 def by_layer(ranges: Mapping[str, NumberRange]) -> dict[str, NumberRange]:
-    """Sums the ranges of tensors or variables by layer group."""
+    """Returns the range of each layer group, summed over its tensors or variables."""
     return {group: sum_ranges(ranges[name] for name in names) for group, names in group_names(ranges).items()}
 
 

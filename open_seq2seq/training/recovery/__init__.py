@@ -1,1 +1,1 @@
-"""Detection and diagnosis of divergence, recovery from it, and saving after errors."""
+"""Detection and diagnosis of divergence, recovery from it, and saving when an error ends a run."""

@@ -91,8 +91,8 @@ class DivergenceDetector:
     """Examines the results of each step after the next step has been launched.
 
     By then the results are ready, so reading them does not wait for the device. The delay does no harm: an update with
-    non-finite gradients is skipped on the device, and the recovery goes back to the step that diverged
-    (``Attempt.step``).
+    non-finite gradients is skipped on the device, and a recovery continues with the step after the one that diverged
+    (``Attempt.step``), which discards the later update.
 
     Args:
       max_skipped_updates: number of consecutive skipped updates that mean divergence.

@@ -28,7 +28,7 @@ class GoodState:
       name: name for messages, which is that of the checkpoint's folder, or ``START``.
       step: number of updates attempted before the state was taken.
       weights: weights by variable name.
-      optimizer: slots, counters and loss scale by name.
+      optimizer: slots, counters, loss scale and averages of the weights, by name.
       carried: states that the model carries from batch to batch, of all replicas, by path.
     """
 
@@ -52,8 +52,8 @@ class GoodState:
     def put_into(self, variables: RunVariables) -> None:
         """Assigns each value to the variable of the same name and shape.
 
-        Other variables are left unchanged, for instance those that only another loss scaler has. However, moving
-        averages that this state lacks restart from the assigned weights, and all carried states are set to zero if
+        Other variables are left unchanged, for instance those that only another loss scaler has. However, averages of
+        the weights that this state lacks restart from the assigned weights, and all carried states are set to zero if
         their number of slots or any of their shapes differs.
         """
         assign_matching(variables.weights, self.weights)
@@ -85,6 +85,8 @@ def good_states(checkpoints: Iterable[tuple[int, Path]], last_step: int, start: 
                 ) -> Iterator[GoodState]:
     """Yields the states to go back to, the newest first; checkpoints are read lazily.
 
+    Checkpoints that are damaged (which is reported) or whose weights are not finite are left out.
+
     Args:
       checkpoints: (step, folder) of the run's regular checkpoints, the newest first.
       last_step: checkpoints of later steps are left out.
@@ -113,8 +115,8 @@ def pick_state(tried: Iterator[Tried], before: int | None = None) -> Tried:
 
     Args:
       tried: states with their losses on one batch, the newest first; consumed lazily, because each costs a pass.
-      before: step of the state that the last recovery went back to, if the run has since diverged again; otherwise
-        None. If it is given, a state of an earlier step is chosen if there is one.
+      before: step of the state that the last recovery went back to, if the run diverged again soon after it;
+        otherwise None. If it is given, a state of an earlier step with a finite loss is chosen if there is one.
     """
     chosen = next(tried)
     for older in tried:

@@ -131,16 +131,16 @@ class Incident:
         which = "Examples whose loss is not finite" if found.rows else "Examples of the batch"
         yield f"{which}: {listed(self.examples)}"
         if found.finite:
-            yield "When run again with the current weights, the batch is finite."
+            yield "When run again with the current weights, the batch gives neither inf nor NaN."
         for what, names in (("arrays of the batch", found.inputs), ("variables", found.values),
                             (f"gradients ({len(found.gradients)} of {found.num_gradients})", found.gradients)):
             if names:
                 yield f"Non-finite {what}: {listed(names)}"
         if tried is not None and tried.finite:
-            yield (f"With the weights of {tried.state.name}, the batch is finite (loss {tried.loss:.4g}): the weights "
-                   "had diverged.")
+            yield (f"With the weights of {tried.state.name}, the batch gives a finite loss ({tried.loss:.4g}): the "
+                   "weights had diverged.")
         elif tried is not None:
-            yield (f"With the weights of {tried.state.name}, the batch is not finite either: check these examples and "
+            yield (f"With the weights of {tried.state.name}, the batch gives inf or NaN, too: check these examples and "
                    "the precision.")
         if folder is not None:
             yield f"The batch is saved in {folder}; scripts/replay_batch.py runs it again."
@@ -153,7 +153,7 @@ class Incident:
         """Returns the error message of a run that stops.
 
         Args:
-          problem: why the run cannot recover, as a clause; None if recovery is disabled.
+          problem: why the run cannot recover, as a clause; None if it stops only because recovery is disabled.
           saves: whether the run writes checkpoints.
           folder: folder in which the batch was saved, or None.
         """

@@ -59,10 +59,11 @@ class Restart:
     history: dict[str, Any]
 
     def put_into(self, trainer: Trainer) -> None:
-        """Restores this state in a trainer, and saves it, so that a run that is killed soon after resumes from it.
+        """Restores this state in a trainer and, if the run saves regular checkpoints, saves it.
 
-        Checkpoints between the restored state and the divergence may already be diverging. They are set aside once the
-        new checkpoint is on disk; otherwise, a resumed run or an average would use them.
+        A run that is killed soon afterwards is then resumed from this state. Checkpoints between the restored state and
+        the divergence may already be diverging. They are set aside once the new checkpoint is on disk; otherwise, a
+        resumed run or an average would use them.
         """
         self.good.put_into(trainer.state)
         trainer.optimizer.skipped.assign(self.counters.skipped)
@@ -155,7 +156,7 @@ class Recovery:
         trainer = self._trainer
         folder = self._record(incident, "stopped" + (f", because {problem}" if problem else ""), None)
         verdict = incident.verdict(problem, trainer.saver is not None, folder)
-        # All ranks raise the message of the first rank whose batch is not finite or, if there is none, of rank 0.
+        # All ranks raise the message of the first rank whose batch gives inf or NaN or, if there is none, of rank 0.
         verdicts = trainer.runner.gather([(not incident.suspect.found.finite, verdict)])
         raise DivergenceError(next((text for at_fault, text in verdicts if at_fault), verdicts[0][1]))
 
@@ -237,7 +238,7 @@ def _find_suspect(trainer: Trainer, attempt: Attempt) -> SuspectBatch:
 def _type_name(params: Mapping[str, Any]) -> str:
     policy = precision_of(params)
     if policy.may_choose and 0 < len(policy.kinds) < len(KINDS):
-        return policy.label  # mixed_choice is stored beside it
+        return policy.label  # the record of the divergence also has mixed_choice
     return "float32" if policy.compute == tf.float32 else f"mixed_{policy.compute.name}"
 
 

@@ -1,4 +1,4 @@
-"""Reads what a report shows from a logdir, which is not trusted: links and large files are skipped, no code is run."""
+"""Reads what a report shows from an untrusted logdir: skips links and large files, and runs no code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from open_seq2seq.utils.data_files import read_data
 from open_seq2seq.utils.errors import DataError, UserError
 
 _STEP = re.compile(r"(?:model\.ckpt|step)-(\d{1,15})$")
-_MOST_BYTES = 1 << 20  # of a small text file
+_MOST_BYTES = 1 << 20  # size of the largest text file that is read
 _MOST_IMAGES, _MOST_IMAGE_BYTES = 6, 150_000
 _LOGS = "logs"  # subfolder of a run with --enable_logs
 
@@ -29,9 +29,9 @@ class Content:
       metrics: name → step → value.
       config: the newest checkpoint's config as YAML; "" if there is none.
       checkpoints: names of the checkpoints, oldest first, and of the best models.
-      samples: name of a step's folder → dicts name → text, newest first.
-      images: PNG files of the newest samples, by name.
-      worst: the worst examples of the last evaluation, and the step of that evaluation.
+      samples: for each step with texts, the name of its folder → a list of dicts (name → text); the newest step first.
+      images: contents of PNG files by file name, from the newest step that has any.
+      worst: (step of the last evaluation that kept worst examples, the examples as dicts: name → text).
     """
 
     folder: Path
@@ -44,7 +44,7 @@ class Content:
 
 
 def read_content(logdir: Path) -> Content:
-    """Reads a logdir, or its subfolder ``logs`` if the run was started with ``--enable_logs``.
+    """Reads a logdir, or its subfolder ``logs`` if only that contains a run, as with ``--enable_logs``.
 
     Raises:
       UserError: the folder does not exist, or contains no run.

@@ -14,7 +14,9 @@ _TICKS = 4
 
 
 def curve(series: Mapping[str, Mapping[int, float]]) -> str:
-    """Returns an SVG element with one line per series over the steps; values that are not finite are left out.
+    """Returns an SVG element with one line per series over the steps, and after it a legend if there are several.
+
+    Values that are not finite are left out, and long series are thinned.
 
     Args:
       series: step → value, by name; at least one has a finite value.

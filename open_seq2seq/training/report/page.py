@@ -57,7 +57,7 @@ def _is_report(file: BinaryIO) -> bool:
 
 
 def page(content: Content) -> str:
-    """Returns the page without its first line."""
+    """Returns the page without its first line, which marks the file as a report."""
     name = escape(content.folder.resolve().name)
     sections = {"Results": _results(content), "Curves": _curves(content), "Samples": _samples(content),
                 "Worst examples": _worst(content), "Settings": _settings(content)}
@@ -89,12 +89,12 @@ def _curves(content: Content) -> str:
 
 
 def _different(values: Mapping[int, float]) -> set[float]:
-    """Returns the different values of a metric that are finite; a curve of a single one would show nothing."""
+    """Returns the distinct finite values of a metric; if there is only one, a curve would show nothing."""
     return {value for value in values.values() if math.isfinite(value)}
 
 
 def _ordered(metrics: Mapping[str, object]) -> list[str]:
-    """Returns the names of metrics: losses first, then those of evaluations; without epoch and names with slashes."""
+    """Returns the metrics' names, losses first, then ``eval…``, then others; omits epoch and names with slashes."""
     names = [name for name in metrics if "/" not in name and name != "epoch"]
     return sorted(names, key=lambda name: (name not in _FIRST, not name.lower().startswith("eval"), name))
 

@@ -63,16 +63,17 @@ def config_of_run(config_file: str | None, mode: str, overrides: Sequence[Overri
                   trust_code: bool = False, resumes: bool = False) -> Source:
     """Returns the config of a run and the overrides to apply to it.
 
-    Without a config file, the config is that of a checkpoint in the log directory. Files that the model needs, such as
-    vocabularies, are then those of the checkpoint. With a config file they are the files that it names; the
-    checkpoint's copy replaces a file that does not exist, or any file if the config is itself that of a checkpoint.
+    Without a config file, the config is that of a checkpoint in the log directory. In evaluation and inference, the
+    files that the model needs, such as vocabularies, are then those of the checkpoint. With a config file, and in
+    resumed training, they are the files that the config names; the checkpoint's copy replaces a file that does not
+    exist or, in evaluation and inference, any file if the config file is itself that of a checkpoint.
 
     Args:
       config_file: the file that the user named, or None.
       mode: the mode of the run.
       overrides: values of the command line.
       infer_files: the files of ``--infer_files``.
-      trust_code: whether a config in a log directory may name code from outside the package.
+      trust_code: whether a YAML config in a log directory may name code from outside the package.
       resumes: whether training continues from a checkpoint.
 
     Raises:

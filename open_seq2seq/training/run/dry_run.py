@@ -1,4 +1,4 @@
-"""``--check``: builds what a run needs, tries one update, and prints the findings."""
+"""``--check``: builds what a run needs, tries one update in training, and prints the findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ _EXAMPLES = 200
 
 
 def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) -> int:
-    """Builds the models of the mode, reads the first examples, tries one update, and prints the findings."""
+    """Builds the mode's models, reads the first examples, tries an update in training, and prints the findings.
+
+    Returns:
+      The exit code 0; problems raise errors.
+    """
     owner = None
     built: dict[str, Model] = {}
     for section, spec in specs.items():

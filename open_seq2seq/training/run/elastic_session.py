@@ -33,7 +33,7 @@ from open_seq2seq.utils.errors import ConfigError, UserError
 
 # After this many consecutive losses of processes without an update in between, training ends with an error.
 MOST_VAIN_MEETINGS = 3
-# Time in seconds that the lock of a lost process may outlive the process.
+# How long to wait, in seconds, for the lock of a lost process, which may outlive the process.
 _LOCK_SECONDS = 10.0
 
 
@@ -232,7 +232,7 @@ class ElasticTraining:
         if not runner.is_chief:
             if self._logdir is not None:
                 unmute()
-                self._held.close()  # also closes the logs of the output
+                self._held.close()  # also ends the copying of the output to log files, if it was enabled
                 self._logdir = None
                 mute()
         elif self._logdir is None and fresh:

@@ -103,7 +103,11 @@ class RunInputs:
         return {name: asset.content for name, asset in self.assets.items()}
 
     def state(self) -> dict[str, Any]:
-        """Returns the fingerprints of the data by section, for a checkpoint's state; see ``describe_data``."""
+        """Returns the fingerprints of the data by section, for a checkpoint's state; see ``describe_data``.
+
+        The first call starts a thread that computes the checksums of whole large files, which later results include as
+        ``whole``.
+        """
         if self._hashing is None:
             self._hashing = _WholeHashes([file for layer in self._layers.values()
                                           for file in layer.fingerprints.values() if not file.whole])
@@ -132,7 +136,7 @@ class RunInputs:
             kept = checkpoint.checksums.get(f"{ASSETS}/{name}")
             if kept is not None and asset.sha256 != kept:
                 raise CheckpointError(f"{asset.path} is not the file that {checkpoint.path} was trained with: its "
-                                      f"content differs from {checkpoint.assets_dir / name}. Use the latter in the "
+                                      f"content differs from {checkpoint.assets_dir / name}. Name that copy in the "
                                       "config.")
         before = checkpoint.state.get("data", {})  # older checkpoints have none
         for section, now in self.described.items():

@@ -38,11 +38,11 @@ class LogDir:
     """The folders that a run reads and writes.
 
     Attributes:
-      root: the ``logdir`` of the config; None if the run writes no files, as a benchmark.
-      checkpoint_dir: folder of checkpoints and events: ``root``, or ``root/logs`` if a run with ``--enable_logs`` wrote
-        them.
+      root: the ``logdir`` of the config; None if this process writes no files, as in a benchmark or on ranks above 0.
+      checkpoint_dir: folder of checkpoints and events: ``root``, or ``root/logs`` if a run with ``--enable_logs``
+        writes or wrote them.
       best_dir: folder of the best models: ``checkpoint_dir/best_models``.
-      checkpoint: checkpoint folder to resume from, or to evaluate; None to start from scratch.
+      checkpoint: checkpoint folder to resume from, or to evaluate; None for a new run.
       base_checkpoint: checkpoint folder from ``load_model`` with the initial weights, or None.
       run: name of the run, which distinguishes its checkpoints from those of other runs.
     """
@@ -149,8 +149,8 @@ def _raise_or_warn(error: UserError, lenient: bool) -> None:
 def _is_empty(folder: Path) -> bool:
     """Returns whether a folder contains nothing that a new run could damage.
 
-    Locks, unfinished writes, kept files, overviews and tables of metrics of runs without checkpoints, and the batches
-    on which earlier runs diverged do not count.
+    Locks, unfinished files, kept files, overviews, tables of metrics, and the batches on which earlier runs diverged do
+    not count.
     """
     try:
         return all(entry.name in _HARMLESS or entry.name.startswith((disk.TEMPORARY, OVERVIEW, METRICS))
@@ -162,7 +162,7 @@ def _is_empty(folder: Path) -> bool:
 
 
 def _lacks(root: Path) -> str:
-    """Returns what is wrong with a log directory that contains no checkpoint, as the rest of a sentence."""
+    """Returns what is wrong with a log directory that contains no checkpoint, as the predicate of a sentence."""
     return "is a file" if root.is_file() else "contains no checkpoint" if root.is_dir() else "does not exist"
 
 

@@ -37,13 +37,14 @@ class LogDirLock:
     """Context manager that locks a log directory for this process.
 
     The kernel releases the lock when the process ends for any reason, so a killed run leaves nothing to clean up. The
-    remaining file only names the last process that held the lock.
+    remaining file only names the last process that held the lock. A directory created by this lock is removed again if
+    the run fails before it writes anything there.
 
     Args:
       root: the log directory, created if missing; None locks nothing.
 
     Raises:
-      UserError: on entry, if another process holds the lock, or if the directory cannot be written.
+      UserError: on entry, if another process holds the lock, or if the directory is a checkpoint or cannot be written.
     """
 
     def __init__(self, root: str | os.PathLike[str] | None) -> None:

@@ -26,7 +26,10 @@ def set_up_process(sections: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _set_tf32(sections: Sequence[Mapping[str, Any]]) -> str | None:
-    """Allows or forbids TensorFloat-32 on GPUs, which rounds factors of float32 products to 10 bits of mantissa."""
+    """Allows or forbids TensorFloat-32, as 'tf32' says; returns a line for the log, or None if there is nothing to say.
+
+    In TensorFloat-32, a GPU rounds the factors of float32 products to 10 bits of mantissa.
+    """
     asked = {params.get("tf32") for params in sections}
     if len(asked) > 1:
         raise ConfigError(["'tf32' differs between the sections of this run, but applies to the whole process: set it "

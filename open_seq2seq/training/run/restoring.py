@@ -42,10 +42,11 @@ def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
         name = next(name for name in AVERAGES if model.params[name] is not None)
         deco_print(f"Weights: the {'moving average' if name == 'ema_decay' else 'mean'} ({name})", offset=1)
     elif averages_weights(model.params):
-        deco_print("WARNING: this checkpoint has no average of the weights, because its run had neither ema_decay nor "
-                   "average_from: using the weights as trained.", offset=1)
+        deco_print("WARNING: this checkpoint has no average of the weights, because its run did not enable one: using "
+                   "the weights as trained.", offset=1)
     else:
-        kept = "; the checkpoint also has their average, which ema_decay or average_from selects" if averages else ""
+        kept = ("; the checkpoint also has their average, which ema_decay, average_from or "
+                "average_after_evals_without_gain selects" if averages else "")
         deco_print(f"Weights: as trained{kept}", offset=1)
     # Parts that exist only in other modes, such as a loss, may have weights in the checkpoint.
     left_out = model.parts_of_other_modes
@@ -59,7 +60,7 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """Restores the variables and the position of a run from a checkpoint.
 
     Raises:
-      CheckpointError: the config does not fit the checkpoint.
+      CheckpointError: the config, or a file that it names, does not fit the checkpoint.
     """
     assign_strictly(trainer.variables, checkpoint.weights, checkpoint.path)
     if trainer.saver is not None:
@@ -102,12 +103,13 @@ def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:
         variables.optimizer.restart_average(variables.trainable, here - there)
         deco_print("The checkpoint has no average of the weights: averaging starts at this step.")
     elif there and not here:
-        deco_print("The checkpoint has an average of the weights, but the config has neither ema_decay nor "
-                   "average_from: averaging stops.")
+        deco_print("The checkpoint has an average of the weights, but the config does not enable one: averaging stops.")
 
 
 def load_base_model(model: Model, variables: RunVariables, path: Path) -> None:
-    """Assigns another run's weights to the variables with the same name and shape; prints the mismatches.
+    """Assigns another run's weights, or their average if it kept one, to the variables of the same name and shape.
+
+    Mismatches are printed. An average of this run's weights restarts from the assigned ones.
 
     Raises:
       CheckpointError: no variable matches.

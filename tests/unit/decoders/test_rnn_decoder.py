@@ -293,12 +293,23 @@ def test_the_encoders_table_can_be_shared():
             shared.decode({"encoder_output": {**source, "embedding_table": table}, "target_tensors": targets()})
 
 
+@pytest.mark.parametrize(("params", "default"), [
+    ({"attention_type": "gnmt_v2"}, UNITS ** -0.5), ({"luong_scale": True}, 1.0),
+    ({"attention_type": "bahdanau", "bahdanau_normalize": True}, UNITS ** -0.5)])
+def test_the_first_scale_of_the_scores_can_be_set(params: dict[str, Any], default: float):
+    for given, wanted in (({}, default), ({"score_scale_init": 1.5}, 1.5)):
+        with creating_variables(3):
+            decoder = RNNDecoderWithAttention({**PARAMS, **params, **given}, MODEL)
+        np.testing.assert_allclose(decoder.stack.attention.score_scale, wanted, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("params", "words"), [
     ({"attention_layer_size": 5}, r"must be the cell's size \(4\) with attention_type luong, got 5"),
     ({"sigmoid_noise": 1.0}, "sigmoid_noise' has no meaning with attention_type luong"),
     ({"attention_type": "gnmt", "decoder_layers": 1}, "must be at least 2 with attention_type gnmt"),
     ({"bahdanau_normalize": True}, "bahdanau_normalize' has no meaning with attention_type luong"),
     ({"attention_type": "gnmt_v2", "luong_scale": True}, "luong_scale' has no meaning"),
+    ({"score_scale_init": 1.0}, "score_scale_init' has no effect with attention_type luong"),
     ({"weight_tied": True}, "tgt_emb_size' must be 5 with weight_tied, got 3"),
     ({"core_cell_params": {}}, "num_units' is missing"),
     ({"END_SYMBOL": 7}, r"END_SYMBOL' is 7, but must be below tgt_vocab_size, which is 7"),

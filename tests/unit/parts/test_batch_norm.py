@@ -69,10 +69,11 @@ def test_a_batch_with_nan_leaves_no_trace_in_the_statistics():
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(tf.float32, 1e-5), (tf.bfloat16, 1e-2), (tf.float16, 2e-3)])
-def test_results_and_gradients_are_those_of_the_rows_that_count(x, dtype, tolerance):
+@pytest.mark.parametrize("share", [0.7, 1.0])
+def test_results_and_gradients_are_those_of_the_rows_that_count(x, dtype, tolerance, share):
     rng = np.random.default_rng(1)
     gamma, beta = rng.normal(1, 0.2, HIDDEN), rng.normal(0, 0.2, HIDDEN)
-    keep = rng.random(30) < 0.7
+    keep = rng.random(30) < share
     x, upstream = tf.cast(x, dtype), tf.cast(rng.normal(size=(30, HIDDEN)), dtype)
     arguments = [x, tf.constant(gamma, tf.float32), tf.constant(beta, tf.float32)]
     with tf.GradientTape() as tape:

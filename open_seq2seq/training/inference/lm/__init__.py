@@ -1,1 +1,1 @@
-"""Evaluation of language models that adapt to the text."""
+"""Evaluation of language models that adapt to the text while they are evaluated."""

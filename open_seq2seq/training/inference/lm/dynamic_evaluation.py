@@ -25,7 +25,7 @@ class DynamicSettings(NamedTuple):
     """How the weights are adapted.
 
     Attributes:
-      rate: learning rate of gradient descent; 0 is ordinary evaluation.
+      rate: learning rate of gradient descent; with 0, the evaluation is an ordinary one.
       decay: at each update, the weights move back towards the trained ones by this fraction of their distance.
       max_grad_norm: global norm to which larger gradients are clipped.
     """
@@ -43,10 +43,10 @@ def dynamic_surprise(model: Model, settings: DynamicSettings) -> tuple[float, in
       settings: how the weights are adapted.
 
     Returns:
-      (Minus the log likelihood of the text in nats, number of tokens.)
+      (minus the log likelihood of the text in nats, number of tokens).
 
     Raises:
-      ConfigError: the model is not a language model, or its chunks do not each continue the previous one.
+      ConfigError: the model is not a language model, or the chunks of its data do not each continue the previous one.
     """
     if not isinstance(model, LanguageModel):
         raise ConfigError([f"Dynamic evaluation needs a language model, got {type(model).__name__}: give the config or "

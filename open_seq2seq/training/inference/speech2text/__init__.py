@@ -1,1 +1,1 @@
-"""Inference for speech recognition."""
+"""Streaming speech recognition."""

@@ -32,8 +32,9 @@ class Partial(NamedTuple):
 
     Attributes:
       text: transcript of all audio so far, as if the utterance ended with it.
-      stable: transcript of the audio whose whole look-ahead has been received. It is usually a prefix of ``text``, and
-        is revised only when the normalisation of the features changes.
+      stable: transcript of the audio whose whole look-ahead has been received. It is usually a prefix of ``text``.
+        Words in it are revised only if the normalisation of the features changes or, with beam search, if another
+        hypothesis becomes the best.
     """
 
     text: str
@@ -43,11 +44,11 @@ class Partial(NamedTuple):
 class FrameASR:
     """Transcribes an utterance while it is spoken, with the features, network and decoder of offline inference.
 
-    Offline inference may normalise features over the whole utterance. This class normalises them over the audio so far,
-    or about the last ``history_seconds`` of it. When new audio changes the normalised features by more than
-    ``tolerance``, the logits of this history are recomputed. They are also recomputed at the end of the utterance, so
-    ``finish`` returns the offline transcript of any utterance that is not longer than the history. Only the memory for
-    the transcript grows with the length of the utterance.
+    Offline inference may normalise features over the whole utterance. This class normalises them over the audio so far
+    or, if that is longer, over about its last ``history_seconds``. When new audio changes the normalised features by
+    more than ``tolerance``, the logits of this history are recomputed. They are also recomputed at the end of the
+    utterance, so ``finish`` returns the offline transcript of any utterance that is not longer than the history. Only
+    the memory for the transcript grows with the length of the utterance.
 
     Args:
       model: a CTC model that was built for inference and whose weights have been restored.
@@ -84,10 +85,10 @@ class FrameASR:
     def from_logdir(cls, logdir: str, overrides: Sequence[str] = (), rate: int | None = None,
                     history_seconds: float = HISTORY_SECONDS, tolerance: float = REVISION_TOLERANCE,
                     trust_code: bool = False) -> FrameASR:
-        """Loads the model of a logdir, whose checkpoints contain everything that is needed.
+        """Loads the model of a logdir, which contains everything that is needed.
 
         Args:
-          logdir: logdir of a finished or running training, or a checkpoint in it.
+          logdir: logdir of a finished or active training run, or a checkpoint in it.
           overrides: config values as on the command line, such as ``--decoder_params/use_language_model=True``.
           rate: see the class.
           history_seconds: see the class.
@@ -121,7 +122,7 @@ class FrameASR:
         self.rate = rate or self.rate
         self._features = FeatureStream(self._settings)
         self._logits.reset()
-        self._settled = self._new_transcript()  # the part that is never revised
+        self._settled = self._new_transcript()  # from the logits that are never revised
         self._complete = self._settled.fork()
         self._partial = Partial("", "")
         self._finished = False

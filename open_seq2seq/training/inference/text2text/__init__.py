@@ -1,1 +1,1 @@
-"""Inference for text."""
+"""Export of text-to-text models to other programs."""

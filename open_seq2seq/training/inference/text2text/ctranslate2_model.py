@@ -1,9 +1,9 @@
 """Converts a Transformer to a model of CTranslate2 (https://opennmt.net/CTranslate2), and translates with that model.
 
-CTranslate2 expects the same network: normalisation before each sublayer, scaled embeddings, ReLU. The
-remaining differences are set explicitly: the sinusoids, whose sines and cosines are not interleaved in this toolkit;
-the first input of the decoder, a zero vector instead of the embedding of a start token; and the epsilon of the
-normalisation.
+CTranslate2's Transformer is the same network as this toolkit's: normalisation before each sublayer, scaled embeddings,
+ReLU. What differs from its defaults is set explicitly: the sinusoids, whose sines and cosines are not interleaved in
+this toolkit; the first input of the decoder, a zero vector instead of the embedding of a start token; and the epsilon
+of the normalisation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def write_model(model: Any, folder: Path, quantization: str, max_positions: int)
     """Writes the CTranslate2 model, and the SentencePiece models if there are any.
 
     Args:
-      model: a model that ``check_exportable`` accepts, with its weights.
+      model: a model that ``check_exportable`` accepts, with restored weights.
       folder: an existing folder.
       quantization: ``float32``, ``int8`` or ``float16``.
       max_positions: longest source or translation, in tokens; CTranslate2 refuses longer ones.
@@ -158,7 +158,7 @@ def translations_by_ctranslate2(model: Any, folder: Path, lines: Sequence[str], 
       model: the model that was converted.
       folder: the converted model.
       lines: source sentences.
-      beam_size: number of hypotheses.
+      beam_size: width of the beam.
       length_penalty: exponent of the length normalisation.
     """
     translator = ctranslate2_package().Translator(str(folder), device="cpu", inter_threads=1)

@@ -9,6 +9,7 @@ import tensorflow as tf
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.conv_blocks import convolution as module
 from open_seq2seq.parts.conv_blocks.convolution import Window, make_convolution
+from open_seq2seq.parts.image_blocks.convolution import ImageConvolution
 
 WINDOWS = [Window(5), Window(4), Window(2, 3), Window(5, 2), Window(4, 3), Window(5, 1, 2), Window(4, 1, 3),
            Window(5, 1, 1, "VALID"), Window(4, 2, 1, "VALID"), Window(3, 1, 2, "VALID"), Window(3, 1, 2, "CAUSAL"),
@@ -54,4 +55,45 @@ def test_they_are_taken_where_tensorflow_leaves_onednn_off(onednn: bool, dtype: 
     with creating_variables(1):
         convolution = make_convolution("conv1d", 3, 4, [Window(5)])
     convolution(tf.zeros([2, 12, 3], dtype))
+    assert bool(calls) is taken
+
+
+def trained_on_images(x: tf.Tensor, size: tuple[int, int]) -> list[np.ndarray]:
+    """Returns the output, and the gradients of the images and of the kernel."""
+    with creating_variables(1):
+        convolution = ImageConvolution(3, 4, size)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], x.dtype)])
+    def step(x: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = convolution(x)
+            loss = tf.reduce_sum(tf.sin(tf.cast(y, tf.float32)))
+        return [tf.cast(value, tf.float32) for value in [y, *tape.gradient(loss, [x, convolution.kernel])]]
+
+    return [value.numpy() for value in step(x)]
+
+
+@pytest.mark.parametrize("size", [(3, 3), (5, 1), (1, 7), (2, 3), (1, 1)])
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_gradients_of_images_are_tensorflows(size: tuple[int, int], batch: int, monkeypatch):
+    x = tf.random.stateless_normal([batch, 6, 9, 3], [1, 2])
+    monkeypatch.setattr(module, "has_onednn", lambda: True)
+    expected = trained_on_images(x, size)
+    monkeypatch.setattr(module, "has_onednn", lambda: False)
+    for value, wanted in zip(trained_on_images(x, size), expected, strict=True):
+        assert value.shape == wanted.shape
+        np.testing.assert_allclose(value, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(("onednn", "size", "stride", "taken"), [
+    (False, 3, 1, True), (True, 3, 1, False), (False, 3, 2, False), (False, 2, 1, False), (False, 1, 1, False)])
+def test_they_are_taken_for_images_where_faster(onednn: bool, size: int, stride: int, taken: bool, monkeypatch):
+    calls = []
+    monkeypatch.setattr(module, "convolve_images", lambda x, kernel: calls.append(x) or x)
+    monkeypatch.setattr(module.tf.config, "get_visible_devices", lambda kind: [])
+    monkeypatch.setattr(module, "has_onednn", lambda: onednn)
+    with creating_variables(1):
+        convolution = ImageConvolution(3, 3, size, stride)
+    convolution(tf.zeros([2, 12, 12, 3]))
     assert bool(calls) is taken

@@ -52,6 +52,14 @@ def test_a_resumed_run_decides_like_the_uninterrupted_one(tmp_path):
         assert (resumed.best, resumed.has_ended) == (whole.best, whole.has_ended)
 
 
+def test_an_evaluation_that_an_interruption_prevented_is_awaited():
+    stopping = make()
+    stopping.observe(10, {"val_loss": 3.0})
+    assert [stopping.awaits(step) for step in (0, 10, 20)] == [False, False, True]
+    stopping.rewind(5)
+    assert stopping.awaits(10) and not make(None).awaits(10)
+
+
 def test_an_unknown_metric_is_refused():
     with pytest.raises(ConfigError, match="Did you mean 'val_loss'"):
         make(metric="val_los").observe(1, {"val_loss": 1.0})
