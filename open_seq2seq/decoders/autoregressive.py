@@ -41,7 +41,8 @@ def search_params() -> dict[str, Any]:
     return with_change(FREE, {
         "beam_size": Param(int, 1, "Number of hypotheses kept per example; 1 is greedy search.",
                            minimum=1, maximum=10**4),
-        "alpha": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0),
+        "alpha": Param(float, 0.0, "Exponent of the length penalty, ((5 + length) / 6)^alpha by default (see "
+                       "beam_rules).", minimum=0.0),
         "n_best": Param(int, 1, "Number of hypotheses returned per example. A search returns at most beam_size; "
                         "sampling, any number.", minimum=1, maximum=10**4),
         **beam_params(),
@@ -50,10 +51,10 @@ def search_params() -> dict[str, Any]:
 
 
 class AutoregressiveDecoder(Decoder):
-    """Base of decoders that predict one symbol after the other.
+    """Base of decoders that predict one symbol at a time.
 
-    Subclasses implement ``_teacher_force`` for training, and four hooks for the search: ``prepare``, ``initial_cache``,
-    ``step`` and ``limits``. The parameters select greedy search, beam search or sampling.
+    Subclasses implement ``_teacher_force`` for training. For the search, they implement ``step`` and ``limits`` and, if
+    needed, ``prepare`` and ``initial_cache``. The parameters select greedy search, beam search or sampling.
 
     Attributes:
       are_log_probs: whether ``step`` returns log probabilities instead of logits.
@@ -121,7 +122,7 @@ class AutoregressiveDecoder(Decoder):
         return None
 
     def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> Any:
-        """Returns the state before the first step.
+        """Returns the cache for the first step, by default an empty one.
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
@@ -138,8 +139,8 @@ class AutoregressiveDecoder(Decoder):
         Args:
           ids: the newest ids, ``[batch, beam]`` int32; ``start_id`` at the first step.
           step: int32 scalar, index of this step, counted from 0.
-          cache: nested structure of tensors ``[batch, beam, …]``, from ``initial_cache`` or from the previous step. It
-            is reordered so that each hypothesis has the entries of the hypothesis that it extends.
+          cache: nested structure of tensors ``[batch, beam, …]``, from ``initial_cache`` or from the previous step. The
+            search has reordered it, so that each hypothesis has the entries of the hypothesis that it extends.
           prepared: result of ``prepare``.
 
         Returns:
@@ -179,7 +180,7 @@ class AutoregressiveDecoder(Decoder):
 
     def search(self, encoder_output: Mapping[str, Any], scorer: PrefixScorer | None = None, weight: float = 0.0,
                ids: tf.Tensor | None = None, prefix: Sequence[tf.Tensor] | None = None) -> dict[str, Any]:
-        """Searches for the best hypotheses, or samples hypotheses.
+        """Searches for the best hypotheses or, with ``sampling_temperature``, samples hypotheses.
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
@@ -215,7 +216,7 @@ class AutoregressiveDecoder(Decoder):
 
     def _best(self, step_fn: StepFunction, cache: Any, limits: tf.Tensor, settings: SearchSettings,
               encoder_output: Mapping[str, Any]) -> BeamResult:
-        """Returns the result of the search that the settings select."""
+        """Runs greedy search, diverse beam search or beam search, whichever the settings select."""
         if settings.beam_size == 1:
             return greedy_search(step_fn, cache, limits, settings)
         if settings.groups > 1:
@@ -228,12 +229,12 @@ class AutoregressiveDecoder(Decoder):
 
     def score_targets(self, encoder_output: Mapping[str, Any],
                       targets: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        """Scores given targets.
+        """Computes the log probabilities of given targets.
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
-          targets: ids ``[batch, time]`` and lengths ``[batch]``, from the data layer. A start id that the decoder does
-            not predict is not scored.
+          targets: ids ``[batch, time]`` and lengths ``[batch]``, from the data layer. If they begin with the start id,
+            this id is scored only by decoders that predict it.
 
         Returns:
           (log probability of each target, ``[batch]`` FP32; number of ids that were scored, ``[batch]`` int32).

@@ -12,30 +12,32 @@ from open_seq2seq.decoding.hypothesis_scores import CTRANSLATE2, WU
 
 
 def beam_params() -> dict[str, Any]:
-    """Returns the parameters that any autoregressive decoder can have."""
+    """Returns the parameters of beam search that any autoregressive decoder can have."""
     return with_change(FREE, {
         "beam_rules": Param([WU, CTRANSLATE2], WU, "How beam search scores hypotheses and when it stops. wu: log "
-                            "probability divided by ((5 + length) / 6)^alpha; the search stops when no hypothesis can "
-                            "enter the result any more. ctranslate2: log probability divided by length^alpha, and the "
-                            "stopping rule of CTranslate2."),
-        "beam_groups": Param(int, 1, "Number of groups of diverse beam search; must divide the beam size.", minimum=1,
-                             maximum=10**4),
-        "diversity_penalty": Param(float, 0.5, "With beam_groups: number subtracted from an id's log probability for "
-                                   "each hypothesis of an earlier group that continues with this id.", minimum=0.0),
+                            "probability divided by ((5 + length) / 6)^a, where a is the exponent of the length "
+                            "penalty; the search stops when no hypothesis can enter the result any more. ctranslate2: "
+                            "log probability divided by length^a, and the stopping rule of CTranslate2."),
+        "beam_groups": Param(int, 1, "Number of groups of diverse beam search; must divide the beam size. 1 is "
+                             "ordinary beam search.", minimum=1, maximum=10**4),
+        "diversity_penalty": Param(float, 0.5, "With beam_groups above 1: number subtracted from an id's log "
+                                   "probability for each hypothesis of an earlier group that continues with this id.",
+                                   minimum=0.0),
     })
 
 
 def coverage_params() -> dict[str, Any]:
     """Returns the parameter of the coverage penalty, for decoders whose layers record their attention to the source."""
     return with_change(FREE, {
-        "coverage_penalty": Param(float, 0.0, "Weight of the coverage penalty: the sum over source positions of "
-                                  "log(min(attention received, 1)) is added to the score of a hypothesis (Wu et al. "
-                                  "2016). The attention is the mean over layers and heads.", minimum=0.0),
+        "coverage_penalty": Param(float, 0.0, "Weight of the coverage penalty (Wu et al. 2016): this number times the "
+                                  "sum over source positions of log(min(attention received, 1)) is added to the score "
+                                  "of a hypothesis. The attention is the mean over layers and heads. 0 disables it.",
+                                  minimum=0.0),
     })
 
 
 def max_length_factor_param() -> dict[str, Any]:
-    """Returns the parameter that limits translations relative to their sources, for decoders with another limit."""
+    """Returns the parameter that limits translations relative to their sources, in addition to another limit."""
     return with_change(FREE, {
         "max_length_factor": Param((float, type(None)), None, "Maximum length of a translation divided by the length "
                                    "of its source; None disables this limit. The limit set by extra_decode_length "
@@ -55,7 +57,7 @@ def shorter_limits(limits: tf.Tensor, lengths: tf.Tensor, factor: float | None) 
 
 
 def beam_problems(params: Mapping[str, Any], path: str, beam_size_param: str) -> list[str]:
-    """Returns what is wrong with a combination of parameters, one sentence each.
+    """Returns one sentence for each invalid combination of the parameters of beam search.
 
     Args:
       params: the decoder's parameters.

@@ -109,8 +109,8 @@ class ConvS2SDecoder(AutoregressiveDecoder):
                                            maximum=1.0),
             "beam_size": Param(int, doc="Number of hypotheses kept per sentence.", minimum=1, maximum=10**4,
                                on_change=FREE),
-            "alpha": Param(float, doc="Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0,
-                           on_change=FREE),
+            "alpha": Param(float, doc="Exponent of the length penalty, ((5 + length) / 6)^alpha by default (see "
+                           "beam_rules).", minimum=0.0, on_change=FREE),
             "extra_decode_length": Param(int, doc="Number of tokens by which a translation may be longer than its "
                                          "source.", unit="tokens", minimum=0, maximum=10**6, on_change=FREE),
             "EOS_ID": Param(int, doc="Id that ends a sentence.", minimum=0, on_change=REFUSE),
@@ -130,7 +130,8 @@ class ConvS2SDecoder(AutoregressiveDecoder):
             "GO_SYMBOL": Param((int, type(None)), None, "Id that starts a sentence; may be None only in training "
                                "with data_layer_params/use_start_token: True.",
                                minimum=0, on_change=REFUSE),
-            "END_SYMBOL": Param((int, type(None)), None, "Alias of EOS_ID in old configs; has no effect.", minimum=0),
+            "END_SYMBOL": Param((int, type(None)), None, "Accepted for old configs; has no effect, because EOS_ID is "
+                                "used.", minimum=0),
             "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size in a search, "
                             "any number in sampling.", minimum=1, maximum=10**4, on_change=FREE),
             **max_length_factor_param(),

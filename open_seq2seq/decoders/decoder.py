@@ -23,11 +23,12 @@ class Decoder(Component):
 
         Args:
           input_dict: a dict with ``encoder_output`` (the encoder's result) and, if a loss will be computed,
-            ``target_tensors`` (``[values, lengths, …]``).
+            ``target_tensors`` (``[values, lengths, …]``); see ``parts.keys.DecoderInput`` for other keys.
           training: whether to apply dropout and similar operations; ``self.training`` in ``_decode``.
 
         Returns:
-          A dict with ``logits`` for the loss, and ``outputs``, a list of tensors such as ids and lengths, or None.
+          A dict with keys of ``parts.keys.DecoderOutput``: ``logits`` for the loss, None after a search, and
+          ``outputs``, a list of tensors such as ids and lengths, or None.
         """
         with self.in_training(training):
             result = self._decode(input_dict)

@@ -71,7 +71,8 @@ class FullyConnectedSCDecoder(FullyConnectedDecoder):
     """A linear layer from the encoder's outputs at all positions, concatenated, to the classes.
 
     The encoder's outputs ``[batch, time, channels]`` have ``time_steps`` positions in every batch, as with
-    ``SpeechCommandsDataLayer``. Returns the same as ``FullyConnectedDecoder``.
+    ``SpeechCommandsDataLayer``. Outputs ``[batch, channels]`` are used as they are. Returns the same as
+    ``FullyConnectedDecoder``.
     """
 
     @staticmethod

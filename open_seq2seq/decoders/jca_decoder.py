@@ -16,12 +16,13 @@ _CLASS = (type, str)
 
 
 class JointCTCAttentionDecoder(Decoder):
-    """An attention decoder that is trained and searched jointly with a CTC decoder.
+    """An attention decoder and a CTC decoder, which are trained jointly and score the hypotheses of a search jointly.
 
     See Kim et al. 2016, https://arxiv.org/abs/1609.06773; the joint search follows Watanabe et al. 2017, algorithm 2.
     The CTC decoder has all symbols except GO_SYMBOL and END_SYMBOL, plus the blank. The result is that of the
-    attention decoder, with the CTC decoder's result as ``ctc_output``. With ``use_language_model`` or
-    ``infer_logits_to_pickle`` in ``ctc_decoder_params``, the model uses only the CTC decoder's result.
+    attention decoder, with the CTC decoder's result as ``ctc_output``. The model uses only the CTC decoder's result in
+    evaluation and inference with ``use_language_model`` in ``ctc_decoder_params``, and in inference with
+    ``infer_logits_to_pickle`` there.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Steps of a decoder that add up their attention to the source, for the coverage penalty."""
+"""Recorded attention to the source: sums for the coverage penalty, and checks of selected layers and heads."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from open_seq2seq.utils.errors import ConfigError
 
 def with_coverage(step_fn: StepFunction, cache: Any, lengths: tf.Tensor, hypotheses: int,
                   width: tf.Tensor) -> tuple[StepFunction, Any]:
-    """Returns a step function whose cache is (cache, sums of the attention), and its initial cache.
+    """Returns a step function that also sums the attention over the steps, and its initial cache.
+
+    Its cache is the pair (the decoder's cache, the attention that each source position has received so far,
+    ``[batch, hypotheses, source]`` FP32, 1 at padding).
 
     Args:
-      step_fn: the decoder's steps.
+      step_fn: the decoder's step function.
       cache: the decoder's initial cache.
-      lengths: lengths of the sources, ``[batch]``; the sums ``[batch, hypotheses, source]`` are 1 at padding.
+      lengths: lengths of the sources, ``[batch]``.
       hypotheses: number of hypotheses per sentence.
       width: padded length of the sources.
     """
@@ -33,7 +36,13 @@ def with_coverage(step_fn: StepFunction, cache: Any, lengths: tf.Tensor, hypothe
 
 
 def check_heads(record: list[tf.Tensor], layer: int | None, heads: list[int] | None) -> None:
-    """Raises ConfigError if there is no recorded attention, or no such layer or head."""
+    """Raises ConfigError if no attention was recorded, or if a selected layer or head does not exist.
+
+    Args:
+      record: the attention weights of each layer, ``[batch, heads, time or beam, source]``.
+      layer: index of the selected layer, which may be negative; None for all layers.
+      heads: indices of the selected heads; None for all heads.
+    """
     if not record:
         raise ConfigError(["The decoder has no attention to the source: leave out save_alignments and "
                            "replace_unknowns."])

@@ -31,8 +31,8 @@ def _search_params() -> dict[str, Any]:
     return with_change(FREE, {
         "beam_width": Param(int, 1, "Number of hypotheses kept per sentence; 1 is greedy search.", minimum=1,
                             maximum=10**4),
-        "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^length_penalty.",
-                                minimum=0.0),
+        "length_penalty": Param(float, 0.0, "Exponent of the length penalty, ((5 + length) / 6)^length_penalty by "
+                                "default (see beam_rules).", minimum=0.0),
         "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_width in a search, any "
                         "number in sampling.", minimum=1, maximum=10**4),
         "max_length_factor": Param(float, 2.0, "Maximum length of a translation divided by the length of its source.",
@@ -52,8 +52,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
     first layer's output is the query of normalised ``bahdanau`` attention; the layers above read the output of the
     layer below and the context: that of the previous step in ``gnmt``, that of the same step in ``gnmt_v2``.
 
-    With ``input_feeding``, the first layer also reads the context of the previous step. Without it, training computes
-    all steps of a layer at once, and all steps of the attention.
+    With ``input_feeding``, the first layer also reads the context of the previous step, so training computes the layers
+    below the attention, and the attention, step by step. Without it, training runs each layer over the whole target.
 
     Targets are ids ``[batch, time]`` that end with END_SYMBOL. If they begin with GO_SYMBOL (``use_start_token`` of the
     data layer, on by default), the logits at position t predict the id at t + 1, otherwise the id at t. With targets,
@@ -91,8 +91,9 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         return {
             **Decoder.get_optional_params(),
             "core_cell_params": Param(dict, {}, "Arguments of the cell, with num_units (required)."),
-            "bahdanau_normalize": Param(bool, False, "Whether bahdanau has a learned norm and bias.",
-                                        on_change=REFUSE),
+            "bahdanau_normalize": Param(bool, False, "Whether bahdanau attention is normalised: the score vector has a "
+                                        "learned norm, and a bias is added inside the tanh. Attention in gnmt and "
+                                        "gnmt_v2 always is.", on_change=REFUSE),
             "luong_scale": Param(bool, False, "Whether luong multiplies the scores by a learned number.",
                                  on_change=REFUSE),
             "score_scale_init": Param((float, type(None)), None, "With normalised bahdanau (so in gnmt and gnmt_v2) or "
@@ -105,11 +106,12 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                                      "faster.", above=0.0, on_change=REFUSE),
             "sigmoid_noise": Param(float, 0.0, "With monotonic attention: standard deviation of noise that training "
                                    "adds to the scores, so that the model learns scores far from 0.", minimum=0.0),
-            "score_bias_init": Param(float, 0.0, "With monotonic attention: initial value of the number that is added "
-                                     "to the scores.", on_change=FREE),
+            "score_bias_init": Param(float, 0.0, "With monotonic attention: initial value of the learned bias that is "
+                                     "added to the scores.", on_change=FREE),
             "input_feeding": Param(bool, True, "Whether the first layer also reads the context of the previous step, "
-                                   "as in the original toolkit. If False, training computes all steps of a layer at "
-                                   "once; with gnmt_v2, the model is then that of NVIDIA's GNMT v2 in PyTorch.",
+                                   "as in the original toolkit. If False, training runs each layer over the whole "
+                                   "target instead of step by step; with gnmt_v2, the model is then that of NVIDIA's "
+                                   "GNMT v2 in PyTorch.",
                                    on_change=REFUSE),
             "encoder_state": Param([None, "copy", "dense"], None, "Initial states of the layers: zeros (None), the "
                                    "final states of the encoder's layers (copy), or linear functions of them (dense).",
@@ -119,8 +121,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
             "decoder_dp_output_keep_prob": Param(float, 1.0, "Keep probability of dropout after each layer.",
                                                  above=0.0, maximum=1.0),
             "weight_tied": Param(bool, False, "Whether the output projection is the table of the embeddings. With gnmt "
-                                 "and gnmt_v2, the last layer then has tgt_emb_size units; with other kinds, "
-                                 "tgt_emb_size must be the number of channels of the encoder's output.",
+                                 "and gnmt_v2, the last layer then has tgt_emb_size output channels; with other kinds "
+                                 "of attention, tgt_emb_size must be the number of channels of the encoder's output.",
                                  on_change=REFUSE),
             "share_source_embedding": Param(bool, False, "Whether to use the encoder's table of embeddings; source and "
                                             "target then need the same vocabulary.", on_change=REFUSE),
@@ -154,7 +156,12 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                                              regularizer=self._regularizer)
 
     def _problems(self, units: int, memory_size: int | None) -> list[str]:
-        """Returns the problems in combinations of valid parameters, one sentence each; ``units`` is the cell's size."""
+        """Returns one sentence for each invalid combination of parameters.
+
+        Args:
+          units: number of output channels of the cell.
+          memory_size: number of channels of the encoder's output; None if unknown.
+        """
         params, path = self.params, self.params_path
         kind, layers = params["attention_type"], params["decoder_layers"]
         problems = []

@@ -1,4 +1,4 @@
-"""Inputs of decoders, and checks of losses, for targets that begin with the start symbol or the first token."""
+"""Inputs of decoders, and checks of losses, for targets with and without the start symbol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 def targets_begin_with_start(model: Any) -> bool:
-    """Returns whether the data layer puts the start symbol before targets; True without a model or data layer."""
+    """Returns ``use_start_token`` of the data layer: whether targets begin with the start symbol; True if unknown."""
     params = getattr(getattr(model, "data_layer", None), "params", {})
     return params.get("use_start_token", True)
 
@@ -27,7 +27,7 @@ def decoder_inputs(ids: tf.Tensor, start_id: int, begin_with_start: bool) -> tf.
 def check_loss_of_same_positions(model: Any, decoder: str) -> None:
     """Checks that a model's loss compares position t of the logits with target t.
 
-    For decoders that predict target t at position t, whether or not targets begin with the start symbol.
+    This check is for decoders that predict target t at position t, whether or not targets begin with the start symbol.
 
     Args:
       model: the model, or None.
@@ -45,6 +45,8 @@ def check_loss_of_same_positions(model: Any, decoder: str) -> None:
 
 def check_loss(model: Any, begin_with_start: bool, decoder: str) -> None:
     """Checks that a model's loss compares the decoder's logits with the targets that they predict.
+
+    Losses without the attribute ``offsets_targets`` are not checked.
 
     Args:
       model: the model, or None.

@@ -1,4 +1,4 @@
-"""Linear layer at each position of a sequence."""
+"""Decoder that applies a linear layer at each position of a sequence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class FullyConnectedTimeDecoder(Decoder):
                                  "encoder's output_size.", "channels", minimum=1),
             "logits_to_outputs_func": Param((callable, type(None)), None, "Function of the logits and the decoder's "
                                             "input that returns a list of tensors, the outputs.", on_change=FREE),
-            "infer_logits_to_pickle": Param(bool, False, "Accepted for old configs; has no effect.", on_change=FREE),
+            "infer_logits_to_pickle": Param(bool, False, "Whether inference of Speech2Text writes logits to the output "
+                                            "file instead of texts; other models ignore it.", on_change=FREE),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:

@@ -100,7 +100,7 @@ class DecoderLayer(Module):
 
 
 class TransformerDecoder(AutoregressiveDecoder):
-    """Stack of masked self-attention layers that attend to the encoder (Vaswani et al. 2017).
+    """Stack of layers with masked self-attention and attention to the source (Vaswani et al. 2017).
 
     The encoder's embedding table is also used for target embeddings and the output projection; with
     ``share_source_embedding: False``, the decoder has its own table, and any encoder can be used: the attention
@@ -123,7 +123,7 @@ class TransformerDecoder(AutoregressiveDecoder):
             "layer_postprocess_dropout": Param(float, doc="Dropout rate for embeddings and each sublayer's output.",
                                                minimum=0.0, below=1.0),
             "num_hidden_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
-            "hidden_size": Param(int, doc="Number of channels between layers; with "
+            "hidden_size": Param(int, doc="Number of channels between layers: a multiple of num_heads and, with "
                                  "share_source_embedding, the size of the encoder's embeddings.", minimum=1),
             "num_heads": Param(int, doc="Number of attention heads.", minimum=1, on_change=REFUSE),
             "attention_dropout": Param(float, doc="Dropout rate for attention weights.", minimum=0.0, below=1.0),
@@ -135,8 +135,8 @@ class TransformerDecoder(AutoregressiveDecoder):
                                     minimum=1),
             "beam_size": Param(int, doc="Number of hypotheses kept per sentence.", minimum=1, maximum=10**4,
                                on_change=FREE),
-            "alpha": Param(float, doc="Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0,
-                           on_change=FREE),
+            "alpha": Param(float, doc="Exponent of the length penalty, ((5 + length) / 6)^alpha by default (see "
+                           "beam_rules).", minimum=0.0, on_change=FREE),
             "extra_decode_length": Param(int, doc="Number of tokens by which a translation may be longer than its "
                                          "source.",
                                          unit="tokens", minimum=0, maximum=10**6, on_change=FREE),
@@ -150,7 +150,8 @@ class TransformerDecoder(AutoregressiveDecoder):
                                "zero vector.", minimum=0,
                                on_change=FREE),
             "PAD_SYMBOL": Param(int, 0, "Id of padding; must be 0."),
-            "END_SYMBOL": Param(int, None, "Alias of EOS_ID in old configs; has no effect.", minimum=0),
+            "END_SYMBOL": Param(int, None, "Accepted for old configs; has no effect, because EOS_ID is used.",
+                                minimum=0),
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings.",
                                  on_change=REFUSE),

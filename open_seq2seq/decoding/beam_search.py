@@ -86,7 +86,7 @@ class _State(NamedTuple):
       finished_lengths: ``[batch, beam]``.
       num_finished: number of hypotheses that have finished, ``[batch]``.
       top_finished: ``[batch]``: whether the best hypothesis of a step has finished.
-      done: ``[batch]``: whether a sentence's result can no longer change.
+      done: ``[batch]``: whether the search of a sentence has stopped.
       cache: the decoder's cache.
     """
 
@@ -135,7 +135,7 @@ class _Search(NamedTuple):
 def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, settings: SearchSettings,
                 coverage_of: Callable[[Any], tf.Tensor] | None = None,
                 candidates: Callable[[Any, Any], Candidates] | None = None) -> BeamResult:
-    """Searches for the sequences of highest log probability / length penalty.
+    """Searches for the sequences with the highest scores: log probability / length penalty + coverage penalty.
 
     Each step keeps the ``beam_size`` best unfinished hypotheses and, separately, the best finished ones. A sentence is
     done when its own maximum length is reached or, by the rules ``wu``, when none of its unfinished hypotheses can
@@ -270,7 +270,7 @@ def _reorder(tensor: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
 
 
 def candidates_wanted(beam_size: int) -> int:
-    """Returns the number of continuations that a step needs.
+    """Returns how many of the best continuations of a sentence's hypotheses a step needs.
 
     At most ``beam_size`` of them end with EOS, so at least ``beam_size`` do not. A beam of 1 needs only the best
     continuation.
@@ -298,8 +298,9 @@ def _candidates(search: _Search, state: _State) -> Candidates:
 def highest_probability(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns the probability ``[batch, beam, 1]`` of the likeliest id, ``ids[:, :, 0]``.
 
-    This probability is at least 1 / vocabulary, so its logarithm is accurate enough to compute the other log
-    probabilities from it and differences of logits. Softmax takes half the time of log-softmax.
+    This probability is at least 1 / vocabulary, so its logarithm is accurate, and the other log probabilities follow
+    from it by adding differences of logits. This way, only a softmax is needed, which takes half the time of
+    log-softmax.
     """
     return tf.gather(tf.nn.softmax(logits), ids[:, :, :1], batch_dims=2)
 
@@ -323,9 +324,9 @@ def _cannot_improve(search: _Search, finished_scores: tf.Tensor, alive_log_probs
                     length: tf.Tensor) -> tf.Tensor:
     """Returns whether no unfinished hypothesis can still enter the ``n_best`` results of a sentence, ``[batch]``.
 
-    Log probabilities only decrease, the penalty of the length is monotonic, and that of the coverage is at most 0, so
-    the best score that an unfinished hypothesis can reach is its log probability divided by the penalty of the next
-    length or of the maximum length.
+    Log probabilities only decrease, the length penalty is monotonic, and the coverage penalty is at most 0. So no
+    unfinished hypothesis can reach a score above its log probability divided by the length penalty of the next length
+    or of the maximum length, whichever quotient is higher.
     """
     best = tf.reduce_max(alive_log_probs, 1)
     bound = tf.maximum(best / length_penalty(length + 1, search.settings.alpha),
@@ -336,7 +337,7 @@ def _cannot_improve(search: _Search, finished_scores: tf.Tensor, alive_log_probs
 def _result(search: _Search, state: _State) -> BeamResult:
     """Returns the finished hypotheses, followed by unfinished ones if there are fewer than ``n_best``.
 
-    By the rules of CTranslate2, hypotheses that reach the maximum length count as finished.
+    By the rules of CTranslate2, hypotheses that reach the maximum length count as finished, and no others are added.
     """
     settings = search.settings
     found = state.finished_scores > NEGATIVE_INFINITY

@@ -55,7 +55,7 @@ def _regrouped(tensor: tf.Tensor, factor: int, size: int) -> tf.Tensor:
 
 
 def _over_groups(step_fn: StepFunction, groups: int) -> StepFunction:
-    """Returns the step function for ids and caches ``[batch · groups, width, …]``."""
+    """Returns the step function for ids and caches ``[batch · groups, width, …]``; width is ``beam_size / groups``."""
     def step(ids: tf.Tensor, number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
         width = ids.shape[1]
 
@@ -95,7 +95,7 @@ def _candidates(search: Any, state: Any, groups: int) -> Candidates:
 
 
 def _continuations(ranks: tf.Tensor, ids: tf.Tensor, settings: SearchSettings) -> tf.Tensor:
-    """Returns how many of a group's new hypotheses continue with each id, ``[batch, vocabulary]``."""
+    """Returns how many of a group's new unfinished hypotheses have each id as their last, ``[batch, vocabulary]``."""
     best, index = tf.math.top_k(tf.where(tf.equal(ids, settings.eos_id), NEGATIVE_INFINITY, ranks), settings.beam_size)
     counted = tf.cast(best > NEGATIVE_INFINITY, tf.float32)[:, :, tf.newaxis]
     return tf.reduce_sum(tf.one_hot(tf.gather(ids, index, batch_dims=1), settings.vocab_size) * counted, 1)

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 WU, CTRANSLATE2 = "wu", "ctranslate2"
 
-_LEAST_COVERAGE = 1e-10  # attention in half precision may be 0, whose logarithm would be infinite
-_LEAST_LENGTH = 1e-3  # of an empty hypothesis, for which CTranslate2 divides by 0
+_LEAST_COVERAGE = 1e-10  # lower bound, because attention in half precision can be 0, whose logarithm is infinite
+_LEAST_LENGTH = 1e-3  # used as the length of an empty hypothesis, for which CTranslate2 would divide by 0
 
 
 def length_penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:

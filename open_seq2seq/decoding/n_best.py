@@ -19,7 +19,7 @@ class Candidate(NamedTuple):
 
 
 def scored_candidate(score: str, text: str) -> Candidate:
-    """Returns a hypothesis of which a file contains only the total score, which counts as acoustic.
+    """Returns a hypothesis of a file that contains only total scores; the score counts as acoustic.
 
     Raises:
       ValueError: the score is not a number.
@@ -32,7 +32,7 @@ def scored_candidate(score: str, text: str) -> Candidate:
 
 def rescore(n_best: Mapping[Name, Sequence[Candidate]], log_prob: Callable[[str], float], alpha: float,
             beta: float = 0.0) -> dict[Name, list[Candidate]]:
-    """Adds alpha · log_prob(text) + beta · words to all scores and sorts each list, best first.
+    """Returns the lists with alpha · log_prob(text) + beta · words added to ``score`` and ``lm``, sorted best first.
 
     Args:
       n_best: the lists.

@@ -22,14 +22,14 @@ class Prefix(NamedTuple):
 
 
 def with_prefix(step_fn: StepFunction, prefix: Prefix, are_log_probs: bool) -> StepFunction:
-    """Returns a step function in which all ids but those of the prefix are impossible.
+    """Returns a step function that, until the prefix ends, makes all ids but the prefix's next one impossible.
 
     The ids of the prefix keep their own log probabilities, so scores are those of the whole hypotheses.
 
     Args:
       step_fn: see ``beam_search``.
       prefix: the forced ids.
-      are_log_probs: whether ``step_fn`` returns log probabilities; the result does in any case.
+      are_log_probs: whether ``step_fn`` returns log probabilities; the returned function always does.
     """
     ids = tf.pad(prefix.ids, [[0, 0], [0, 1]])  # so that there is a column to read at every step
 

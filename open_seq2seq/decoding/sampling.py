@@ -66,7 +66,8 @@ def greedy_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Ten
                   settings: SearchSettings) -> BeamResult:
     """Takes the likeliest id at each step, like ``beam_search`` with a beam of 1, but without its bookkeeping.
 
-    The arguments are those of ``beam_search``; ``beam_size`` and ``n_best`` are ignored.
+    See ``beam_search`` for the arguments. Of the settings, ``beam_size``, ``n_best`` and those of groups, diversity and
+    coverage are ignored.
     """
     return _one_by_one(step_fn, initial_cache, max_lengths, settings, 1, lambda logits, best, step: best)
 
@@ -75,8 +76,8 @@ def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, se
            sampling: Sampling, examples: tf.Tensor) -> BeamResult:
     """Draws hypotheses from the model's distribution, each id given the ids before it.
 
-    An example's random numbers depend only on the seed and the example's index, so its samples depend neither on the
-    rest of the batch nor on the order of the examples.
+    The random numbers depend on the seed and the example's index, but not on its position in the batch, so an example's
+    samples depend neither on the rest of the batch nor on the order of the examples.
 
     Args:
       step_fn: see ``beam_search``.
@@ -105,8 +106,7 @@ def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, setti
                 choose: _ChooseFunction) -> BeamResult:
     """Decodes a batch with the ids that ``choose(logits, likeliest_ids, step)`` returns at each step.
 
-    The argument ``hypotheses`` is the number of hypotheses for each example. The other arguments are those of
-    ``beam_search``.
+    The argument ``hypotheses`` is the number of hypotheses for each example; see ``beam_search`` for the others.
     """
     max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)[:, tf.newaxis]
     rules = settings.alpha, settings.rules

@@ -11,12 +11,12 @@ _NEED_TEMPERATURE = ("sampling_top_k", "sampling_top_p")
 
 
 def sampling_params() -> dict[str, Any]:
-    """Returns the sampling parameters that all autoregressive decoders have."""
+    """Returns the sampling parameters of autoregressive decoders and of language models."""
     return with_change(FREE, {
         "sampling_temperature": Param(
-            (float, type(None)), None, "If set, evaluation and inference sample n_best hypotheses (language models: "
-            "one text) from the model's distribution instead of searching for the best. Logits are divided by this "
-            "temperature first; 1.0 keeps the model's probabilities.", above=0.0),
+            (float, type(None)), None, "If set, evaluation and inference sample n_best hypotheses from the model's "
+            "distribution instead of searching for the best (language models: only inference, one text per prompt). "
+            "Logits are divided by this temperature first; 1.0 keeps the model's probabilities.", above=0.0),
         "sampling_top_k": Param((int, type(None)), None, "With sampling_temperature: draw only from the k most likely "
                                 "ids.", "ids", minimum=1),
         "sampling_top_p": Param((float, type(None)), None, "With sampling_temperature: draw only from the most likely "

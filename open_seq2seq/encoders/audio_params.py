@@ -29,8 +29,8 @@ def required_audio_params(dropped: str, activated: str = "") -> dict[str, Any]:
         **SpeechEncoder.get_required_params(),
         "dropout_keep_prob": Param(float, doc=f"Keep probability of dropout {dropped}.", above=0.0,
                                    maximum=1.0),
-        "activation_fn": Param((callable, str, type(None)), doc=f"Activation{activated}: a function, or a name such as "
-                               "relu or relu20 (ReLU clipped at 20).", names="activation", on_change=REFUSE),
+        "activation_fn": Param((callable, str, type(None)), doc=f"Activation{activated}: a function, a name such as "
+                               "relu or relu20 (ReLU clipped at 20), or None.", names="activation", on_change=REFUSE),
     }
 
 

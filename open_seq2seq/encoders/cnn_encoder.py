@@ -20,7 +20,7 @@ _LAYER_CHANGES = {"": REFUSE, "rate": "say"}
 
 
 class CNNEncoder(Encoder):
-    """A list of layers, such as AlexNet (Krizhevsky 2014, https://arxiv.org/abs/1404.5997).
+    """A network described by a list of layers, such as AlexNet (Krizhevsky 2014, https://arxiv.org/abs/1404.5997).
 
     An entry is a pair of a layer and its parameters: ``("conv2d", {"filters": 64, "kernel_size": 3})``. Layers are
     conv2d, max_pooling2d, average_pooling2d, batch_normalization, dropout and dense, with the parameters of the

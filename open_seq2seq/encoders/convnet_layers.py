@@ -36,7 +36,7 @@ class ConvnetEntry(NamedTuple):
     """A checked entry of ``convnet_layers``.
 
     Attributes:
-      shape: shape of the block.
+      shape: number, kind and sizes of the block's layers.
       residual: whether the block's input is added to its result.
       residual_dense: whether the inputs of all earlier blocks with ``residual_dense`` are added too.
     """

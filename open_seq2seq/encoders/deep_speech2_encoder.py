@@ -55,7 +55,7 @@ class DeepSpeech2Encoder(SpeechEncoder):
     def get_required_params() -> dict[str, Any]:
         return {
             **required_audio_params("after recurrent layers and the dense layer",
-                                    " of convolutions and of the dense layer"),
+                                    " of convolutions, of the row convolution and of the dense layer"),
             "conv_layers": Param(list, doc="Convolutions, each a dict with kernel_size and stride (time, frequency), "
                                  "num_channels and padding. May be empty.", on_change=LAYER_CHANGES),
             "num_rnn_layers": Param(int, doc="Number of recurrent layers; may be 0.", minimum=0, maximum=1000),

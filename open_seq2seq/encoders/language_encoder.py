@@ -16,7 +16,7 @@ from open_seq2seq.parts.output_layer import OutputLayer
 from open_seq2seq.parts.pooling import pooled
 from open_seq2seq.utils.errors import ConfigError
 
-_NO_END = -1  # generated text continues after the ends of its lines
+_NO_END = -1  # no token ends generated text, which continues after the ends of its lines
 
 
 class LanguageEncoder(Encoder):
@@ -57,15 +57,17 @@ class LanguageEncoder(Encoder):
                           "model.", derived=True),
             "num_classes": Param((int, type(None)), None, "Number of classes; set from the data layer.", "classes",
                                  derived=True, minimum=2),
-            "weight_tied": Param(bool, False, "Whether the output layer uses the embedding table."),
+            "weight_tied": Param(bool, False, "Whether the output layer uses the embedding table. The last layer of "
+                                 "LMEncoder then has emb_size output channels."),
             "fc_use_bias": Param(bool, True, "Whether the output layer has a bias."),
             "num_sampled": Param((int, type(None)), None, "With BasicSampledSequenceLoss: number of sampled ids that "
                                  "replace the vocabulary in training; None for the whole vocabulary.", "tokens",
                                  minimum=1),
             "adaptive_softmax": Param((dict, type(None)), None, "Settings of the adaptive softmax, which speeds up "
                                       "training with large vocabularies: cutoffs (the first ids of the clusters, such "
-                                      "as [2000, 10000]) and factor (4; by which the channels shrink from cluster to "
-                                      "cluster). None disables it. Evaluation is exact.", on_change=REFUSE),
+                                      "as [2000, 10000]) and factor (by which the channels shrink from cluster to "
+                                      "cluster; 4 by default). None disables it. Evaluation is exact.",
+                                      on_change=REFUSE),
             **with_change(FREE, {
                 "num_tokens_gen": Param(int, 200, "Number of tokens to generate after each prompt.", "tokens",
                                         minimum=1, maximum=10**6),
@@ -103,8 +105,8 @@ class LanguageEncoder(Encoder):
           lengths: ``[batch]`` int32, in tokens.
 
         Returns:
-          A dict with ``outputs`` ``[batch, time, output_size]`` in the compute dtype, and ``raw_outputs``, the same
-          before the last dropout.
+          A dict with ``outputs`` ``[batch, time, output_size]`` in the compute dtype; ``raw_outputs``, the same before
+          the last dropout; and ``state``, the final states of recurrent layers, or None.
         """
         raise NotImplementedError("A language encoder must implement _hidden(ids, lengths).")
 
@@ -196,8 +198,8 @@ class LanguageEncoder(Encoder):
     def generate(self, ids: tf.Tensor, lengths: tf.Tensor, examples: tf.Tensor) -> tf.Tensor:
         """Continues texts with the likeliest token at each step or, with ``sampling_temperature``, with sampled ones.
 
-        Prompts are also read token by token. So each text begins to be continued at its own step, and results do not
-        depend on the other prompts of the batch.
+        Prompts are read token by token, too, so that each text is continued from the end of its own prompt, and results
+        do not depend on the other prompts of the batch.
 
         Args:
           ids: prompts of at least one token, ``[batch, time]`` int32.

@@ -65,8 +65,9 @@ class LMEncoder(LanguageEncoder):
             "cudnn_rnn_type": Param((str, type, type(None)), None, "With use_cudnn_rnn: CudnnLSTM or CudnnGRU."),
             **_dropout_params(),
             **weight_drop_params(),
-            "awd_initializer": Param(bool, False, "Whether to initialise the embeddings from -0.1 to 0.1 and the "
-                                     "layers from -1/√units to 1/√units, as in AWD-LSTM.", on_change=FREE),
+            "awd_initializer": Param(bool, False, "Whether to initialise as in AWD-LSTM, uniformly: the layers from "
+                                     "-1/√units to 1/√units and, unless initializer is set, the embeddings and the "
+                                     "output layer from -0.1 to 0.1.", on_change=FREE),
             "use_cell_state": Param(bool, False, "For classification: whether the classes are also computed from the "
                                     "cell state of the last layer, which must be an LSTM."),
             "dropout_seed": Param(int, 1822, "Accepted for old configs; has no effect, because all random numbers "
@@ -114,7 +115,7 @@ class LMEncoder(LanguageEncoder):
 
     @property
     def _drops_weights(self) -> bool:
-        """Whether the layers may have weight drop and recurrent dropout."""
+        """Whether weight drop and recurrent dropout can be applied to layers of this cell."""
         plain = not self._cell_params.get("num_proj") and not self._cell_params.get("zoneout_prob")
         return self._cell is WeightDropLayerNormBasicLSTMCell or (self._cell in _PLAIN and plain)
 

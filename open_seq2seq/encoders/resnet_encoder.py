@@ -21,7 +21,7 @@ _SIZES = (int, type(None))
 
 
 class _Stem(NamedTuple):
-    """What comes before the blocks.
+    """Settings of the first convolution and of the pooling that follows it.
 
     Attributes:
       num_filters: number of filters of the first convolution and of the first group of blocks.
@@ -66,8 +66,9 @@ class ResNetEncoder(Encoder):
                                    "default 1 in the first group and 2 in the others.", "pixels", minimum=1,
                                    maximum=100, on_change=REFUSE),
             "version": Param(list(VERSIONS), 2, "1: normalisation after each convolution, stride in the first "
-                             "convolution of a block; 1.5: the same, but stride in the 3 × 3 convolution (version 1 of "
-                             "the TensorFlow 1 toolkit); 2: normalisation before each convolution.", on_change=REFUSE),
+                             "convolution of a block; 1.5: the same, but bottlenecks have the stride in their 3 × 3 "
+                             "convolution (version 1 of the TensorFlow 1 toolkit); 2: normalisation before each "
+                             "convolution, strides as in 1.5.", on_change=REFUSE),
             "bottleneck": Param((bool, type(None)), None, "Whether blocks are bottlenecks of three convolutions; by "
                                 "default only for the ImageNet networks with resnet_size 50 and above.",
                                 on_change=REFUSE),
@@ -83,8 +84,8 @@ class ResNetEncoder(Encoder):
             "first_pool_size": Param(_SIZES, None, "Size of the windows of the pooling after the first convolution; 0 "
                                      "for no pooling; by default 3, and 0 for CIFAR.", "pixels", minimum=0,
                                      maximum=1000, on_change=REFUSE),
-            "first_pool_stride": Param(_SIZES, None, "Stride of this pooling; by default 2.", "pixels", minimum=1,
-                                       maximum=1000, on_change=REFUSE),
+            "first_pool_stride": Param(_SIZES, None, "Stride of the pooling after the first convolution; by default 2, "
+                                       "and 1 for CIFAR.", "pixels", minimum=1, maximum=1000, on_change=REFUSE),
             "data_format": DATA_FORMAT,
             "regularize_bn": Param(bool, True, "Whether the regulariser includes batch norm's scale."),
             "bn_momentum": Param(float, 0.997, "Fraction of batch norm's old moving statistics kept at each step.",

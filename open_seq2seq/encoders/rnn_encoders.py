@@ -26,7 +26,7 @@ class RNNEncoderWithEmbedding(Encoder):
 
     Attributes:
       output_size: number of channels of the outputs.
-      returns_state: whether the output contains the final states, from which a decoder may start (see
+      returns_state: whether the output contains the final states; set to True by a decoder that starts from them (see
         ``parts.rnn.bridge``).
     """
 
@@ -158,7 +158,7 @@ class UnidirectionalRNNEncoderWithEmbedding(RNNEncoderWithEmbedding):
 
 
 class BidirectionalRNNEncoderWithEmbedding(RNNEncoderWithEmbedding):
-    """Two separate stacks, one for each direction, whose last outputs are concatenated (Schuster and Paliwal 1997)."""
+    """Two separate stacks, one for each direction, whose outputs are concatenated (Schuster and Paliwal 1997)."""
 
     def _build(self) -> None:
         params = self.params

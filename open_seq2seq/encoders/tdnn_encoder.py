@@ -66,8 +66,9 @@ class TDNNEncoder(SpeechEncoder):
                                           derived=True),
             "drop_block_prob": Param(float, 0.0, "Probability in training that a residual block is dropped, except for "
                                      "its residual connection.", minimum=0.0, below=1.0),
-            "drop_block_index": Param(int, -1, "Index of a residual block that is dropped in evaluation and inference, "
-                                      "except for its residual connection; -1 is none.", minimum=-1),
+            "drop_block_index": Param(int, -1, "Index, in convnet_layers, of a residual block that is dropped in "
+                                      "evaluation and inference, except for its residual connection; -1 is none.",
+                                      minimum=-1),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:

@@ -57,7 +57,8 @@ class EncoderLayer(Module):
 class TransformerEncoder(Encoder):
     """Stack of self-attention layers (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
-    Normalisation is applied before each sublayer and after the stack. The decoder shares the encoder's embedding.
+    Normalisation is applied before each sublayer and after the stack. By default, ``TransformerDecoder`` shares the
+    embedding.
 
     Attributes:
       output_size: number of channels of the outputs.

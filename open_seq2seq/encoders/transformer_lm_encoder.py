@@ -90,8 +90,8 @@ class TransformerLMEncoder(LanguageEncoder):
                                  "Normalisation: type (layernorm_L2 or layernorm_L1) and its settings.",
                                  on_change=REFUSE),
             "position_encoding": Param(["sinusoidal", "alibi"], "sinusoidal", "How attention depends on positions: by "
-                                       "sinusoids that are added to the embeddings, or by linear biases of the "
-                                       "distance (ALiBi).", on_change=REFUSE),
+                                       "sinusoids that are added to the embeddings, or by biases of the attention "
+                                       "that are linear in the distance (ALiBi).", on_change=REFUSE),
             "memory_length": Param((int, type(None)), None, "With position_encoding alibi: number of earlier tokens "
                                    "that each token attends to, those of earlier chunks included if carry_state is "
                                    "True; by default all of its chunk.", "tokens", minimum=1, maximum=10**6),
@@ -128,7 +128,7 @@ class TransformerLMEncoder(LanguageEncoder):
         return problems
 
     def _embedded(self, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        """Returns embeddings, with sinusoids if any, FP32 ``[batch, time, hidden]``, for ids ``[batch, time]``."""
+        """Returns the embeddings of ids ``[batch, time]``, with sinusoids if any, FP32 ``[batch, time, hidden]``."""
         size = self.params["hidden_size"]
         scale = tf.fill([1, 1], math.sqrt(size))
         rows = scaled_rows(tf.convert_to_tensor(self.embedding), tf.reshape(ids, [-1]), scale)
@@ -136,7 +136,16 @@ class TransformerLMEncoder(LanguageEncoder):
         return rows if self.params["position_encoding"] == "alibi" else rows + position_signal(positions, size)
 
     def _bias(self, lengths: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-        """Returns the attention bias from the positions of chunks to those of the memory and the chunks."""
+        """Returns the attention bias of chunks; with ``carry_state``, also updates the number of remembered positions.
+
+        Args:
+          lengths: lengths of the chunks ``[batch]`` int32.
+          length: number of positions, including padding.
+
+        Returns:
+          FP32 tensor that broadcasts to ``[batch, heads, length, keys]``. Queries are the chunk's positions, and keys
+          the same or, with ``carry_state``, the ``memory_length`` positions before the chunk and the chunk's.
+        """
         if self.params["position_encoding"] == "sinusoidal":
             return causal_bias(length)
         heads, window, steps = self.params["num_heads"], self.params["memory_length"], tf.range(length)

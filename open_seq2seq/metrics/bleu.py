@@ -38,8 +38,8 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuRes
     if len(hypotheses) != len(references):
         raise ValueError(f"There are {len(hypotheses)} hypotheses but {len(references)} references.")
     if not hypotheses:
-        raise DataError("BLEU cannot be computed: the evaluation set is empty after filtering. Check its files, or "
-                        "raise max_length.")
+        raise DataError("BLEU cannot be computed, because the evaluation set is empty after filtering: check its "
+                        "files, or raise max_length.")
     # Imported here because the import is slow, and training does not need it.
     from sacrebleu.metrics import BLEU, CHRF
 

@@ -40,7 +40,7 @@ def in_top(scores: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
     Args:
       scores: ``[batch, classes]``.
       labels: indices of the correct classes ``[batch]``.
-      count: number of classes.
+      count: how many of the classes to consider, such as 5 for top-5 accuracy.
     """
     own = np.take_along_axis(scores, labels[:, np.newaxis], axis=1)
     before = np.arange(scores.shape[1]) < labels[:, np.newaxis]
@@ -61,7 +61,12 @@ def confusion_matrix(labels: np.ndarray, predictions: np.ndarray, num_classes: i
 
 
 def most_confused(matrix: np.ndarray, count: int) -> list[tuple[int, int, int]]:
-    """Returns (label, prediction, number of examples) of the most frequent mistakes, most frequent first."""
+    """Returns (label, prediction, number of examples) of at most ``count`` mistakes, most frequent first.
+
+    Args:
+      matrix: the result of ``confusion_matrix``.
+      count: maximum number of kinds of mistakes.
+    """
     mistakes = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-mistakes, axis=None, kind="stable")[:count]
     found = [(*divmod(int(place), len(matrix)), int(mistakes.flat[place])) for place in order]

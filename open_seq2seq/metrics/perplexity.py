@@ -1,4 +1,4 @@
-"""Perplexity of a text, in units that do and do not depend on how the text is tokenised."""
+"""Perplexity of a text: per token, and in units that do not depend on how the text is tokenised."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class TextPerplexity(NamedTuple):
     Attributes:
       per_token: perplexity per token, line ends included.
       per_word: perplexity per word (words are separated by white space), line ends included; None if unknown.
-      bits_per_byte: the text's information in bits, divided by its number of bytes; None if unknown.
+      bits_per_byte: minus the text's log likelihood in bits, divided by its number of bytes; None if unknown.
     """
 
     per_token: float

@@ -73,7 +73,8 @@ class ErrorRates(NamedTuple):
     Attributes:
       words: counts of errors in words, which are separated by white space.
       characters: counts of errors in characters, including single spaces between words.
-      worst: the utterances with the most word errors, in descending order; ties are sorted by descending rate.
+      worst: the utterances with the most word errors, in descending order; ties are sorted by descending rate, and
+        utterances without errors are left out.
     """
 
     words: ErrorCounts
@@ -139,8 +140,8 @@ def error_rates(references: Sequence[str], hypotheses: Sequence[str], names: Seq
       DataError: there are no utterances.
     """
     if not references:
-        raise DataError("WER cannot be computed: the evaluation set is empty after filtering. Check its files and "
-                        "filters.")
+        raise DataError("WER cannot be computed, because the evaluation set is empty after filtering: check its files "
+                        "and filters.")
     names = names if names is not None else [str(number) for number in range(len(references))]
     words, characters, judged = ErrorCounts(), ErrorCounts(), []
     for name, reference, hypothesis in zip(names, references, hypotheses, strict=True):

@@ -36,7 +36,7 @@ class CharacterScorer:
         self._next = np.empty([0, len(symbols)], np.int64)
 
     def with_weights(self, alpha: float, beta: float) -> CharacterScorer:
-        """Returns a scorer with the same model and other weights."""
+        """Returns a scorer with the same model and another ``alpha`` and ``beta``."""
         return CharacterScorer(self._model, self._symbols, alpha, beta, self._score_end)
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:

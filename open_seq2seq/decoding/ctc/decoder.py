@@ -1,4 +1,4 @@
-"""Converts logits to text by prefix beam search with a language model."""
+"""Converts logits to text by prefix beam search, optionally with a language model."""
 
 from __future__ import annotations
 
@@ -79,15 +79,16 @@ class CtcDecoder:
         scorer = WordScorer(model, self.symbols, params["alpha"], params["beta"], params["oov_penalty"],
                             params["lm_case"], params["lm_sentence_end"])
         if scorer.lexicon.outside <= 1:
-            raise DataError(f"No word of {name} can be spelled in the alphabet's characters: set lm_case if they "
-                            "differ only in case, otherwise use a language model of this alphabet's words.")
+            raise DataError(f"No word of {name} can be spelled in the alphabet's characters: set lm_case if only "
+                            "their case differs, otherwise use a language model whose words consist of these "
+                            "characters.")
         if not self.symbols.starts_word.any():
             raise DataError("The alphabet has neither a space nor pieces that begin words, so a model of words cannot "
                             "be used: use a model of characters with lm_type='character'.")
         return scorer
 
     def with_weights(self, alpha: float, beta: float) -> CtcDecoder:
-        """Returns a copy of the decoder with other weights, which shares the language model."""
+        """Returns a copy of the decoder with another ``alpha`` and ``beta``, which shares the language model."""
         other = CtcDecoder.__new__(CtcDecoder)
         other.__dict__ = dict(self.__dict__, params={**self.params, "alpha": alpha, "beta": beta})
         other._scorer = self._scorer.with_weights(alpha, beta) if self._scorer else None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-_IMPOSSIBLE, _UNLIKELY = -1e30, -1e3  # instead of -inf, which could leave the beam empty
+_IMPOSSIBLE, _UNLIKELY = -1e30, -1e3  # used instead of -inf, which could leave the beam empty
 
 
 class Pruning(NamedTuple):
@@ -57,12 +57,12 @@ class Frames(NamedTuple):
 
 
 def says_nothing(logits: np.ndarray) -> np.ndarray:
-    """Returns whether each frame of logits ``[…, vocabulary]`` contains NaN or inf, or only -inf: bool ``[…]``."""
+    """Returns whether each frame of logits ``[…, vocabulary]`` contains NaN or +inf, or only -inf: bool ``[…]``."""
     return np.logical_not((logits < np.inf).all(-1) & (logits > -np.inf).any(-1))
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the log-softmax of logits ``[…, vocabulary]`` in float64; log probabilities stay unchanged.
+    """Returns the log-softmax of logits ``[…, vocabulary]`` in float64, which leaves log probabilities unchanged.
 
     Invalid frames (see ``says_nothing``) become blanks, so that one bad utterance does not end a run.
     """

@@ -14,11 +14,11 @@ _NONE = -1
 class Lexicon:
     """A trie of words. Nodes are prefixes of words; the root is 0, and the last node stands for all other spellings.
 
-    All operations work on arrays. A node's successors are computed when the node is first used.
-    Memory: 12 bytes per node, plus 4 bytes per symbol for each node that was used.
+    All operations work on arrays. A node's successors are computed when the node is first used, and kept.
+    Memory: 16 bytes per node, plus at least 4 bytes per symbol for each node that was used.
 
     Args:
-      spellings: the words as spelled in the alphabet; among equal spellings, the first word is used.
+      spellings: the words in the alphabet's case; among equal spellings, the first word is used.
       symbols: the alphabet.
 
     Attributes:
@@ -100,7 +100,7 @@ class Lexicon:
 
     @property
     def table(self) -> np.ndarray:
-        """The node that each symbol leads to from each node used so far ``[rows, symbols]``; see ``rows``."""
+        """The nodes that symbols lead to from nodes used so far, ``[rows, symbols]``; ``rows`` gives a node's row."""
         return self._rows
 
     def known_next(self, nodes: np.ndarray, symbols: np.ndarray) -> np.ndarray:

@@ -131,7 +131,7 @@ def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
         if logits.ndim != 2 or logits.shape[1] != len(dump.labels) + 1:
             raise DataError(f"{path}: the logits of {name} have the shape {logits.shape}, but an alphabet of "
                             f"{len(dump.labels)} symbols needs {len(dump.labels) + 1} columns, the last one for the "
-                            "blank. Give the alphabet that the model was trained with.")
+                            "blank; give the alphabet that the model was trained with.")
     return dump
 
 

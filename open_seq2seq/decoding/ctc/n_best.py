@@ -40,7 +40,8 @@ def read_n_best(path: str) -> dict[str, list[Candidate]]:
     try:
         reader = csv.reader((line + "\n" for line in read_lines(path, "The n-best list")), delimiter="\t")
         if tuple(next(reader, ())) != HEADER:
-            raise DataError(f"{path} is not an n-best list: its first line must be {' '.join(HEADER)}.")
+            raise DataError(f"{path} is not an n-best list: its first line must consist of these names, separated "
+                            f"by tabs: {' '.join(HEADER)}.")
         for row in reader:
             try:
                 name, _, score, acoustic, lm, text = row

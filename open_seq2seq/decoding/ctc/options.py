@@ -18,17 +18,18 @@ def beam_search_params() -> dict[str, Any]:
         "beam_width": Param(int, 128, "Number of prefixes that the beam search keeps after each frame.", "prefixes",
                             minimum=1, maximum=10**6),
         "alpha": Param(float, 0.5, "Weight of the language model's natural log probabilities."),
-        "beta": Param(float, 1.0, "Bonus for each word (with a character model, for each symbol).", "nats"),
+        "beta": Param(float, 1.0, "With a language model: bonus for each word (lm_type character: for each symbol).",
+                      "nats"),
         "lm_path": Param(_TEXT, None, "Language model: an ARPA file, plain or .gz, or a KenLM binary file if the "
                          "package kenlm is installed.", file=LARGE),
         "lm_type": Param(["word", "character"], "word", "Unit of the language model. word: words; its vocabulary is "
                          "also the decoder's lexicon. character: the symbols of the alphabet, with <space> for the "
                          "space."),
         "lm_vocabulary": Param(_TEXT, None, "Text file with the vocabulary of a KenLM binary file.", file=LARGE),
-        "lm_case": Param(["as_is", "lower", "upper"], "as_is", "Conversion of the language model's words to the "
-                         "alphabet's case."),
-        "oov_penalty": Param(_NUMBER, None, "Cost of a word that the language model does not know, in addition to its "
-                             "probability as <unk>; None forbids such words.", "nats", minimum=0.0),
+        "lm_case": Param(["as_is", "lower", "upper"], "as_is", "With lm_type word: conversion of the language model's "
+                         "words to the alphabet's case."),
+        "oov_penalty": Param(_NUMBER, None, "With lm_type word: cost of a word that the language model does not know, "
+                             "in addition to its probability as <unk>; None forbids such words.", "nats", minimum=0.0),
         "lm_sentence_end": Param(bool, True, "Whether to add the language model's score for the end of the sentence."),
         "beam_threshold": Param(float, 12.0, "Maximum difference between the best score and the score of a prefix that "
                                 "is kept.", "nats", minimum=0.0, maximum=math.inf),

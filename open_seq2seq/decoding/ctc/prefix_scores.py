@@ -56,10 +56,11 @@ class CtcPrefixScorer:
         return PrefixState(tf.fill(tf.shape(by_blank), _LOG_ZERO), by_blank, ids, tf.zeros(tf.shape(ids)))
 
     def gains(self, state: PrefixState) -> tf.Tensor:
-        """Returns ln P(prefix, symbol …) - ln P(prefix …) ``[batch, beam, vocabulary]``; below -1e29 where impossible.
+        """Returns the log probability of each next id, given that the output begins with the prefix.
 
-        Column ``end_id`` scores the event that the output ends after the prefix. If ``end_id`` is outside the
-        vocabulary, columns are appended up to ``end_id``; ids that CTC does not have are impossible.
+        The shape is ``[batch, beam, vocabulary]``, and impossible ids have values below -1e29. Column ``end_id``
+        scores the event that the output ends after the prefix. If ``end_id`` is outside the vocabulary, columns are
+        appended up to ``end_id``; ids that CTC does not have are impossible.
         """
         psi = self._prefix_scores(state)
         ends = tf.reduce_logsumexp(tf.stack([state.by_symbol[:, :, -1], state.by_blank[:, :, -1]]), 0)

@@ -130,7 +130,7 @@ class PrefixSearch:
         return other
 
     def decide(self, open_symbols: int) -> None:
-        """Keeps only prefixes that begin like the best prefix, up to its last ``open_symbols`` symbols.
+        """Keeps only prefixes that begin with all but the last ``open_symbols`` symbols of the best prefix.
 
         Without this, a difference early in an endless stream might stay undecided, so that the tree would keep growing.
         """
@@ -307,7 +307,8 @@ class PrefixSearch:
           symbols: the sequence; may be empty.
 
         Returns:
-          The extended prefixes after pruning, or None if none is left; ``ends_blank`` and ``ends_symbol`` are not set.
+          The extended prefixes after pruning, or None if none is left; their ``ends_blank`` and ``ends_symbol`` are not
+          valid, and the caller replaces them.
         """
         beam = self._beam
         if not symbols:

@@ -19,7 +19,10 @@ class PrefixScorer(Protocol):
         """Returns the empty prefix's state: floats ``[rows]`` and ints ``[rows]``."""
 
     def extend(self, floats: np.ndarray, ints: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-        """Returns the gain of each prefix from each symbol ``[beam, len(symbols)]``; -inf forbids the symbol."""
+        """Returns the gain of each prefix from each of ``symbols``, ``[beam, len(symbols)]``; -inf forbids the symbol.
+
+        The symbols are in ascending order.
+        """
 
     def follow(self, floats: np.ndarray, ints: np.ndarray, parents: np.ndarray,
                symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ngram.model import LanguageModel
 from open_seq2seq.decoding.ngram.text import CASES
 
-_MAX_SCORES = 2**18  # maximum number of cached scores (70 MB), for endless streams
+_MAX_SCORES = 2**18  # maximum number of cached scores (70 MB), which limits the memory of endless streams
 _SPECIAL = {"<s>", "</s>", "<unk>", "<UNK>"}
 
 
@@ -46,7 +46,7 @@ class WordScorer:
         self._scores: dict[tuple[int, int], tuple[float, int]] = {}
 
     def with_weights(self, alpha: float, beta: float) -> WordScorer:
-        """Returns a copy with other weights, which shares the model, the lexicon and the cached scores."""
+        """Returns a copy with another ``alpha`` and ``beta``, which shares model, lexicon and cached scores."""
         other = copy.copy(self)
         other._alpha, other._beta = alpha, beta
         return other
@@ -78,7 +78,7 @@ class WordScorer:
         return gains
 
     def _complete(self, floats: np.ndarray, ints: np.ndarray) -> None:
-        """Computes, in place, the missing (NaN) gains that prefixes get if their current words end now."""
+        """Computes, in place, the missing (NaN) gains, and next states, of prefixes whose current words end now."""
         (ending_gains,), (states, nodes, end_states) = floats, ints
         rows = np.nonzero(np.isnan(ending_gains))[0]
         if not len(rows):

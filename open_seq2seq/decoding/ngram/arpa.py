@@ -59,7 +59,7 @@ def read_arpa(path: str) -> NgramModel:
                         "small to contain them.")
     words: dict[str, int] = {}
     orders: list[Order] = []
-    # Maps the word ids of the previous order's n-grams, which are the contexts of the next order, to their indices.
+    # Maps the word ids of the previous order's n-grams, which are the contexts of the current order, to their indices.
     contexts: dict[tuple[int, ...], int] = {}
     for n, count in enumerate(counts, 1):
         match = _SECTION.match(line)

@@ -14,7 +14,7 @@ _FEW = 12  # up to this many lookups are faster one by one
 
 
 class LanguageModel(Protocol):
-    """Protocol of language models for decoding. Log probabilities are natural; each model defines its integer states.
+    """Protocol of language models for decoding, with natural log probabilities and integers as states.
 
     Attributes:
       order: length of the longest n-gram.
@@ -55,7 +55,7 @@ class NgramModel:
     """A back-off model: P(w | h) is the probability of the longest known n-gram times the back-off weights used.
 
     A state is the longest suffix of the words so far that is an n-gram below the highest order. N-grams are numbered
-    across all orders; the empty n-gram is 0. Memory: 24 bytes per n-gram, plus the words.
+    across all orders; the empty n-gram is 0. Memory: 28 bytes per n-gram, plus the words.
 
     Args:
       words: the vocabulary with <s>, </s> and, if the model has it, <unk>; case as in the file.
@@ -88,7 +88,7 @@ class NgramModel:
         self._suffixes[self._starts[n - 1]:self._starts[n]] = self._longest(states, words)[0]
 
     def _child(self, states: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Returns the index of the n-gram that consists of each state and its word, or -1 if unknown: ``[pairs]``."""
+        """Returns the number of the n-gram formed by each state and its word, or -1 if there is none, ``[n]``."""
         found = np.full(len(states), _MISSING, np.int64)
         orders = np.searchsorted(self._starts, states, side="right")  # 0 for the empty n-gram
         for n in np.unique(orders) if len(orders) > 1 else orders:
@@ -108,7 +108,7 @@ class NgramModel:
         return found
 
     def _longest(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the longest known suffix of each state and word, and the sum of back-off weights, both ``[n]``."""
+        """Returns the longest known suffix of each state and word, and the sum of log back-off weights: ``[n]``."""
         result = self._child(states, words)
         weights = np.zeros(len(states))
         missing = np.nonzero(result == _MISSING)[0]
@@ -137,7 +137,7 @@ class NgramModel:
     def score(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns log P(word | state) and the next states, both ``[n]``; see ``LanguageModel``.
 
-        If a state and a word form no known n-gram, the state's back-off weight is added, and the state's suffix is
+        If a state and a word form no known n-gram, the state's log back-off weight is added, and the state's suffix is
         tried (Katz 1987).
         """
         if len(states) <= _FEW:

@@ -15,7 +15,8 @@ class Perplexity(NamedTuple):
     """Perplexity of a text.
 
     Attributes:
-      perplexity: perplexity over all words and sentence ends; unknown words have the probability of <unk>.
+      perplexity: perplexity over all words and sentence ends; unknown words have the probability of <unk>, or 1e-100 if
+        the model has no <unk>.
       known: perplexity over the known words and sentence ends only.
       words: number of words in the text.
       unknown: number of words that the model does not know.
