@@ -101,7 +101,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                                       "1 / √attention_layer_size or 1. In short trainings, the default keeps the "
                                       "attention almost uniform for thousands of updates; 1.0 does not.", above=0.0,
                                       on_change=FREE),
-            "embedding_scale": Param(float, 1.0, "Factor by which the embeddings are multiplied before the first layer. "
+            "embedding_scale": Param(float, 1.0, "Factor of the embeddings that the first layer reads. "
                                      "With a value above 1, they matter from the start of training, and are learned "
                                      "faster.", above=0.0, on_change=REFUSE),
             "sigmoid_noise": Param(float, 0.0, "With monotonic attention: standard deviation of noise that training "

@@ -54,7 +54,7 @@ class RNNEncoderWithEmbedding(Encoder):
                                                 above=0.0, maximum=1.0),
             "encoder_dp_output_keep_prob": Param(float, 1.0, "Keep probability of dropout after each layer.",
                                                  above=0.0, maximum=1.0),
-            "embedding_scale": Param(float, 1.0, "Factor by which the embeddings are multiplied before the first layer. "
+            "embedding_scale": Param(float, 1.0, "Factor of the embeddings that the first layer reads. "
                                      "With a value above 1, they matter from the start of training, and are learned "
                                      "faster.", above=0.0, on_change=REFUSE),
             **old_layer_params(),
