@@ -18,7 +18,7 @@ from collections.abc import Iterable
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.sentencepiece_models import train_sentencepiece
-from open_seq2seq.data.text2text.own_text import Kept, Pair, clean, read_table, split
+from open_seq2seq.data.text2text.own_text import Pair, clean, read_table, split
 from open_seq2seq.data.text2text.preparation import read_pairs, write_pairs
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
@@ -89,29 +89,20 @@ def main(argv: list[str] | None = None) -> None:
     check_no_input([*(path for paths in files.values() for path in paths), dropped, f"{prefix}.model"],
                    [path for path in (args.tsv, args.source, args.target) if path])
     kept = clean(pairs_of(args), args.max_length, args.max_ratio)
-    if not kept.pairs:
+    if not kept.rows:
         raise DataError(f"{args.tsv or args.source} has no usable pair: give one pair per line, with a tab between the "
                         "sentences, or two files of sentences, or increase --max_length or --max_ratio.")
-    most = max(1, min(1000, len(kept.pairs) // _MOST_HELD_OUT))
+    most = max(1, min(1000, len(kept.rows) // _MOST_HELD_OUT))
     sizes = [size or most for size in (args.dev_size, args.test_size)]
-    parts = split(kept.pairs, sizes, args.seed)
+    parts = split(kept.rows, sizes, args.seed)
     os.makedirs(args.output_dir, exist_ok=True)
     for name, part in zip(PARTS, parts, strict=True):
         count = write_pairs(((pair.source, pair.target) for pair in part), *files[name])
         deco_print(f"{' and '.join(files[name])}: {format_count(count, 'pair')}")
-    report(kept, dropped)
+    write_lines(dropped, (f"{pair.line}\t{reason}\t{pair.source}\t{pair.target}"
+                          for reason, pair in kept.all_dropped()))
+    kept.report("pair", dropped)
     train_sentencepiece(files["train"], prefix, args.vocab_size, "unigram")
-
-
-def report(kept: Kept, path: str) -> None:
-    """Prints how many pairs were left out and why, and writes them to a file."""
-    rows = [(pair.line, reason, pair) for reason, pairs in kept.dropped.items() for pair in pairs]
-    write_lines(path, (f"{line}\t{reason}\t{pair.source}\t{pair.target}" for line, reason, pair in
-                       sorted(rows, key=lambda row: row[0])))
-    if rows:
-        deco_print(f"Left out {format_count(len(rows), 'pair')}, listed in {path} with line and reason:")
-    for reason, pairs in kept.dropped.items():
-        deco_print(f"{len(pairs):,} {reason} (first: line {pairs[0].line:,})", offset=1)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -67,13 +68,84 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
     return found
 
 
-def write_csv(path: str, rows: Iterable[tuple[str, int, str]]) -> int:
-    """Writes a CSV list of rows (recording, its size in bytes, transcript), and returns the number of rows."""
+def write_csv(path: str, rows: Iterable[Sequence[str | int]],
+              header: Sequence[str] = (FILE_COLUMN, "wav_filesize", TEXT_COLUMN)) -> int:
+    """Writes a CSV list and returns the number of lines after the header.
+
+    Args:
+      path: the file to write.
+      rows: the values of the columns, by default recording, its size in bytes, and transcript.
+      header: names of the columns.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([FILE_COLUMN, "wav_filesize", TEXT_COLUMN])
+    writer.writerow(header)
     writer.writerows(rows)
     return write_lines(path, text.getvalue().split("\n")[:-1]) - 1
+
+
+class CsvList:
+    """A list of recordings with named columns, separated by commas or, if the first line is, by tabs.
+
+    Values may be in double quotes only in a list with commas.
+
+    Args:
+      path: UTF-8 file whose first line names the columns.
+      audio_root: see ``read_manifests``.
+      needs_text: whether there must be transcripts.
+
+    Attributes:
+      header: names of the columns.
+
+    Raises:
+      DataError: the file cannot be read, or a necessary column is missing or occurs twice.
+    """
+
+    def __init__(self, path: str, audio_root: str | None, needs_text: bool) -> None:
+        self._path, self._audio_root = path, audio_root
+        lines = read_lines(path, "The list")
+        first = next(lines, "")
+        self._has_tabs = "\t" in first and FILE_COLUMN in map(str.strip, first.split("\t"))
+        self._reader = csv.reader((line + "\n" for line in itertools.chain([first], lines)),
+                                  **({"delimiter": "\t", "quoting": csv.QUOTE_NONE} if self._has_tabs else {}))
+        self._cells = self._split()
+        self.header = [name.strip() for name in next(self._cells, [])]
+        self._check_header([FILE_COLUMN, TEXT_COLUMN] if needs_text else [FILE_COLUMN])
+
+    def _split(self) -> Iterator[list[str]]:
+        try:
+            yield from self._reader
+        except csv.Error as error:
+            raise DataError(f"{self._path}:{self._reader.line_num}: the line is not valid CSV ({error}): look for an "
+                            "unclosed double quote.") from error
+
+    def _check_header(self, needed: Sequence[str]) -> None:
+        if missing := [name for name in needed if name not in self.header]:
+            raise DataError(f"{self._path}:1: the header {','.join(self.header)[:80]!r} lacks {' and '.join(missing)}: "
+                            "the first line must be wav_filename,wav_filesize,transcript.")
+        if twice := [name for name in needed if self.header.count(name) > 1]:
+            raise DataError(f"{self._path}:1: the header has the column {twice[0]} more than once: remove or rename "
+                            "the others.")
+
+    def rows(self) -> Iterator[tuple[Utterance, list[str]]]:
+        """Yields each recording with the values of all columns of its row.
+
+        Raises:
+          DataError: a row has another number of columns than the header, or a line is not UTF-8 or not valid CSV.
+        """
+        file_column = self.header.index(FILE_COLUMN)
+        text_column = self.header.index(TEXT_COLUMN) if TEXT_COLUMN in self.header else None
+        remedy = "put exactly one tab between columns" if self._has_tabs else "put text with commas into double quotes"
+        for row in self._cells:
+            if not row:
+                continue
+            line = self._reader.line_num
+            if len(row) != len(self.header):
+                raise DataError(f"{self._path}:{line}: the row has {len(row)} columns, but the header has "
+                                f"{len(self.header)}: {remedy}.")
+            name = row[file_column].strip()
+            text = None if text_column is None else row[text_column]
+            yield Utterance(shown(name), _located(name, self._path, self._audio_root), text, self._path, line), row
 
 
 def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
@@ -84,7 +156,7 @@ def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utte
     elif not needs_text and (entry.lower().endswith(AUDIO_SUFFIXES) or not _is_csv(entry)):
         yield Utterance(shown(entry), entry, None, entry, 0)
     else:
-        yield from _read_csv(entry, audio_root, needs_text)
+        yield from (utterance for utterance, _ in CsvList(entry, audio_root, needs_text).rows())
 
 
 def _is_csv(path: str) -> bool:
@@ -96,37 +168,6 @@ def _is_csv(path: str) -> bool:
         return True
     with opened_data(path) as file:
         return FILE_COLUMN.encode() in file.readline(1000)
-
-
-def _read_csv(path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
-    reader = csv.reader(line + "\n" for line in read_lines(path, "The list"))
-    try:
-        yield from _csv_rows(reader, path, audio_root, needs_text)
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: the line is not valid CSV ({error}): look for an unclosed double "
-                        "quote.") from error
-
-
-def _csv_rows(reader: Any, path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
-    header = [name.strip() for name in next(reader, [])]
-    needed = [FILE_COLUMN, TEXT_COLUMN] if needs_text else [FILE_COLUMN]
-    missing = [name for name in needed if name not in header]
-    if missing:
-        raise DataError(f"{path}:1: the header {','.join(header)[:80]!r} lacks {' and '.join(missing)}: the first line "
-                        "must be wav_filename,wav_filesize,transcript.")
-    if twice := [name for name in needed if header.count(name) > 1]:
-        raise DataError(f"{path}:1: the header has the column {twice[0]} more than once: remove or rename the others.")
-    file_column = header.index(FILE_COLUMN)
-    text_column = header.index(TEXT_COLUMN) if TEXT_COLUMN in header else None
-    for row in reader:
-        if not row:
-            continue
-        if len(row) != len(header):
-            raise DataError(f"{path}:{reader.line_num}: the row has {len(row)} columns, but the header has "
-                            f"{len(header)}: put text with commas into double quotes.")
-        name = row[file_column].strip()
-        text = None if text_column is None else row[text_column]
-        yield Utterance(shown(name), _located(name, path, audio_root), text, path, reader.line_num)
 
 
 def _read_json(path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:

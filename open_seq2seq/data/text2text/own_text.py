@@ -6,10 +6,11 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from open_seq2seq.data.kept import Kept
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
@@ -30,23 +31,6 @@ class Pair:
     line: int
     source: str
     target: str
-
-
-@dataclass
-class Kept:
-    """Sentence pairs that are kept, and those that were left out.
-
-    Attributes:
-      pairs: the pairs for training and evaluation.
-      dropped: dict of reason → pairs that were left out.
-    """
-
-    pairs: list[Pair] = field(default_factory=list)
-    dropped: dict[str, list[Pair]] = field(default_factory=dict)
-
-    def drop(self, pair: Pair, reason: str) -> None:
-        """Records a pair as left out."""
-        self.dropped.setdefault(reason, []).append(pair)
 
 
 def read_table(path: str, columns: tuple[int, int]) -> Iterator[Pair]:
@@ -84,7 +68,7 @@ def read_table(path: str, columns: tuple[int, int]) -> Iterator[Pair]:
                        "contains no sentences, name another one with --columns.")
 
 
-def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept:
+def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept[Pair]:
     """Leaves out pairs that are empty, too long, unequally long, untranslated, repeated, or in the wrong order.
 
     White space is normalised, and so is Unicode (NFC).
@@ -94,7 +78,7 @@ def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept:
       max_words: maximum number of words, separated by white space, on each side.
       max_ratio: maximum ratio of the number of characters of the longer side to that of the shorter side.
     """
-    kept, seen = Kept(), set()
+    kept, seen = Kept[Pair](), set()
     for given in pairs:
         pair = Pair(given.line, _normal(given.source), _normal(given.target))
         reason = _fault(pair, max_words, max_ratio)
@@ -104,11 +88,11 @@ def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept:
             kept.drop(pair, reason)
         else:
             seen.add((pair.source, pair.target))
-            kept.pairs.append(pair)
-    swapped = {pair.line for pair in swapped_pairs(kept.pairs)}
-    for pair in [pair for pair in kept.pairs if pair.line in swapped]:
+            kept.rows.append(pair)
+    swapped = {pair.line for pair in swapped_pairs(kept.rows)}
+    for pair in [pair for pair in kept.rows if pair.line in swapped]:
         kept.drop(pair, "languages in the wrong order")
-    kept.pairs = [pair for pair in kept.pairs if pair.line not in swapped]
+    kept.rows = [pair for pair in kept.rows if pair.line not in swapped]
     return kept
 
 

@@ -30,11 +30,11 @@ def test_what_would_harm_is_left_out_with_its_reason():
     kept = clean([*good, *bad.values()], 20, 4.0)
     assert {reason: [pair.line for pair in found] for reason, found in kept.dropped.items()} == {
         reason: [pair.line] for reason, pair in bad.items()}
-    assert kept.pairs == good
+    assert kept.rows == good
 
 
 def test_white_space_and_unicode_are_normalised():
-    (pair,) = clean([Pair(1, " nin\u0303a\u00a0 x ", "girl x")], 20, 9.0).pairs
+    (pair,) = clean([Pair(1, " nin\u0303a\u00a0 x ", "girl x")], 20, 9.0).rows
     assert (pair.source, pair.target) == ("niña x", "girl x")
 
 
