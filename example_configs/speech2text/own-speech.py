@@ -1,8 +1,8 @@
 """Your own recordings: a small Wave2Letter+ for minutes to some hours of short utterances.
 
-Data: lists train.csv, dev.csv and test.csv of recordings and transcripts, and their alphabet:
-      python scripts/create_alphabet.py --lower_case --remove_characters=".,?!" --output=my_speech/vocab.txt \
-          my_speech/train.csv my_speech/dev.csv
+Data: lists train.csv, dev.csv and test.csv of recordings and transcripts, and their alphabet, from one table:
+      python scripts/prepare_speech.py --table=recordings.csv --output_dir=my_speech --lower_case \
+          --remove_characters=".,?!"
 Run:  python run.py --config_file=example_configs/speech2text/own-speech.py --mode=train_eval
 
 docs/speech-recognition.md describes every step, from the recordings to transcripts of new ones.
@@ -18,7 +18,7 @@ from open_seq2seq.optimizers.lr_policies import cosine_decay
 
 # The five things to edit:
 data_dir = "my_speech/"                         # 1. folder of the lists and of vocab.txt
-lower_case, remove_characters = True, ".,?!"    # 2. as for create_alphabet.py
+lower_case, remove_characters = True, ".,?!"    # 2. as for prepare_speech.py
 sample_freq = 16000                             # 3. Hz; 8000 for telephone speech. Other rates are converted
 batch_size = 24                                 # 4. recordings in a batch: half as many if the memory is too small
 max_steps = 4000                                # 5. most updates; training ends earlier if dev does not get better

@@ -18,11 +18,9 @@ RECIPE = ROOT / "example_configs/speech2text/own-speech.py"
 @pytest.mark.long
 def test_from_recordings_to_transcripts(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    write_toy_speech("my_speech", {"train": 12, "dev": 3, "test": 2}, rate=16000)
-    (tmp_path / "my_speech" / "vocab.txt").unlink()
-    lists = [f"my_speech/{name}.csv" for name in ("train", "dev")]
-    ok("create_alphabet", "--lower_case", "--remove_characters=.,?!", "--output=my_speech/vocab.txt", *lists,
-       cwd=tmp_path)
+    write_toy_speech("given", {"recordings": 17}, rate=16000)
+    ok("prepare_speech", "--table=given/recordings.csv", "--lower_case", "--remove_characters=.,?!", "--dev_share=0.2",
+       "--test_share=0.1", cwd=tmp_path)
     shutil.copy(RECIPE, "my_speech.py")
     narrow = "{type: conv1d, repeat: 1, kernel_size: [5], stride: [2], num_channels: 8, padding: SAME}"
     assert main(["--config_file=my_speech.py", "--mode=train_eval", "--max_steps=2", "--batch_size_per_gpu=6",
@@ -30,7 +28,8 @@ def test_from_recordings_to_transcripts(tmp_path, monkeypatch, capfd):
     out = capfd.readouterr().out
     assert "12 training examples, 3 validation examples" in out and "Logdir: own-speech-model" in out
     shutil.move("own-speech-model", "elsewhere")
-    shutil.move("my_speech/wav", "recordings")
+    shutil.move("given/wav", "recordings")
+    shutil.rmtree("given")
     shutil.rmtree("my_speech")
     assert main(["transcribe", "elsewhere", "recordings"]) == 0
     rows = list(csv.DictReader(capfd.readouterr().out.splitlines()))

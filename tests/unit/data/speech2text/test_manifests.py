@@ -21,6 +21,18 @@ def test_csv(tmp_path):
     assert (second.path, second.text, second.line) == ("/abs/2.wav", 'a, "b"', 4)
 
 
+def test_a_list_with_tabs_has_no_quotes(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('\ufefftranscript\t wav_filename\nwell, "so\t1.wav\n', "utf-8")
+    (row,) = rows_of(path)
+    assert (row.name, row.text, row.line) == ("1.wav", 'well, "so', 2)
+
+
+def test_a_tab_in_a_column_name_of_a_list_with_commas(tmp_path):
+    (tmp_path / "a.csv").write_text('wav_filename,transcript,"a\tb"\n1.wav,one,"x\ty"\n')
+    assert rows_of(tmp_path / "a.csv")[0].text == "one"
+
+
 def test_names_are_relative_to_a_given_folder_or_the_list_or_here(tmp_path, monkeypatch):
     path = tmp_path / "lists" / "a.csv"
     path.parent.mkdir()

@@ -1,0 +1,101 @@
+"""scripts/prepare_speech.py, run as a user runs it: from a table to lists and an alphabet that the data layer reads."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+import soundfile
+
+from open_seq2seq.data.speech2text.alphabet import Characters
+from open_seq2seq.data.speech2text.manifests import read_manifests
+from open_seq2seq.utils.errors import UserError
+from scripts.prepare_speech import main
+from tests.unit.scripts.running import ok, run
+
+SPELLING = ("--lower_case", "--remove_characters=.,?!")
+PARTS = ("train", "dev", "test")
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Forty recordings of eight speakers, and two that cannot be used."""
+    (tmp_path / "in" / "wav").mkdir(parents=True)
+    for number in range(40):
+        soundfile.write(tmp_path / "in" / "wav" / f"{number}.wav", 0.2 * np.sin(np.arange(8000) * 0.1), 8000)
+    rows = [(f"Well, {'où' if number else 'là'}?", f"speaker{number % 8}", f"wav/{number}.wav") for number in range(40)]
+    rows += [("gone", "speaker1", "wav/none.wav"), (" ?! ", "speaker1", "wav/1.wav")]
+    lines = ["\t".join(row) for row in [("transcript", "speaker", "wav_filename"), *rows]]
+    (tmp_path / "in" / "table.tsv").write_text("\ufeff" + "\r\n".join(lines) + "\r\n", encoding="utf-8", newline="")
+    return tmp_path
+
+
+def lists_of(folder):
+    return [list(csv.DictReader((folder / f"{part}.csv").open(encoding="utf-8", newline=""))) for part in PARTS]
+
+
+def test_a_table_becomes_lists_and_their_alphabet(table):
+    out = ok("prepare_speech", "--table=in/table.tsv", "--output_dir=my", *SPELLING, "--test_share=0.1",
+             cwd=table).stdout
+    parts = lists_of(table / "my")
+    assert [len(part) for part in parts] == [34, 2, 4]
+    assert list(parts[0][0]) == ["transcript", "speaker", "wav_filename"]
+    for part in PARTS:
+        for row in read_manifests([str(table / "my" / f"{part}.csv")], None, True):
+            assert soundfile.info(row.path).frames == 8000 and row.name.startswith("../in/wav/")
+            assert row.text in ("Well, où?", "Well, là?")  # the data layer normalises transcripts
+    alphabet = Characters(str(table / "my" / "vocab.txt"))
+    assert alphabet.labels == [" ", "e", "l", "o", "w", "à", "ù"]
+    with (table / "my" / "dropped.csv").open(newline="") as file:
+        assert list(csv.DictReader(file)) == [
+            {"line": "42", "reason": "does not exist", "wav_filename": "wav/none.wav", "transcript": "gone"},
+            {"line": "43", "reason": "empty transcript", "wav_filename": "wav/1.wav", "transcript": " ?! "}]
+    for words in ("my/train.csv: 34 recordings, 34 s\n", "1 missing (first: line 42)", "7 characters from 40",
+                  'data_dir = "my/"', 'lower_case, remove_characters = True, ".,?!"', "--mode=train_eval --check"):
+        assert words in out
+
+
+def test_speakers_stay_together(table, monkeypatch):
+    arguments = ["--table=in/table.tsv", "--speaker_column=speaker", "--output_dir"]
+    out = ok("prepare_speech", *arguments, "one", cwd=table).stdout
+    speakers = [{row["speaker"] for row in part} for part in lists_of(table / "one")]
+    assert [len(found) for found in speakers] == [6, 1, 1] and len(set.union(*speakers)) == 8
+    assert "one/dev.csv: 5 recordings, 5 s, 1 speaker\n" in out
+    again = run("prepare_speech", *arguments, "one", cwd=table)
+    assert again.returncode == 2 and len(again.stderr.splitlines()) == 1 and "Error: one/train.csv" in again.stderr
+    monkeypatch.chdir(table)
+    main([*arguments, "two"])
+    assert all((table / "one" / f"{part}.csv").read_bytes() == (table / "two" / f"{part}.csv").read_bytes()
+               for part in PARTS)
+
+
+@pytest.mark.parametrize("name", ["train.csv", "dropped.csv", "vocab.txt"])
+def test_existing_files_are_kept(table, name, monkeypatch):
+    (table / "my").mkdir()
+    (table / "my" / name).write_text("mine")
+    monkeypatch.chdir(table)
+    with pytest.raises(UserError, match=f"^my/{name} exists already"):
+        main(["--table=in/table.tsv", "--output_dir=my"])
+    assert [path.name for path in (table / "my").iterdir()] == [name] and (table / "my" / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--table=none.csv"], "none.csv does not exist"),
+    (["--table=in/table.tsv", "--dev_share=0"], "--dev_share must be a share"),
+    (["--table=in/table.tsv", "--test_share=nan"], "--test_share must be a share"),
+    (["--table=in/table.tsv", "--speaker_column=who"], "no column named 'who'"),
+    (["--table=in/table.tsv", "--output_dir=in/table.tsv"], "is a file, not a folder"),
+    (["--table=moved.tsv"], "0 usable recordings"), (["--table=empty.csv"], "lists no recordings"),
+    (["--table=wide.tsv"], "wide.tsv:2: the row has 3 columns, but the header has 2: put exactly one tab"),
+])
+def test_mistakes_are_one_sentence(table, arguments, words, monkeypatch, capsys):
+    (table / "moved.tsv").write_bytes((table / "in" / "table.tsv").read_bytes())
+    (table / "empty.csv").write_text("wav_filename,transcript\n")
+    (table / "wide.tsv").write_text("wav_filename\ttranscript\na.wav\tone\ttwo\n")
+    monkeypatch.chdir(table)
+    with pytest.raises(UserError, match=words):
+        main(arguments)
+    assert not (table / "my_speech").exists()
+    if "moved" in arguments[0]:
+        assert "41 missing (first: line 2)" in capsys.readouterr().out
