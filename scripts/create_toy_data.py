@@ -104,7 +104,11 @@ def write_dialogue(folder: str, split: str, lines: Iterator[list[str]]) -> int:
 
 
 def text_and_summary(letters: list[str], random_numbers: random.Random) -> tuple[str, str]:
-    """Returns letters with a mark before the first and about a third of the others, and the marked letters."""
+    """Returns a text and its summary.
+
+    In the text, the first letter and about a third of the others have a mark before them; the summary is the marked
+    letters.
+    """
     marked = [number == 0 or random_numbers.random() < 0.3 for number in range(len(letters))]
     text = [f"{MARK} {letter}" if mark else letter for letter, mark in zip(letters, marked, strict=True)]
     return " ".join(text), " ".join(itertools.compress(letters, marked))

@@ -41,7 +41,7 @@ base_params = {
     "optimizer": "LazyAdam",
     "optimizer_params": {"beta1": 0.9, "beta2": 0.997, "epsilon": 1e-9},
     "lr_policy": transformer_policy,
-    "lr_policy_params": {"learning_rate": 1.6, "warmup_steps": 2000, "d_model": d_model},
+    "lr_policy_params": {"learning_rate": 1.6, "warmup_steps": min(2000, max_steps // 5), "d_model": d_model},
 
     "encoder": TransformerEncoder,
     "encoder_params": {

@@ -44,7 +44,7 @@ def known_parameters(value: Any) -> list[str] | None:
 
 
 def named_object(owner: Any, name: str, value: Any) -> Any:
-    """Returns the class or function that a parameter of a class names, or None if there is none.
+    """Returns the class or function whose name is the value of a parameter, or None if there is none.
 
     Args:
       owner: the class that declares the parameter.

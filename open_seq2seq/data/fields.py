@@ -81,7 +81,7 @@ def flatten(batch: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def mapped(function: Callable[[str, Any], Any], nested: Mapping[str, Any]) -> dict[str, Any]:
-    """Maps a function of (path, array or field) over a batch or its fields, and keeps their structure."""
+    """Returns a copy of a batch, or of its fields, with each value replaced by ``function(path, value)``."""
     return {name: [function(f"{name}/{place}", item) for place, item in enumerate(value)]
             if isinstance(value, (list, tuple)) else function(name, value) for name, value in nested.items()}
 

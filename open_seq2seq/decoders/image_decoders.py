@@ -28,7 +28,8 @@ class FullyConnectedDecoder(Decoder):
             "num_classes": Param((int, type(None)), None, "Number of classes of the data layer; set by the model.",
                                  derived=True, minimum=1),
             "hidden_size": Param((int, type(None)), None, "Number of values that the encoder outputs for an example; "
-                                 "by default the encoder's output_size, in FullyConnectedSCDecoder times time_steps.",
+                                 "by default the encoder's output_size (in FullyConnectedSCDecoder, multiplied by "
+                                 "time_steps).",
                                  "channels", minimum=1),
         }
 

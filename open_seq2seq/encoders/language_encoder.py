@@ -57,8 +57,8 @@ class LanguageEncoder(Encoder):
                           "model.", derived=True),
             "num_classes": Param((int, type(None)), None, "Number of classes; set from the data layer.", "classes",
                                  derived=True, minimum=2),
-            "weight_tied": Param(bool, False, "Whether the output layer uses the embedding table. The last layer of "
-                                 "LMEncoder then has emb_size output channels."),
+            "weight_tied": Param(bool, False, "Whether the kernel of the output layer is the embedding table. The last "
+                                 "recurrent layer of LMEncoder then has emb_size output channels."),
             "fc_use_bias": Param(bool, True, "Whether the output layer has a bias."),
             "num_sampled": Param((int, type(None)), None, "With BasicSampledSequenceLoss: number of sampled ids that "
                                  "replace the vocabulary in training; None for the whole vocabulary.", "tokens",

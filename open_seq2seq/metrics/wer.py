@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.progress import format_count
 
 _MARKS = {"replace": "S", "delete": "D", "insert": "I"}
 
@@ -162,6 +163,7 @@ def report(rates: ErrorRates) -> list[str]:
              for name, counts, unit in (("WER", rates.words, "words"), ("CER", rates.characters, "characters"))]
     for utterance in rates.worst:
         counts = utterance.words
-        lines.append(f"{utterance.name}: {counts.errors} errors in {counts.reference} words")
+        lines.append(f"{utterance.name}: {format_count(counts.errors, 'error')} in "
+                     f"{format_count(counts.reference, 'word')}")
         lines += alignment_text(utterance.reference, utterance.hypothesis).split("\n")
     return lines

@@ -88,7 +88,7 @@ def _mixed_on_cpu(choice: tuple[str, ...] | None) -> PrecisionPolicy:
         note = "dtype: mixed, that is bfloat16 arithmetic on this CPU with FP32 weights"
         return PrecisionPolicy(tf.bfloat16, "mixed", note + ("" if choice else _cpu_warning(tf.bfloat16)), KINDS, True)
     if not choice:
-        return PrecisionPolicy(tf.float32, "mixed", "dtype: mixed, that is float32 arithmetic on this CPU", (), True)
+        return PrecisionPolicy(tf.float32, "mixed", "dtype: mixed, here float32 everywhere", (), True)
     note = f"dtype: mixed, here bfloat16 in {in_words(choice)}, float32 elsewhere"
     return PrecisionPolicy(tf.bfloat16, "mixed", note, choice, True)
 

@@ -102,7 +102,7 @@ def enduring_output(needed: bool = False) -> Iterator[None]:
     """Context manager in which errors of printing do not end the process, and a closed stdin reads as empty.
 
     Args:
-      needed: whether stdout is the purpose of the command, whose failure then ends it; see ``need_output``.
+      needed: whether the command exists to write to stdout, so that a failure of stdout ends it; see ``need_output``.
     """
     _fill_closed_descriptors()
     before = sys.stdin, sys.stdout, sys.stderr

@@ -16,7 +16,7 @@ from tests.integration.ranks import add_hooks, assert_identical, losses, needs_h
 from tests.known_speeds import ALL_GAIN, NONE_GAINS, write_known_speeds
 
 MIXED = ("--mode=train", "--dtype=mixed")
-FLOAT32, BFLOAT16 = "that is float32 arithmetic on this CPU", "that is bfloat16 arithmetic on this CPU"
+FLOAT32, BFLOAT16 = "here float32 everywhere", "that is bfloat16 arithmetic on this CPU"
 
 
 @pytest.fixture

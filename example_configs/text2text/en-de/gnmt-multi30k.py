@@ -1,8 +1,8 @@
 """English to German on Multi30k: a small GNMT in NVIDIA's form that two CPU cores can train.
 
 Multi30k (Elliott et al. 2016) has 29000 sentence pairs, so regularisation matters, and dropout is high. The text is
-raw, that is, cased and not tokenised; only the SentencePiece model splits it. Training is short, so attention must not
-start almost uniform: see score_scale_init and initializer.
+raw, that is, cased and not tokenised; only the SentencePiece model splits it. Training is short, so embeddings must
+not start small, nor attention almost uniform: see embedding_scale and score_scale_init.
 
 Data: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 Run:  python run.py --config_file=example_configs/text2text/en-de/gnmt-multi30k.py --mode=train_eval
@@ -55,6 +55,7 @@ base_params = {
     "encoder_params": {
         **uniform,
         "src_emb_size": num_units,
+        "embedding_scale": 10.0,
         "core_cell": LSTMCell,
         "core_cell_params": {"num_units": num_units, "forget_bias": 1.0},
         "encoder_layers": num_layers,
@@ -75,7 +76,8 @@ base_params = {
         "decoder_use_skip_connections": True,
         "attention_type": "gnmt_v2",
         "attention_layer_size": num_units,
-        "score_scale_init": 1.0,
+        "score_scale_init": 3.0,
+        "embedding_scale": 10.0,
         "input_feeding": False,
         "encoder_state": "dense",
         "weight_tied": True,

@@ -9,8 +9,8 @@ from typing import BinaryIO
 Mismatch = tuple[str, str]
 """The arguments of ``AudioError``: the problem in a few words, and as the predicate of a sentence about the file."""
 
-# A declared length of at least this many bytes (near 2 GiB or 4 GiB) is a placeholder: some programs write the header
-# before they know the length.
+# Declared lengths of at least this many bytes are treated as unknown: programs that write the header before they know
+# the length declare a length near 2 GiB or 4 GiB.
 _UNKNOWN_BYTES = 0x7FFF0000
 # Up to this many unexpected bytes after the samples are accepted: they may be tags, or the padding of a disk sector.
 _UNNOTICED_BYTES = 1024

@@ -64,7 +64,7 @@ class FileSet:
         return tf.gather(self._labels, examples)
 
     def load(self, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the content of an image's file, a string scalar, and its class index, an int32 scalar."""
+        """Returns the encoded image (a string scalar) and the index of its class (an int32 scalar)."""
         return tf.io.read_file(self._names[example]), self._labels[example]
 
     def describe(self, example: int) -> str:

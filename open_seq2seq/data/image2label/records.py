@@ -44,7 +44,7 @@ class RecordSet(FileSet):
         self.num_images = len(self._spans)
 
     def load(self, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the content of an image's file, a string scalar, and its class index, an int32 scalar."""
+        """Returns the encoded image (a string scalar) and the index of its class (an int32 scalar)."""
         content = tf.ensure_shape(tf.numpy_function(self._read, [example], tf.string, stateful=False), [])
         features = tf.io.parse_single_example(content, _KEYS)
         label = features["image/class/label"]

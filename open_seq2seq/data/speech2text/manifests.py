@@ -214,7 +214,8 @@ def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
     if not lists:
         for audio in files:
             if audio.lower().endswith(AUDIO_SUFFIXES):
-                yield Utterance(shown(os.path.relpath(audio, folder)), audio, None, audio, 0)
+                # The whole path, because several folders can have files of the same name.
+                yield Utterance(shown(audio), audio, None, audio, 0)
 
 
 def _files_below(folder: str) -> Iterator[str]:

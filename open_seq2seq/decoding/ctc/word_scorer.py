@@ -78,7 +78,7 @@ class WordScorer:
         return gains
 
     def _complete(self, floats: np.ndarray, ints: np.ndarray) -> None:
-        """Computes, in place, the missing (NaN) gains, and next states, of prefixes whose current words end now."""
+        """Replaces gains that are NaN by the gains of ending the last words, and sets the states after them."""
         (ending_gains,), (states, nodes, end_states) = floats, ints
         rows = np.nonzero(np.isnan(ending_gains))[0]
         if not len(rows):

@@ -66,7 +66,7 @@ class NormalizedLayer(Module):
             LayerNorm(out_channels) if kind == "layer_norm" else None)
 
     def normalized_kernel(self, dtype: tf.DType) -> tf.Tensor:
-        """Returns the kernel ``[width, in_channels, out_channels]``, normalised in FP32 and cast to ``dtype``."""
+        """Returns the kernel ``[width, in_channels, out_channels]`` in ``dtype``; weight norm is applied in FP32."""
         if not self.normalizes_weights:
             return cast_weight(self.kernel, dtype)
         return tf.cast(tf.math.l2_normalize(self.kernel, [0, 1]) * self.gain, dtype)

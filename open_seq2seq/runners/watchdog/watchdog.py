@@ -171,9 +171,10 @@ class Watchdog:
             if other.network == me.network:
                 self._learn(self._about(rank, SILENT), now)
             else:
-                say(f"WARNING: rank {me.rank} on host {me.host} cannot connect to rank {rank} on host {other.host}, "
-                    f"port {other.port} at {', '.join(other.addresses)}: neither will notice at once if the other "
-                    "ends.\n")
+                called, caller = sorted((me, other), key=lambda member: member.rank)
+                say(f"WARNING: rank {caller.rank} on host {caller.host} has not connected to rank {called.rank} on "
+                    f"host {called.host}, port {called.port} at {', '.join(called.addresses)}: neither will notice at "
+                    "once if the other ends.\n")
         self._network.missing.clear()
 
     def _about(self, rank: int, kind: str) -> Failure:

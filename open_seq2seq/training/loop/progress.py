@@ -113,7 +113,8 @@ class ProgressHook(Hook):
         else:
             pace = [f"{speed:,.0f} {trainer.model.object_name}/s"]
             pace += [f"{100 * wait:.0f}% input wait"] if wait >= _NOTABLE_WAIT else []
-            pace += [] if left is None else [f"{format_time(left)} left"]
+            # After the last step, an evaluation of unknown duration may follow.
+            pace += [] if left is None or trainer.step >= trainer.last_step else [f"{format_time(left)} left"]
         rate = float(self._results["learning_rate"])
         return ", ".join([f"Step {trainer.step}: loss {self._loss.value():.4f}", f"rate {rate:.2g}",
                           *self._scaling(trainer.in_half), f"epoch {trainer.epochs:.2f}", *pace])

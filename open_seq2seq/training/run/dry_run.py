@@ -16,7 +16,7 @@ from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.training.run.config_changes import check_config
 from open_seq2seq.training.run.inputs import RunInputs
 from open_seq2seq.training.run.logdir import check_logdir
-from open_seq2seq.training.run.overview import print_parameter_table
+from open_seq2seq.training.run.overview import print_parameter_table, warn_of_warm_up
 from open_seq2seq.utils.console import deco_print
 
 _EXAMPLES = 200
@@ -72,6 +72,7 @@ def _check_data(section: str, model: Model) -> None:
 
 
 def _check_training(trainer: Trainer, verbose: bool) -> None:
+    warn_of_warm_up(trainer)
     if verbose:
         print_parameter_table(trainer.trainable, trainer.variables)
     else:

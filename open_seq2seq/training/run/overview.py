@@ -73,10 +73,19 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
     every = trainer.model.params["eval_steps"] if trainer.eval_model is not None else None
     deco_print(f"Length: {format_count(trainer.last_step, 'step')}, {epochs:.1f} epochs"
                + (f", evaluation every {format_count(every, 'step')}" if every else ""))
+    warn_of_warm_up(trainer)
     if folder is not None:
         path, _ = _overview(options, specs, trainer, folder)
         deco_print(f"Logdir: {folder} (config and variables: {path.name})")
     deco_print(_progress_legend(trainer))
+
+
+def warn_of_warm_up(trainer: Trainer) -> None:
+    """Prints a warning if the learning rate still rises at the end of training."""
+    steps = trainer.model.params["lr_policy_params"].get("warmup_steps")
+    if isinstance(steps, int) and steps >= trainer.last_step > 1:
+        deco_print(f"WARNING: the learning rate rises during {steps:,} steps (warmup_steps), but training has only "
+                   f"{trainer.last_step:,}: lower lr_policy_params/warmup_steps.")
 
 
 def write_overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:

@@ -303,6 +303,13 @@ def test_the_first_scale_of_the_scores_can_be_set(params: dict[str, Any], defaul
         np.testing.assert_allclose(decoder.stack.attention.score_scale, wanted, rtol=1e-6)
 
 
+def test_scaled_embeddings_are_as_larger_ones():
+    larger, scaled = make(), make(embedding_scale=3.0)
+    larger.embedding.assign(3.0 * larger.embedding)
+    inputs = {"encoder_output": encoded(), "target_tensors": targets()}
+    np.testing.assert_allclose(scaled.decode(inputs)["logits"], larger.decode(inputs)["logits"], atol=1e-5)
+
+
 @pytest.mark.parametrize(("params", "words"), [
     ({"attention_layer_size": 5}, r"must be the cell's size \(4\) with attention_type luong, got 5"),
     ({"sigmoid_noise": 1.0}, "sigmoid_noise' has no meaning with attention_type luong"),

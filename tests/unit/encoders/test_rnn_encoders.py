@@ -137,6 +137,13 @@ def test_final_states_follow_the_last_word(cls: type[Encoder], cell: dict[str, A
             np.testing.assert_allclose(state, one, atol=1e-6)
 
 
+@pytest.mark.parametrize("cls", ENCODERS)
+def test_scaled_embeddings_are_as_larger_ones(cls: type[Encoder]):
+    larger, scaled = make(cls), make(cls, embedding_scale=3.0)
+    larger.embedding.assign(3.0 * larger.embedding)
+    np.testing.assert_allclose(encode(scaled, batch()), encode(larger, batch()), atol=1e-5)
+
+
 def test_gates_start_as_in_the_original():
     with creating_variables(3):
         lstm = UnidirectionalRNNEncoderWithEmbedding(PARAMS, name="encoder").layers[0].direction

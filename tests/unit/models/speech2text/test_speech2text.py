@@ -107,7 +107,7 @@ def test_rates_and_worst_utterances_are_those_of_the_transcripts(make, capsys):
     rates = model.finalize_evaluation([[(1, "b.wav", "ab ba", "ab"), (0, "a.wav", "da", "da")]])
     assert rates == {"Eval WER": pytest.approx(1 / 3), "Eval CER": pytest.approx(3 / 7)}
     out = capsys.readouterr().out
-    assert "b.wav: 1 errors in 2 words" in out and "REF: ab ba" in out and "a.wav" not in out
+    assert "b.wav: 1 error in 2 words" in out and "REF: ab ba" in out and "a.wav" not in out
 
 
 def test_features_in_the_graph_give_the_same(make):

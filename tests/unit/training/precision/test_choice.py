@@ -58,7 +58,7 @@ MIXED = {"dtype": "mixed"}
     (gains(2.0, 0.7, 1.09), ["product"], "here bfloat16 in products, float32 elsewhere"),
     (gains(LEAST_GAIN, 1.5, 1.0), ["product", "recurrence"], "bfloat16 in products and recurrences, float32 elsewhere"),
     (gains(1.0, 2.0, 1.5), ["convolution"], "bfloat16 in convolutions, float32 elsewhere"),
-    (gains(0.75, 0.7, 0.4), [], "that is float32 arithmetic on this CPU")])
+    (gains(0.75, 0.7, 0.4), [], "here float32 everywhere")])
 def test_what_gains_is_chosen_and_said_in_lines_that_fit_a_terminal(settle, found, choice, said):
     choices, output = settle(MIXED, MIXED, gains=found)
     assert choices == [choice, choice]
