@@ -106,8 +106,8 @@ class CsvList:
         lines = read_lines(path, "The list")
         first = next(lines, "")
         self._has_tabs = "\t" in first and FILE_COLUMN in map(str.strip, first.split("\t"))
-        self._reader = csv.reader((line + "\n" for line in itertools.chain([first], lines)),
-                                  **({"delimiter": "\t", "quoting": csv.QUOTE_NONE} if self._has_tabs else {}))
+        form: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if self._has_tabs else {}
+        self._reader = csv.reader((line + "\n" for line in itertools.chain([first], lines)), **form)
         self._cells = self._split()
         self.header = [name.strip() for name in next(self._cells, [])]
         self._check_header([FILE_COLUMN, TEXT_COLUMN] if needs_text else [FILE_COLUMN])
