@@ -101,8 +101,8 @@ class DataLayer(Component):
                              "never shuffle."),
             "repeat": Param(bool, True, "Ignored; accepted so that old configs load. Training always repeats the data; "
                             "evaluation never does.", on_change=FREE),
-            "dtype": Param((tf.DType, str), tf.float32, "Dtype of floating-point features; ignored by data layers without "
-                           "such features, and by those that always use float32."),
+            "dtype": Param((tf.DType, str), tf.float32, "Dtype of floating-point features; ignored by data layers "
+                           "without such features, and by those that always use float32."),
             "length_buckets": Param(bool, True, "Whether examples of similar length are batched together; always so if "
                                     "the batch size does not count examples."),
         }

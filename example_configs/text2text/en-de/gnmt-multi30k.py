@@ -21,7 +21,7 @@ num_units = 320
 num_layers = 2
 keep_prob = 0.7
 uniform = {"initializer": "random_uniform", "initializer_params": {"minval": -0.1, "maxval": 0.1}}
-max_steps = 5500
+max_steps = 2800
 
 base_params = {
     "use_horovod": False,
@@ -31,7 +31,7 @@ base_params = {
     "save_summaries_steps": 100,
     "print_loss_steps": 100,
     "print_samples_steps": 500,
-    "eval_steps": 1000,
+    "eval_steps": 500,
     "save_checkpoint_steps": 250,
     "average_checkpoints": 5,
     "logdir": "gnmt-multi30k-en-de",
