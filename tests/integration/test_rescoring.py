@@ -104,7 +104,7 @@ MISTAKES = {
     "no file": ("--mode rescore --n_best beams --lm . --beams_format dump --labels dev.csv", "name that file"),
     "search": ("--mode eval --logits x.npz --labels dev.csv --lm .", "needs the file of an n-gram model"),
     "n-gram options": ("--mode rescore --n_best beams --labels dev.csv --lm . --lm_type word",
-                       "leave out --lm_type, for n-gram"),
+                       "leave out --lm_type, used only by n-gram"),
     "trust": ("--mode rescore --n_best beams --labels dev.csv --lm x.arpa --trust_code", "set --lm to its logdir"),
     "number of lists": ("--mode rescore --n_best beams --labels one.csv --lm .", "lists of 2 utterances"),
 }

@@ -170,7 +170,7 @@ def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], 
 
     The arguments are those of ``primitives.convolve``.
 
-    With a dilation, ``tf.nn.convolution`` rearranges the input into a larger batch. TensorFlow's dilated kernels are
+    With a dilation, TensorFlow rearranges the input into a larger batch. TensorFlow's dilated kernels are
     not used, because they have no gradient in half precision or on CPUs without oneDNN.
 
     On a CPU without oneDNN, the gradient of images is computed by ``convolve_images`` where possible.
