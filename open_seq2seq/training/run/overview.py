@@ -84,8 +84,9 @@ def warn_of_warm_up(trainer: Trainer) -> None:
     """Prints a warning if the learning rate still rises at the end of training."""
     steps = trainer.model.params["lr_policy_params"].get("warmup_steps")
     if isinstance(steps, int) and steps >= trainer.last_step > 1:
-        deco_print(f"WARNING: the learning rate rises during {steps:,} steps (warmup_steps), but training has only "
-                   f"{trainer.last_step:,}: lower lr_policy_params/warmup_steps.")
+        length = format_count(trainer.last_step, "step")
+        deco_print(f"WARNING: warmup_steps is {steps:,}, but training has only {length}:")
+        deco_print("the learning rate only rises; lower lr_policy_params/warmup_steps.", offset=1)
 
 
 def write_overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:
