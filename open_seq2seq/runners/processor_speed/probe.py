@@ -4,8 +4,8 @@ A processor's flags are not enough: some processors with bfloat16 instructions a
 Therefore each kind of operation that models consist of is timed in both dtypes, forward and backward.
 
 Other programs can make such short times meaningless: on a machine with two busy cores, ratios between 0.1 and 5 were
-seen where the quiet machine has 0.5 to 0.9. If the process had to wait for a core, its processor time is used instead, and the
-result is not cached, so that the next run measures again.
+seen where the quiet machine has 0.5 to 0.9. If the process had to wait for a core, its processor time is used instead,
+and the result is not cached, so that the next run measures again.
 """
 
 from __future__ import annotations
