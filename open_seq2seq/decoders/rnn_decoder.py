@@ -98,8 +98,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                                  on_change=REFUSE),
             "score_scale_init": Param((float, type(None)), None, "With normalised bahdanau (so in gnmt and gnmt_v2) or "
                                       "luong_scale: initial value of the learned factor of the scores; by default, "
-                                      "1 / √attention_layer_size or 1. In short trainings, the default keeps the "
-                                      "attention almost uniform for thousands of updates; 1.0 does not.", above=0.0,
+                                      "1 / √attention_layer_size or 1. The former keeps attention almost uniform for "
+                                      "about a thousand updates; for short training, 3.0 is better.", above=0.0,
                                       on_change=FREE),
             "embedding_scale": Param(float, 1.0, "Factor of the embeddings that the first layer reads. "
                                      "With a value above 1, they matter from the start of training, and are learned "

@@ -85,9 +85,7 @@ class BasicSequenceLoss(Loss):
         weights *= examples[:, tf.newaxis]
         rows = tf.reshape(values[:, :length], [-1, values.shape[-1]])
         total = self._total(output, rows, tf.reshape(ids, [-1]), tf.reshape(weights, [-1]))
-        if self.params["average_across_timestep"]:
-            return LossTerm(total, tf.reduce_sum(weights), unit=self.unit)
-        return LossTerm(total, tf.reduce_sum(examples), unit=self.unit)
+        return LossTerm(total, tf.reduce_sum(weights if self.unit == "token" else examples), unit=self.unit)
 
     def _total(self, output: Any, rows: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Returns the weighted sum of the rows' cross-entropies, an FP32 scalar.

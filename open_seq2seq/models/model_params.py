@@ -76,6 +76,12 @@ def run_params() -> dict[str, Any]:
                            minimum=1, maximum=10**15),
         "hooks": Param(list, [], "Hook classes or their names; created as Hook(train_model=…, eval_model=…).",
                        names="hook"),
+        **_compilation_params(),
+    }
+
+
+def _compilation_params() -> dict[str, Any]:
+    return {
         "use_xla_jit": Param(bool, False, "Whether to compile the training step with XLA."),
         "xla_buckets": Param(_STEPS, None, "With use_xla_jit: number of static shapes, chosen from the data's lengths, "
                              "to which training batches are padded; XLA compiles the step once for each shape.",

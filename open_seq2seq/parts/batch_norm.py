@@ -84,23 +84,14 @@ def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, held: tf.Tensor, c
     """
     mean, _, inverse = statistics
     centered = tf.cast(_copy_after(dy, x), tf.float32) - mean
-    wide_dy = _masked(tf.cast(dy, tf.float32), held)
+    wide_dy = tf.cast(dy, tf.float32) * tf.transpose(held)
     d_beta = tf.matmul(held, wide_dy)[0]
     d_gamma = tf.matmul(held, wide_dy * centered)[0] * inverse
     # The statistics depend on the rows of all ranks, so their gradient is a sum over all ranks.
     slope, offset = sum_over_ranks(d_gamma, d_beta)
     shared = centered * (slope * inverse / count) + offset / count
-    dx = _masked((wide_dy - shared) * (gamma * inverse), held)
+    dx = (wide_dy - shared) * (gamma * inverse) * tf.transpose(held)
     return tf.cast(dx, x.dtype), d_gamma, d_beta
-
-
-def _masked(rows: tf.Tensor, held: tf.Tensor) -> tf.Tensor:
-    """Returns ``rows`` with zeros at the invalid rows; ``rows`` itself if all are valid, as usual with images."""
-    column = tf.transpose(held)
-    if is_for_xla():
-        return rows * column
-    # The product is left out where possible, because broadcasting along the channels is slow.
-    return tf.cond(tf.reduce_min(held) > 0.0, lambda: tf.identity(rows), lambda: rows * column)
 
 
 def _copy_after(dy: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

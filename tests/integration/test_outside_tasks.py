@@ -90,7 +90,7 @@ def assert_close(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) ->
 
 def judged(output: str, task: str) -> list[str]:
     """The validation loss and the metric of the last evaluation."""
-    found = re.findall(rf"(?:Validation loss|{METRIC[task]}): \S+", output)
+    found = re.findall(rf"(?m)^\*\*\* +((?:Validation loss|{METRIC[task]}): \S+)", output)
     assert len(found) >= 2, output
     return found[-2:]
 

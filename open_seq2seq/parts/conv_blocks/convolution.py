@@ -153,7 +153,7 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
     On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the gradients of ``convolve_1d``,
     which are usually faster.
     """
-    if _has_fast_gradients(x.dtype):
+    if not _computes_gradients(x.dtype):
         padding = "SAME" if window.is_plain_same else "VALID"
         return convolve_on_device(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
     wide, kernel = tf.cast(x, tf.float32), tf.cast(kernel, tf.float32)
@@ -181,16 +181,20 @@ def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], 
     if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
         wide = convolve_on_device(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations)
         return tf.cast(wide, x.dtype)
-    steps = {*strides, *dilations}
-    if (x.shape.rank == 4 and padding == "SAME" and steps == {1} and all(size % 2 for size in kernel.shape[:2])
-            and max(kernel.shape[:2]) > 1 and not _has_fast_gradients(x.dtype)):
+    keeps_size = padding == "SAME" and {*strides, *dilations} == {1}
+    if x.shape.rank == 4 and keeps_size and _is_odd_window(kernel) and _computes_gradients(x.dtype):
         return convolve_images(x, kernel)
     return convolve(x, kernel, strides, padding, dilations)
 
 
-def _has_fast_gradients(dtype: tf.DType) -> bool:
-    """Returns whether TensorFlow's gradients of convolutions are as fast as convolutions."""
-    return has_onednn() or dtype == tf.float16 or bool(tf.config.get_visible_devices("GPU"))
+def _is_odd_window(kernel: tf.Tensor) -> bool:
+    """Returns whether the filters have odd heights and widths and more than one tap."""
+    return all(size % 2 for size in kernel.shape[:2]) and max(kernel.shape[:2]) > 1
+
+
+def _computes_gradients(dtype: tf.DType) -> bool:
+    """Returns whether ``gradient`` is used instead of TensorFlow's gradients: on CPUs without oneDNN, not in FP16."""
+    return not (has_onednn() or dtype == tf.float16 or tf.config.get_visible_devices("GPU"))
 
 
 def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:

@@ -1,8 +1,7 @@
 """Convolutions whose gradients are computed by convolutions where possible.
 
 Without oneDNN, TensorFlow's kernels for the gradients of convolutions over time are usually slower than equivalent
-convolutions (docs/speed.md), and do not support dilation. The kernel for the gradient of images takes up to five times
-as long.
+convolutions (docs/speed.md), and do not support dilation. For images, only the gradient of the input is slower.
 """
 
 from __future__ import annotations

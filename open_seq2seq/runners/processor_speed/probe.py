@@ -38,7 +38,7 @@ _WAITED = 1.25  # elapsed time divided by processor time above which the process
 _CLOSE = (0.8, 1.4)  # kinds with a ratio in this range are measured twice, because other load could decide
 
 
-class Measurement(NamedTuple):
+class MeasuredSpeeds(NamedTuple):
     """Speeds in GFLOP/s, and whether the process waited for a core while they were measured."""
 
     speeds: Speeds
@@ -75,7 +75,7 @@ def intra_op_threads() -> int:
 
 
 def measure_speeds(seconds: float = _SECONDS, most_rounds: int = _MOST_ROUNDS,
-                   kinds: Sequence[str] = KINDS) -> Measurement:
+                   kinds: Sequence[str] = KINDS) -> MeasuredSpeeds:
     """Measures each kind of operation in both dtypes alternately, and uses the shortest times.
 
     Operations run eagerly: no function is traced, no variable is created, no TensorFlow random number is drawn.
@@ -97,7 +97,7 @@ def measure_speeds(seconds: float = _SECONDS, most_rounds: int = _MOST_ROUNDS,
             if any(elapsed[name] > _WAITED * busy[name] for name in TYPES):
                 waited, elapsed = True, {name: value / intra_op_threads() for name, value in busy.items()}
             speeds[kind] = {name: _FLOPS[kind] / max(value, 1e-9) / 1e9 for name, value in elapsed.items()}
-    return Measurement(speeds, waited)
+    return MeasuredSpeeds(speeds, waited)
 
 
 def ratios(speeds: Speeds) -> dict[str, float]:

@@ -41,6 +41,8 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
             with runner.scope():
                 trainer = Trainer(model, None, runner, seed=spec.params.get("random_seed") or 0)
             _check_training(trainer, options.verbose)
+            if not options.benchmark:
+                warn_of_warm_up(trainer)
     if options.continue_learning and owner is not None and runner.is_chief:
         _check_resuming(options, owner, built.get("eval"))
     deco_print("The config can be run.")
@@ -72,7 +74,6 @@ def _check_data(section: str, model: Model) -> None:
 
 
 def _check_training(trainer: Trainer, verbose: bool) -> None:
-    warn_of_warm_up(trainer)
     if verbose:
         print_parameter_table(trainer.trainable, trainer.variables)
     else:

@@ -73,7 +73,8 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
     every = trainer.model.params["eval_steps"] if trainer.eval_model is not None else None
     deco_print(f"Length: {format_count(trainer.last_step, 'step')}, {epochs:.1f} epochs"
                + (f", evaluation every {format_count(every, 'step')}" if every else ""))
-    warn_of_warm_up(trainer)
+    if not options.benchmark:
+        warn_of_warm_up(trainer)
     if folder is not None:
         path, _ = _overview(options, specs, trainer, folder)
         deco_print(f"Logdir: {folder} (config and variables: {path.name})")

@@ -191,11 +191,9 @@ def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
 
 def finish(trainer: Trainer, signum: int | None) -> int:
     """Finishes a run after its last update, or after the signal that stopped it; returns the exit code."""
-    if signum is not None and trainer.finished:
-        deco_print(f"Stopped after the last step, {trainer.step}: no training is left.")
-        return 128 + signum
     if signum is not None:
-        deco_print(f"Stopped at step {trainer.step}; resume with --continue_learning.")
+        remaining = "no step is left" if trainer.finished else "resume with --continue_learning"
+        deco_print(f"Stopped at step {trainer.step}; {remaining}.")
         return 128 + signum
     if trainer.saves and trainer.model.params["average_checkpoints"]:
         _average(trainer)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,12 +19,12 @@ WINDOWS = [Window(5), Window(4), Window(2, 3), Window(5, 2), Window(4, 3), Windo
            Window(3, 2, 1, "CAUSAL")]
 
 
-def trained(window: Window, x: tf.Tensor) -> list[np.ndarray]:
-    """Returns the output, and the gradients of the input and of the kernel."""
+def trained(make: Callable[[], Any], x: tf.Tensor) -> list[np.ndarray]:
+    """Returns the output of a convolution, and the gradients of the input and of the kernel."""
     with creating_variables(1):
-        convolution = make_convolution("conv1d", 3, 4, [window])
+        convolution = make()
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None, 3])])
+    @tf.function(input_signature=[tf.TensorSpec([None] * (x.shape.rank - 1) + [3])])
     def step(x: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -38,9 +41,9 @@ def trained(window: Window, x: tf.Tensor) -> list[np.ndarray]:
 def test_gradients_are_tensorflows(window: Window, frames: int, batch: int, monkeypatch):
     x = tf.random.stateless_normal([batch, frames, 3], [1, 2])
     monkeypatch.setattr(module, "has_onednn", lambda: True)
-    expected = trained(window, x)
+    expected = trained(lambda: make_convolution("conv1d", 3, 4, [window]), x)
     monkeypatch.setattr(module, "has_onednn", lambda: False)
-    for value, wanted in zip(trained(window, x), expected, strict=True):
+    for value, wanted in zip(trained(lambda: make_convolution("conv1d", 3, 4, [window]), x), expected, strict=True):
         assert value.shape == wanted.shape
         np.testing.assert_allclose(value, wanted, atol=1e-5)
 
@@ -58,30 +61,14 @@ def test_they_are_taken_where_tensorflow_leaves_onednn_off(onednn: bool, dtype: 
     assert bool(calls) is taken
 
 
-def trained_on_images(x: tf.Tensor, size: tuple[int, int]) -> list[np.ndarray]:
-    """Returns the output, and the gradients of the images and of the kernel."""
-    with creating_variables(1):
-        convolution = ImageConvolution(3, 4, size)
-
-    @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], x.dtype)])
-    def step(x: tf.Tensor) -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = convolution(x)
-            loss = tf.reduce_sum(tf.sin(tf.cast(y, tf.float32)))
-        return [tf.cast(value, tf.float32) for value in [y, *tape.gradient(loss, [x, convolution.kernel])]]
-
-    return [value.numpy() for value in step(x)]
-
-
 @pytest.mark.parametrize("size", [(3, 3), (5, 1), (1, 7), (2, 3), (1, 1)])
 @pytest.mark.parametrize("batch", [0, 1, 3])
 def test_gradients_of_images_are_tensorflows(size: tuple[int, int], batch: int, monkeypatch):
     x = tf.random.stateless_normal([batch, 6, 9, 3], [1, 2])
     monkeypatch.setattr(module, "has_onednn", lambda: True)
-    expected = trained_on_images(x, size)
+    expected = trained(lambda: ImageConvolution(3, 4, size), x)
     monkeypatch.setattr(module, "has_onednn", lambda: False)
-    for value, wanted in zip(trained_on_images(x, size), expected, strict=True):
+    for value, wanted in zip(trained(lambda: ImageConvolution(3, 4, size), x), expected, strict=True):
         assert value.shape == wanted.shape
         np.testing.assert_allclose(value, wanted, atol=1e-5)
 

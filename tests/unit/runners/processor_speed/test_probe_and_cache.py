@@ -16,7 +16,7 @@ from open_seq2seq.runners.processor_speed import cache as speed_cache
 from open_seq2seq.runners.processor_speed import probe
 from open_seq2seq.runners.processor_speed.cache import TYPES, cache_folder, read_speeds, speeds_file, write_speeds
 from open_seq2seq.runners.processor_speed.probe import (
-    Measurement,
+    MeasuredSpeeds,
     machine_identity,
     machine_speeds,
     measure_speeds,
@@ -41,7 +41,7 @@ def measured(monkeypatch):
 
     def measure(kinds=KINDS):
         calls.extend([1] if kinds else [])
-        return Measurement({kind: dict(SPEEDS[kind]) for kind in kinds}, waited=False)
+        return MeasuredSpeeds({kind: dict(SPEEDS[kind]) for kind in kinds}, waited=False)
 
     monkeypatch.setattr(probe, "measure_speeds", measure)
     return calls
@@ -99,7 +99,7 @@ def test_what_was_measured_beside_other_programs_is_not_kept(cache, monkeypatch)
 
     def measure(kinds=KINDS):
         calls.append(kinds)
-        return Measurement({kind: dict(SPEEDS[kind]) for kind in kinds}, waited=len(calls) == 1)
+        return MeasuredSpeeds({kind: dict(SPEEDS[kind]) for kind in kinds}, waited=len(calls) == 1)
 
     monkeypatch.setattr(probe, "measure_speeds", measure)
     assert machine_speeds() == SPEEDS and read_speeds(machine_identity()) is None
@@ -121,7 +121,7 @@ def test_what_is_close_is_measured_twice_and_the_best_counts(cache, monkeypatch)
         found = {kind: {"float32": 100.0, "bfloat16": 250.0} for kind in KINDS}
         speeds = {kind: {"float32": 100.0, "bfloat16": bfloat16} if kind == "convolution" else found[kind]
                   for kind in kinds}
-        return Measurement(speeds, waited=False)
+        return MeasuredSpeeds(speeds, waited=False)
 
     monkeypatch.setattr(probe, "measure_speeds", measure)
     assert ratios(machine_speeds()) == {"product": 2.5, "recurrence": 2.5, "convolution": 1.3}

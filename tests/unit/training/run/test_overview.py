@@ -1,0 +1,20 @@
+"""The header of a run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from open_seq2seq.training.run.overview import warn_of_warm_up
+
+
+@pytest.mark.parametrize(("policy", "last_step", "warns"), [
+    ({"warmup_steps": 100}, 8, True), ({"warmup_steps": 8}, 8, True), ({"warmup_steps": 7}, 8, False),
+    ({"learning_rate": 0.1}, 8, False), ({"warmup_steps": 100}, 1, False)])
+def test_a_learning_rate_that_only_rises_is_said(capsys, policy, last_step, warns):
+    model = SimpleNamespace(params={"lr_policy_params": policy})
+    warn_of_warm_up(SimpleNamespace(model=model, last_step=last_step))
+    lines = capsys.readouterr().out.splitlines()
+    assert bool(lines) == warns and all(len(line) <= 80 for line in lines)
+    assert not warns or f"warmup_steps is {policy['warmup_steps']}, but training has only 8 steps" in lines[0]
