@@ -40,6 +40,7 @@ class Model(Component):
 
     Attributes:
       object_name: what ``num_objects`` counts, for messages about speed.
+      object_description: a more exact name of the same; None if it is ``object_name``.
       interactive_hint: what the user should type at the prompt of interactive inference.
       verb: name of the method of ``TrainedModel`` that returns the text of ``answer`` for each input, such as
         ``translate``; None if only ``TrainedModel.infer`` suits the model.
@@ -47,6 +48,7 @@ class Model(Component):
 
     data_layer: DataLayer
     object_name = "objects"
+    object_description: str | None = None
     interactive_hint = "Type a line"
     verb: str | None = None
 

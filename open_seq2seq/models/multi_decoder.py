@@ -104,7 +104,7 @@ class MultiDecoderModel(Text2Text):
                 row = rows[0]
                 texts |= {f"train_source_{language}": layer.source_to_text(batch["source_tensors"][0][row]),
                           f"train_target_{language}": layer.ids_to_text(batch["target_tensors"][0][row], language),
-                          f"train_prediction_{language}": layer.ids_to_text(outputs[0][row], language)}
+                          f"teacher_forced_{language}": layer.ids_to_text(outputs[0][row], language)}
         reporter.texts(texts)
 
     def _text_of(self, example: int, ids: np.ndarray) -> str:

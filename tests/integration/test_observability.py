@@ -67,7 +67,7 @@ def test_the_line_and_tensorboard_show_the_same_mean_loss_and_nothing_comes_twic
     lines = [line for line in out.replace(f"{workspace}/", "").splitlines()
              if not re.search(r"Validation loss|BLEU|chrF", line)]
     assert len(lines) == len(set(lines)) and max(map(len, lines)) <= 80, out
-    assert len([line for line in lines if "Evaluation at" not in line]) < 14, out
+    assert len([line for line in lines if "Evaluation at" not in line]) <= 14, out
     assert "benchmarking" not in out and "encoder/layer_0" not in out
 
 
@@ -151,7 +151,7 @@ def test_training_stops_without_gain_and_the_report_shows_the_run(workspace, com
     assert sum(",val_loss," in row for row in rows) == 3 and sum(",train_loss," in row for row in rows) >= 1
     assert main(["--mode=report", f"--logdir={workspace}/run"]) == 0
     page = (workspace / "run" / "report.html").read_text()
-    for words in ("<svg", "Eval_BLEU_Score", "train_prediction", "Worst examples", "chrF", "lr_policy: fixed_lr"):
+    for words in ("<svg", "Eval_BLEU_Score", "teacher_forced", "Worst examples", "chrF", "lr_policy: fixed_lr"):
         assert words in page, words
 
 

@@ -89,7 +89,7 @@ def test_compilations_are_bounded_and_losses_are_those_of_the_plain_step(like_mu
 @pytest.mark.long
 @pytest.mark.parametrize("arguments, end", [
     (["--check"], "The config can be run."),
-    pytest.param(["--print_samples_steps=1"], "Train prediction:", marks=pytest.mark.slow)])
+    pytest.param(["--print_samples_steps=1"], "Teacher forced:", marks=pytest.mark.slow)])
 def test_the_command_prints_the_buckets_and_trains(workspace, command, arguments, end):
     code, out, err = command("--mode=train", "--use_xla_jit", "--xla_buckets=2", "--max_steps=3",
                              "--print_loss_steps=1", *arguments)

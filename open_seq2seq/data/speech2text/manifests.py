@@ -122,7 +122,7 @@ class CsvList:
     def _check_header(self, needed: Sequence[str]) -> None:
         if missing := [name for name in needed if name not in self.header]:
             raise DataError(f"{self._path}:1: the header {','.join(self.header)[:80]!r} lacks {' and '.join(missing)}: "
-                            "the first line must be wav_filename,wav_filesize,transcript.")
+                            "name the columns in the first line, separated by commas or tabs.")
         if twice := [name for name in needed if self.header.count(name) > 1]:
             raise DataError(f"{self._path}:1: the header has the column {twice[0]} more than once: remove or rename "
                             "the others.")

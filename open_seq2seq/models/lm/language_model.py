@@ -138,7 +138,7 @@ class LanguageModel(EncoderDecoderModel):
         layer: Any = self.data_layer
         length = int(batch["source_tensors"][1][0])
         reporter.texts({"train_target": _one_line(layer.ids_to_text(batch["target_tensors"][0][0][:length])),
-                        "train_prediction": _one_line(layer.ids_to_text(outputs[0][0][:length]))})
+                        "teacher_forced": _one_line(layer.ids_to_text(outputs[0][0][:length]))})
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> tuple[float, float]:
         """Returns minus the log likelihood of a batch's targets in nats, and their number."""

@@ -31,6 +31,7 @@ class Text2Text(EncoderDecoderModel):
     """Translation, evaluated with sacreBLEU and chrF on detokenised text; results are written line by line."""
 
     object_name = "tokens"
+    object_description = "source and target tokens"
     interactive_hint = "Type a line to translate"
     _shown_signature: str | None = None
     verb = "translate"
@@ -145,7 +146,7 @@ class Text2Text(EncoderDecoderModel):
         layer: Any = self.data_layer
         reporter.texts({"train_source": layer.source_to_text(batch["source_tensors"][0][0]),
                         "train_target": layer.ids_to_text(batch["target_tensors"][0][0]),
-                        "train_prediction": layer.ids_to_text(outputs[0][0])})
+                        "teacher_forced": layer.ids_to_text(outputs[0][0])})
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, str, str]]:
         """Returns (example, hypothesis, reference) for each sentence of the batch."""

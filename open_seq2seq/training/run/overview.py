@@ -78,7 +78,7 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
     if folder is not None:
         path, _ = _overview(options, specs, trainer, folder)
         deco_print(f"Logdir: {folder} (config and variables: {path.name})")
-    deco_print(_progress_legend(trainer))
+    _print_progress_legend(trainer)
 
 
 def warn_of_warm_up(trainer: Trainer) -> None:
@@ -130,10 +130,12 @@ def _count(variables: Mapping[str, tf.Variable]) -> int:
     return sum(v.shape.num_elements() for v in variables.values())
 
 
-def _progress_legend(trainer: Trainer) -> str:
-    """Returns a line that explains the lines of ``ProgressHook``."""
-    unit = getattr(getattr(trainer.model, "loss", None), "unit", None)
-    return f"Below: mean loss{f' per {unit}' if unit else ''} and speed since the last line, learning rate"
+def _print_progress_legend(trainer: Trainer) -> None:
+    """Explains the lines of ``ProgressHook``."""
+    model = trainer.model
+    unit = getattr(getattr(model, "loss", None), "unit", None)
+    deco_print(f"Below: mean loss{f' per {unit}' if unit else ''} since the last line, learning rate, epochs,")
+    deco_print(f"speed in {model.object_description or model.object_name}, time left", offset=1)
 
 
 def _devices(runner: Runner) -> str:
