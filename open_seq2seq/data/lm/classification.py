@@ -15,12 +15,15 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.lm.params import (
     PATH,
     VOCABULARY,
+    build_vocabulary,
     make_tokenizer,
+    tokenizer_kind,
     tokenizer_params,
     vocabulary_path,
     with_model_params,
 )
-from open_seq2seq.data.lm.tokenizers import WithoutEnds
+from open_seq2seq.data.lm.tokenizers import WithoutEnds, split_raw_words
+from open_seq2seq.data.lm.vocabulary import LMVocabulary
 from open_seq2seq.data.tables import Table
 from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
 from open_seq2seq.data.text2text.corpus import SpecialIds, TokenCorpus
@@ -32,6 +35,8 @@ _SENTIMENT = ["negative", "positive"]
 
 class TextClassificationDataLayer(LabelledTextDataLayer):
     """Labelled texts from a TSV or CSV file, tokenised with the vocabulary of a language model.
+
+    Without a language model, training builds the vocabulary from its texts, and writes it to ``processed_data_folder``.
 
     A text becomes ``[<eos>] + tokens + [<eos>]``, without the first ``<eos>`` if ``use_start_token`` is False. The
     tokenizer ``words`` splits raw text into words and punctuation. A word that the vocabulary lacks is looked up again
@@ -74,7 +79,14 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
         return self.mode != "interactive_infer"
 
     def _make_tokenizer(self) -> Any:
-        return WithoutEnds(make_tokenizer(self.params, self.params_path, fit=True))
+        build = self._build if self.mode == "train" else None
+        return WithoutEnds(make_tokenizer(self.params, self.params_path, build, fit=True))
+
+    def _build(self, split: Any) -> LMVocabulary:
+        """Returns the vocabulary of the training texts."""
+        words = tokenizer_kind(self.params, self.params_path) == "words"
+        lines = (split_raw_words(row[0]) if words else split(row[0]) for _, row in self._read_rows())
+        return build_vocabulary(self.params, lines, self._source_name)
 
     @property
     def tokens(self) -> Sequence[str]:

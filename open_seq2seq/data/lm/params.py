@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from open_seq2seq.config.files import ASSET
@@ -17,7 +17,8 @@ from open_seq2seq.data.lm.tokenizers import (
     split_normalized_words,
     split_words,
 )
-from open_seq2seq.data.lm.vocabulary import LMVocabulary
+from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 VOCABULARY = "vocab.txt"
@@ -36,8 +37,11 @@ def tokenizer_params() -> dict[str, Any]:
                            "do: @-@ becomes -, every - becomes a word, and \"don 't\" becomes \"do n't\".",
                            on_change=REFUSE),
         "lm_vocab_file": Param(PATH, None, "Vocabulary file of a language model; by default, vocab.txt in "
-                               "processed_data_folder, which WKTDataLayer writes if it does not exist. Not used with "
-                               "SentencePiece.", on_change=FREE),
+                               "processed_data_folder, which is built from the training text if it does not exist. "
+                               "Not used with SentencePiece.", on_change=FREE),
+        "min_count": Param((int, type(None)), None, "Rarer tokens of the training text become <unk> when the "
+                           "vocabulary is built; by default 3 for words and 1 for characters.", "occurrences",
+                           minimum=1, on_change=FREE),
         "processed_data_folder": Param(PATH, None, "Folder of the vocabulary, and of indexes of large texts; "
                                        "WKTDataLayer uses wkt-processed_data by default.", on_change=FREE),
         "map_parallel_calls": Param(int, 8, "Number of threads for tokenising, if the tokenizer supports threads.",
@@ -84,6 +88,20 @@ def vocabulary_path(params: Mapping[str, Any]) -> str | None:
     return params["lm_vocab_file"] or (os.path.join(folder, VOCABULARY) if folder else None)
 
 
+def build_vocabulary(params: Mapping[str, Any], lines: Iterable[Sequence[str]], source: str) -> LMVocabulary:
+    """Returns the vocabulary of a training text, without the tokens that are rarer than ``min_count``.
+
+    Args:
+      params: parameters declared by ``tokenizer_params``.
+      lines: the tokens of each line.
+      source: file or folder of the text, which is printed.
+    """
+    words = (params["tokenizer"] or {}).get("type", "words") == "words"
+    vocabulary = LMVocabulary.of_counts(count_tokens(lines), params["min_count"] or (3 if words else 1))
+    deco_print(f"Built the vocabulary {vocabulary_path(params)} with {len(vocabulary):,} tokens from {source}")
+    return vocabulary
+
+
 def make_tokenizer(params: Mapping[str, Any], path: str,
                    build: Callable[[Callable[[str], Any]], LMVocabulary] | None = None,
                    fit: bool = False) -> LMTokenizer:
@@ -112,8 +130,9 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
     if os.path.exists(file):
         vocabulary = LMVocabulary.load(file)
     elif build is None or params["lm_vocab_file"]:
-        raise DataError(f"The file {file} with the vocabulary of the language model does not exist: train the language "
-                        "model first, or name its vocab.txt as lm_vocab_file.")
+        raise DataError(f"The file {file} with the vocabulary does not exist: train the language model first, or name "
+                        "its vocab.txt as lm_vocab_file; training without a language model builds the vocabulary of "
+                        "processed_data_folder.")
     else:
         vocabulary = build(split)
         vocabulary.save(file)

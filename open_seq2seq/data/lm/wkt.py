@@ -16,6 +16,7 @@ from open_seq2seq.data.fields import Field
 from open_seq2seq.data.lm.params import (
     PATH,
     VOCABULARY,
+    build_vocabulary,
     make_tokenizer,
     tokenizer_kind,
     tokenizer_params,
@@ -23,9 +24,8 @@ from open_seq2seq.data.lm.params import (
     with_model_params,
 )
 from open_seq2seq.data.lm.random_lengths import SHORTEST_BASE, chunk_offsets, num_random_chunks
-from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
+from open_seq2seq.data.lm.vocabulary import LMVocabulary
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
-from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -92,9 +92,6 @@ class WKTDataLayer(DataLayer):
                                 "chunk, so that the chunks differ between epochs."),
             "small": Param(bool, False, "Whether to read only the first 9,004 tokens in training and 200 in "
                            "evaluation, for a quick test."),
-            "min_count": Param((int, type(None)), None, "Rarer tokens of the training text become <unk> when the "
-                               "vocabulary is built; by default 3 for words and 1 for characters.", "occurrences",
-                               minimum=1, on_change=FREE),
             "seed_tokens": Param(str, "The", "In inference without text_file: words separated by spaces, each the "
                                  "beginning of a generated text.", on_change=FREE),
         }
@@ -136,12 +133,7 @@ class WKTDataLayer(DataLayer):
     def _build(self, split: Any) -> LMVocabulary:
         """Returns the vocabulary of the training text."""
         path = self._text_path("train")
-        words = (self.params["tokenizer"] or {}).get("type", "words") == "words"
-        least = self.params["min_count"] or (3 if words else 1)
-        vocabulary = LMVocabulary.of_counts(count_tokens(split(line) for line in read_lines(path, "The text file")),
-                                            least)
-        deco_print(f"Built the vocabulary {vocabulary_path(self.params)} with {len(vocabulary):,} tokens from {path}")
-        return vocabulary
+        return build_vocabulary(self.params, (split(line) for line in read_lines(path, "The text file")), path)
 
     def _load_text(self) -> None:
         _ = self.fingerprints  # taken before the file is read

@@ -98,6 +98,18 @@ def test_imdb_keeps_reviews_for_validation(root):
     assert all((label == "positive") == row.startswith("pos") for mode in rows for _, (row, label) in rows[mode])
 
 
+def test_training_without_a_language_model_builds_the_vocabulary(root):
+    write(root / "sst/train.csv", "1,Good and good; it's good", "0,bad and bad")
+    write(root / "sst/dev.csv", "0,bad but good")
+    own = {"data_root": str(root / "sst"), "processed_data_folder": str(root / "own"), "min_count": 2}
+    with pytest.raises(DataError, match="training without a language model builds"):
+        make(SSTDataLayer, root, "eval", **own)
+    made = make(SSTDataLayer, root, **own)
+    assert list(made.tokens) == ["<unk>", "and", "good", "bad", "<eos>"]
+    assert make(SSTDataLayer, root, "eval", **own).tokens == made.tokens
+    assert texts(make(SSTDataLayer, root, "eval", **own))[0] == ["<eos> bad <unk> good <eos>"]
+
+
 BAD = {
     "no root": (SSTDataLayer, {}, ConfigError, "data_root' is missing"),
     "no table": (TextClassificationDataLayer, {"labels": ["a", "b"]}, ConfigError, "text_file' is missing"),
