@@ -114,7 +114,7 @@ class ResolvedConfig:
         return changed, problems
 
     def _is_dropped_elsewhere(self, override: Override, params: dict[str, Any]) -> bool:
-        """Returns whether an override for all sections drops a key that another section has, but not this one."""
+        """Returns whether an override for all sections drops a key that only other sections than ``params`` have."""
         return override.text == DROP and override.section is None and not gives(params, override.keys) and any(
             gives(section, override.keys) for section in self.config_file.sections.values())
 

@@ -87,7 +87,7 @@ class LazyAdam(Adam):
         rows, values = gradient.indices, gradient.values
         m = beta1 * tf.gather(slots["m"], rows) + (np.float32(1.0) - beta1) * values
         v = beta2 * tf.gather(slots["v"], rows) + (np.float32(1.0) - beta2) * tf.square(values)
-        # Uses the slots' handles, because mirrored variables have no scatter_update.
+        # Uses the handles, because slots on several devices (ON_READ variables) have no scatter_update.
         for slot, new in ((slots["m"], m), (slots["v"], v)):
             tf.raw_ops.ResourceScatterUpdate(resource=slot.handle, indices=rows, updates=new)
         change = step[1] * m / (tf.sqrt(v) + self.params["epsilon"])

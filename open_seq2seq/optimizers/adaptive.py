@@ -31,7 +31,7 @@ class Adagrad(Optimizer):
         # Uses basic operations, because XLA has no Adagrad kernel for sparse gradients.
         rows, values = gradient.indices, gradient.values
         sums = tf.gather(slots["accumulator"], rows) + tf.square(values)
-        # Uses the slot's handle, because mirrored variables have no scatter_update.
+        # Uses the handle, because slots on several devices (ON_READ variables) have no scatter_update.
         tf.raw_ops.ResourceScatterUpdate(resource=slots["accumulator"].handle, indices=rows, updates=sums)
         variable.scatter_sub(tf.IndexedSlices(step * values * tf.math.rsqrt(sums), rows))
 

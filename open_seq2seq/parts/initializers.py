@@ -36,8 +36,10 @@ def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -
     """Returns the initialiser or regulariser that a config specifies.
 
     Args:
-      chosen: an object, which is used as it is; a class; or the name of either.
-      settings: arguments of the class, or of a function that returns a regulariser; ignored for other initialisers.
+      chosen: a class, an initialiser, a regulariser, a function that returns a regulariser, or the name of one of
+        these.
+      settings: arguments of the class or of the function that returns a regulariser. An initialiser that is not a
+        class ignores them, and a regulariser that is not a class is used as it is if there are none.
       kind: ``initializer`` or ``regularizer``.
       path: path of ``chosen`` in the config; the path of ``settings`` is ``<path>_params``.
 

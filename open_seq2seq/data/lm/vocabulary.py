@@ -72,7 +72,8 @@ class LMVocabulary:
             identity, tab, rest = line.partition("\t")
             token, second, count = rest.rpartition("\t")
             if last:
-                raise DataError(f"{shown(path)}:{number}: there are lines after the number of tokens: remove them.")
+                raise DataError(f"{shown(path)}:{number}: the line before, the number of tokens, must be the last one: "
+                                "remove all lines after it.")
             if not tab and line.strip().isdecimal():
                 last = line.strip()
             elif not second or not count.strip().isdecimal() or identity != str(len(tokens)):

@@ -21,9 +21,9 @@ PARAMS = {
     "speed_perturbation_ratio": Param((float, list, type(None)), None, "Number r: the length is multiplied by a random "
                                       "factor from 1 - r to 1 + r; a longer recording has a lower pitch. List: the "
                                       "factor is drawn from its values. None or 0 keeps the length."),
-    "noise_level_min": Param((int, type(None)), None, "Smallest level of the white noise, relative to audio with a "
-                             "peak of 1. No noise is added if this and noise_level_max are None.", "dB", minimum=-1000,
-                             maximum=100),
+    "noise_level_min": Param((int, type(None)), None, "Smallest RMS level of the white noise; 0 dB is an RMS of 1, for "
+                             "audio with a peak of 1. No noise is added if this and noise_level_max are None.", "dB",
+                             minimum=-1000, maximum=100),
     "noise_level_max": Param((int, type(None)), None, "Upper bound of the noise level, exclusive.", "dB",
                              minimum=-1000, maximum=100),
     "n_freq_mask": Param(int, 0, "Number of frequency masks: bands of features set to zero (SpecAugment).", minimum=0,

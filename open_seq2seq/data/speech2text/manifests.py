@@ -135,7 +135,8 @@ class CsvList:
         """
         file_column = self.header.index(FILE_COLUMN)
         text_column = self.header.index(TEXT_COLUMN) if TEXT_COLUMN in self.header else None
-        remedy = "put exactly one tab between columns" if self._has_tabs else "put text with commas into double quotes"
+        remedy = "put exactly one tab between columns" if self._has_tabs else (
+            "put text with commas into double quotes, and a comma between columns")
         for row in self._cells:
             if not row:
                 continue

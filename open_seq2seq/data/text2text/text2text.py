@@ -323,7 +323,7 @@ class ParallelTextDataLayer(DataLayer):
         return self._target_tokenizer.tokens_of(ids)
 
     def tokens_to_text(self, tokens: Sequence[str]) -> str:
-        """Returns the text that target tokens form, in the form of ``ids_to_text``."""
+        """Joins target tokens to a text, as ``ids_to_text`` does."""
         return self._target_tokenizer.join(tokens)
 
     def reference_text(self, example: int) -> str:

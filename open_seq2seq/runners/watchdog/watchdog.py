@@ -225,8 +225,8 @@ def watched(runner: Runner, seconds: float | None, on_failure: OnFailure = end_h
             goes_on: bool = False) -> Iterator[Watchdog | None]:
     """Context manager in which the processes of a runner watch one another; all processes must enter it.
 
-    A normal exit waits, still watching, until all processes exit. After an exception the watchdog keeps running, so
-    that it can report the error to the others (``launcher.announce``).
+    At the end of the ``with`` block, each process waits, still watching the others, until all have reached it. After an
+    exception the watchdog keeps running, so that it can report the error to the others (``launcher.announce``).
 
     Args:
       runner: only ``gather``, ``share`` and ``process_rank`` are used.

@@ -33,7 +33,7 @@ def make_stream(model: Model, runner: Runner, seed: int) -> BatchStream | Contig
 
 def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: int, steps_per_epoch: int | None,
                    rate_scale: int) -> MixedPrecisionOptimizer:
-    """Returns a model's optimizer, built for training, with the schedule, loss scaling and additions of its parameters.
+    """Returns the optimizer that a model's config specifies, with schedule, loss scaling and ``make_additions``.
 
     Args:
       model: the training model.

@@ -47,8 +47,8 @@ def write_report(logdir: Path) -> Path:
     except disk.ForeignError as error:
         raise UserError(f"{path} is not a report that OpenSeq2Seq has written: move it, and start again.") from error
     except OSError as error:
-        raise UserError(f"The report {path} cannot be written ({error.strerror}): copy the logdir to a folder that you "
-                        "may write to.") from error
+        raise UserError(f"The report {path} cannot be written ({error.strerror}): free space, or copy the logdir to "
+                        "a folder that you may write to.") from error
     return path
 
 

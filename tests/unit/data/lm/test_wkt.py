@@ -157,7 +157,7 @@ BAD_VOCABULARIES = {
     "other format": ("the\nof\n", "bad.txt:1: the line must be the id 0"),
     "gap": ("0\t<unk>\t1\n2\t<eos>\t1\n2\n", "bad.txt:2: the line must be the id 1"),
     "empty": ("", "has 0 tokens"),
-    "more": ("0\t<unk>\t1\n1\t<eos>\t1\n2\n3\tx\t1\n", "bad.txt:4: there are lines after"),
+    "more": ("0\t<unk>\t1\n1\t<eos>\t1\n2\n3\tx\t1\n", "bad.txt:4: the line before, the number"),
 }
 
 
