@@ -44,15 +44,18 @@ def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
 
 
 def _check_place(name: str, flag: str) -> None:
+    descriptor = _standard_stream(name)
+    if descriptor is not None:
+        # The path behind the stream does not matter: another user may have opened it.
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise UserError(f"{flag} is {name}, but this process was started with that stream closed: choose a file.")
+        return
     path = Path(os.path.realpath(name))
     if _exists(path) and path.is_dir() and not _is_replaceable(str(path)):
         raise UserError(f"{flag} is {name}, which is a folder: choose a file in it.")
     existing = next(place for place in (path, *path.parents) if _exists(place))
     if existing != path and not existing.is_dir():
         raise UserError(f"{flag} is {name}, but {existing} is a file, not a folder: choose another path.")
-    descriptor = _standard_stream(name)
-    if descriptor is not None and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
-        raise UserError(f"{flag} is {name}, but this process was started with that stream closed: choose a file.")
     beside = existing.parent if existing == path and path.is_file() and not passes_through(name) else existing
     for place in (existing, beside):
         if not os.access(place, os.W_OK):

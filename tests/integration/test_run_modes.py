@@ -100,7 +100,7 @@ def test_averaged_checkpoints_and_the_best_by_another_metric_are_used(workspace,
     code, out, _ = command("--mode=eval", "--average_checkpoints=3", "--best_metric=Eval_chrF_Score",
                            "--best_metric_mode=max")
     chosen = re.search(r"Restoring from the (\w+) checkpoint", out)[1]
-    values = dict(re.findall(r"(latest|averaged|best) (\d+\.\d{4})", out.split("Chosen by Eval_chrF_Score: ")[1]))
+    values = dict(re.findall(r"(latest|averaged|best) (\d+\.\d{4})", out.split("Chosen by Eval_chrF_Score among: ")[1]))
     assert code == 0 and len(values) == 3 and float(values[chosen]) == max(map(float, values.values()))
     events = EventAccumulator(str(workspace / "run"))
     events.Reload()

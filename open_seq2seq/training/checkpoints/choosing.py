@@ -95,7 +95,7 @@ def _by_metric(kinds: dict[str, list[Path]], metric: str, largest: bool) -> Offe
     order = [kind for kind in ("latest", "averaged", "best") if kind in values]
     chosen = (max if largest else min)(order, key=lambda kind: values[kind])
     shown = ", ".join(f"{kind} {values[kind]:.4f}" for kind in order)
-    return Offer(chosen, kinds[chosen], f"Chosen by {metric}: {shown}")
+    return Offer(chosen, kinds[chosen], f"Chosen by {metric} among: {shown}")
 
 
 def _is_last(kinds: dict[str, list[Path]], states: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -220,6 +220,13 @@ def test_results_go_to_stdout_among_what_is_printed(tmp_path, into_file):
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
+def test_stdout_may_be_a_file_that_only_another_user_may_open(monkeypatch, capfd):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    check_output_file("/dev/stdout")
+    with pytest.raises(UserError, match="cannot be written"):
+        check_output_file("out.txt")
+
+
 def test_a_full_disk_is_said_in_one_sentence():
     with pytest.raises(UserError, match="cannot be written to /dev/full: No space left"), OutputFiles() as outputs:
         outputs.open("/dev/full", "wb").write(b"x")

@@ -57,7 +57,7 @@ def test_the_metric_decides_and_the_choice_is_printed(write, capsys, values, cho
     out = capsys.readouterr().out
     assert f"from the {chosen} checkpoint" in out
     known = all(value is not None and not math.isnan(value) for value in values.values())
-    assert ("Chosen by val_loss: " in out) == (known and len(values) > 1)
+    assert ("Chosen by val_loss among: " in out) == (known and len(values) > 1)
     assert (" is known for: " in out) == (not known and len(values) > 1)
 
 
