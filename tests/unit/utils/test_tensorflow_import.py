@@ -1,0 +1,29 @@
+"""The import of TensorFlow and its settings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+from open_seq2seq.utils.tensorflow_import import import_tensorflow
+import_tensorflow()
+import tensorflow as tf
+kept = tf.ones([1 << 20])
+try:
+    print(tf.config.experimental.get_memory_info("CPU:0")["current"] >= 1 << 22)
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("given", "printed"), [(None, "True"), ("false", "Allocator stats not available")])
+def test_tensors_have_the_allocator_that_keeps_freed_memory_unless_told_otherwise(given, printed):
+    unset = {name: value for name, value in os.environ.items() if not name.startswith("TF_CPU_")}
+    env = unset if given is None else {**unset, "TF_CPU_ALLOCATOR_USE_BFC": given}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(printed) and done.stderr == ""
