@@ -20,7 +20,7 @@ data_root = "multi30k/"
 d_model = 256
 conv_layers = [(d_model, 3)] * 4
 keep_prob = 0.7
-max_steps = 4000
+max_steps = 3000
 
 base_params = {
     "use_horovod": False,
