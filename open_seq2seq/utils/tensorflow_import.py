@@ -11,14 +11,13 @@ from open_seq2seq import MISSING_TENSORFLOW
 from open_seq2seq.utils.environment import check_limits, scratch_file
 from open_seq2seq.utils.errors import UserError
 
-_DEFAULT_LIMIT = 1 << 16  # MiB, TensorFlow's own limit
-
 
 def import_tensorflow() -> None:
     """Imports TensorFlow and suppresses its log, including the lines that no TensorFlow setting can suppress.
 
-    The log is shown if the environment variable ``TF_CPP_MIN_LOG_LEVEL`` is 0 or 1. TensorFlow will keep freed memory
-    for later tensors unless ``TF_CPU_ALLOCATOR_USE_BFC`` is ``false``.
+    The log is shown if the environment variable ``TF_CPP_MIN_LOG_LEVEL`` is 0 or 1. If TensorFlow has
+    not initialised its devices, it will keep freed memory for later tensors, unless ``TF_CPU_ALLOCATOR_USE_BFC`` is
+    ``false``.
 
     Raises:
       UserError: TensorFlow cannot be imported; its output on stderr is shown in this case.
@@ -41,11 +40,10 @@ def _keep_freed_memory() -> None:
 
     TensorFlow's default is the C library's allocator, which returns large tensors to the kernel. The kernel clears the
     memory of new ones page by page, which may take almost half of a step (docs/speed.md). The variables have an effect
-    until TensorFlow creates its first tensor.
+    until TensorFlow initialises its devices.
     """
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-    os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(max(total, _DEFAULT_LIMIT)))
+    os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(1 << 24))  # none in effect; TensorFlow's own is 64 GiB
 
 
 @contextlib.contextmanager

@@ -68,6 +68,7 @@ def test_the_line_and_tensorboard_show_the_same_mean_loss_and_nothing_comes_twic
              if not re.search(r"Validation loss|BLEU|chrF", line)]
     assert len(lines) == len(set(lines)) and max(map(len, lines)) <= 80, out
     assert len([line for line in lines if "Evaluation at" not in line]) <= 14, out
+    assert "Below: mean loss per token since" in out and "speed in source and target tokens, time left" in out
     assert "benchmarking" not in out and "encoder/layer_0" not in out
 
 

@@ -17,12 +17,11 @@ from open_seq2seq.data.lm.params import (
     VOCABULARY,
     build_vocabulary,
     make_tokenizer,
-    tokenizer_kind,
     tokenizer_params,
     vocabulary_path,
     with_model_params,
 )
-from open_seq2seq.data.lm.tokenizers import WithoutEnds, split_raw_words
+from open_seq2seq.data.lm.tokenizers import Split, WithoutEnds
 from open_seq2seq.data.lm.vocabulary import LMVocabulary
 from open_seq2seq.data.tables import Table
 from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
@@ -82,11 +81,10 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
         build = self._build if self.mode == "train" else None
         return WithoutEnds(make_tokenizer(self.params, self.params_path, build, fit=True))
 
-    def _build(self, split: Any) -> LMVocabulary:
+    def _build(self, split: Split) -> LMVocabulary:
         """Returns the vocabulary of the training texts."""
-        words = tokenizer_kind(self.params, self.params_path) == "words"
-        lines = (split_raw_words(row[0]) if words else split(row[0]) for _, row in self._read_rows())
-        return build_vocabulary(self.params, lines, self._source_name)
+        _, texts, _ = self._read()  # fails if the labels are wrong, as with a wrong column
+        return build_vocabulary(self.params, map(split, texts), self._source_name)
 
     @property
     def tokens(self) -> Sequence[str]:

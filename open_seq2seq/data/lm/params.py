@@ -15,6 +15,7 @@ from open_seq2seq.data.lm.tokenizers import (
     VocabularyTokenizer,
     split_characters,
     split_normalized_words,
+    split_raw_words,
     split_words,
 )
 from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
@@ -125,16 +126,15 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
         split_normalized_words if params["normalize"] else split_words)
     file = vocabulary_path(params)
     if file is None:
-        raise ConfigError([f"'{path}/lm_vocab_file' is missing: name the vocab.txt of a language model, or the "
-                           "folder that contains it as processed_data_folder."])
+        raise ConfigError([f"'{path}/lm_vocab_file' is missing: name the vocab.txt of a language model or, to train "
+                           "without one, a folder for the new vocabulary as processed_data_folder."])
     if os.path.exists(file):
         vocabulary = LMVocabulary.load(file)
     elif build is None or params["lm_vocab_file"]:
-        raise DataError(f"The file {file} with the vocabulary does not exist: train the language model first, or name "
-                        "its vocab.txt as lm_vocab_file; training without a language model builds the vocabulary of "
-                        "processed_data_folder.")
+        raise DataError(f"The file {file} with the vocabulary does not exist: name the model's vocab.txt as "
+                        "lm_vocab_file, or train with processed_data_folder, where training writes it.")
     else:
-        vocabulary = build(split)
+        vocabulary = build(split_raw_words if fit and kind == "words" else split)
         vocabulary.save(file)
     if fit and kind == "words":
         return FittingTokenizer(vocabulary, split, " ")

@@ -148,20 +148,30 @@ class LabelledTextDataLayer(DataLayer):
 
     def _load(self) -> None:
         _ = self.fingerprints  # taken before the file is read
+        numbers, texts, labels = self._read()
+        self._select(corpus_of_lines(texts, self._tokenizer), numbers, labels)
+
+    def _read(self) -> tuple[np.ndarray, list[str], np.ndarray]:
+        """Returns the line numbers ``[examples]``, the texts without line breaks, and the labels ``[examples]``.
+
+        In inference, there are no labels.
+
+        Raises:
+          DataError: there are no examples, or a label is unknown.
+        """
         rows = self._read_rows()
         if not rows:
             raise DataError(f"{shown(self._source_name)} contains no examples: name a file or folder with texts.")
-        numbers = [number for number, _ in rows]
-        corpus = corpus_of_lines([" ".join(row[0].split("\n")) for _, row in rows], self._tokenizer)
+        texts = [row[0].replace("\n", " ") for _, row in rows]
         labels = self._numbered([(number, row[1]) for number, row in rows] if self._reads_labels else [])
-        self._select(corpus, np.array(numbers, np.int32), labels)
+        return np.array([number for number, _ in rows], np.int32), texts, labels
 
     def _numbered(self, rows: list[tuple[int, str]]) -> np.ndarray:
         known = {label: number for number, label in enumerate(self.labels)}
         file = shown(self._source_name)
         for line, label in rows:
             if label.strip() not in known:
-                raise DataError(f"{file}:{line}: the label '{label.strip()[:60]}' is not one of the classes "
+                raise DataError(f"{file}:{line}: the label {label.strip()[:60]!r} is not one of the classes "
                                 f"{', '.join(self.labels)[:200]}: correct the line, label_column, or the classes in "
                                 f"'{self.params_path}'.{did_you_mean(label.strip(), self.labels)}")
         return np.array([known[label.strip()] for _, label in rows], np.int32)

@@ -12,7 +12,8 @@ PROGRAM = """
 from open_seq2seq.utils.tensorflow_import import import_tensorflow
 import_tensorflow()
 import tensorflow as tf
-kept = tf.ones([1 << 20])
+with tf.device("CPU:0"):
+    kept = tf.ones([1 << 20])
 try:
     print(tf.config.experimental.get_memory_info("CPU:0")["current"] >= 1 << 22)
 except ValueError as error:

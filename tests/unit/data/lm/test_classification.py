@@ -102,7 +102,7 @@ def test_training_without_a_language_model_builds_the_vocabulary(root):
     write(root / "sst/train.csv", "1,Good and good; it's good", "0,bad and bad")
     write(root / "sst/dev.csv", "0,bad but good")
     own = {"data_root": str(root / "sst"), "processed_data_folder": str(root / "own"), "min_count": 2}
-    with pytest.raises(DataError, match="training without a language model builds"):
+    with pytest.raises(DataError, match="where training writes it"):
         make(SSTDataLayer, root, "eval", **own)
     made = make(SSTDataLayer, root, **own)
     assert list(made.tokens) == ["<unk>", "and", "good", "bad", "<eos>"]
@@ -110,10 +110,21 @@ def test_training_without_a_language_model_builds_the_vocabulary(root):
     assert texts(make(SSTDataLayer, root, "eval", **own))[0] == ["<eos> bad <unk> good <eos>"]
 
 
+def test_no_vocabulary_is_built_from_a_wrong_column_nor_with_line_breaks(root):
+    (root / "own.csv").write_text('0,"one\ntwo"\n1,three\n', encoding="utf-8")
+    own = {"text_file": str(root / "own.csv"), "labels": ["0", "1"], "processed_data_folder": str(root / "own"),
+           "tokenizer": {"type": "characters"}}
+    with pytest.raises(DataError, match=r"the label .one\\ntwo. is not one"):
+        make(TextClassificationDataLayer, root, label_column=2, text_column=1, **own)
+    assert not (root / "own/vocab.txt").exists()
+    made = make(TextClassificationDataLayer, root, **own)
+    assert "\n" not in made.tokens and make(TextClassificationDataLayer, root, **own).tokens == made.tokens
+
+
 BAD = {
     "no root": (SSTDataLayer, {}, ConfigError, "data_root' is missing"),
     "no table": (TextClassificationDataLayer, {"labels": ["a", "b"]}, ConfigError, "text_file' is missing"),
-    "no vocabulary": (SSTDataLayer, {"data_root": "sst", "lm_vocab_file": "/nowhere"}, DataError, "train the language"),
+    "no vocabulary": (SSTDataLayer, {"data_root": "sst", "lm_vocab_file": "/nowhere"}, DataError, "name the model's"),
     "unnamed vocabulary": (SSTDataLayer, {"data_root": "sst", "processed_data_folder": None}, ConfigError,
                            "lm_vocab_file' is missing"),
     "no files": (SSTDataLayer, {"data_root": "empty"}, DataError, "has none of the files train.csv"),

@@ -187,7 +187,7 @@ def test_bad_parameters_are_named(root, name):
 
 BAD_DATA = {
     "missing folder": ({"data_root": "/nowhere"}, "does not exist"),
-    "missing vocabulary": ({"lm_vocab_file": "/nowhere/vocab.txt"}, "train the language model first"),
+    "missing vocabulary": ({"lm_vocab_file": "/nowhere/vocab.txt"}, "name the model's vocab.txt"),
     "too short": ({"bptt": 1000, "rand_start": True}, "too few for a chunk of bptt 1000 tokens"),
     "unwritable": ({"processed_data_folder": "/proc/none"}, "cannot be written"),
 }
