@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 _WIDTH, _HEIGHT = 460, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 28  # margins
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 30, 12, 28  # margins, which hold the labels
 _COLORS = ("#1764ab", "#c2410c", "#15803d", "#7e22ce")
 _MOST_POINTS = 500
 _TICKS = 4
