@@ -63,13 +63,13 @@ def _params(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 def convolution_products(options: argparse.Namespace) -> list[Product]:
     """Returns the products of matrices with the multiplications and additions of a forward pass."""
-    products, channels = [(1, options.batch * SIDE ** 2, 3 * 9, 16)], 16
+    products, channels = [Product(1, options.batch * SIDE ** 2, 3 * 9, 16)], 16
     for group in range(3):
         filters, rows = 16 << group, options.batch * (SIDE >> group) ** 2
-        products += [(1, rows, 9 * channels, filters), (1, rows, channels, filters),
-                     (2 * options.blocks - 1, rows, 9 * filters, filters)]
+        products += [Product(1, rows, 9 * channels, filters), Product(1, rows, channels, filters),
+                     Product(2 * options.blocks - 1, rows, 9 * filters, filters)]
         channels = filters
-    return [*products, (1, options.batch, channels, CLASSES)]
+    return [*products, Product(1, options.batch, channels, CLASSES)]
 
 
 def measure(options: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, float]]:

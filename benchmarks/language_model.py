@@ -93,13 +93,14 @@ def _stack_pass(trainer: Any, batch: int, length: int) -> Pass:
 
 def stack_products(options: argparse.Namespace) -> list[Product]:
     """Returns the products of a forward pass through the stack."""
-    hidden, layers, rows = options.hidden, options.layers, options.batch * options.length
-    return [(layers, rows, hidden, 4 * hidden), (layers * options.length, options.batch, hidden, 4 * hidden)]
+    hidden, layers = options.hidden, options.layers
+    return [Product(layers, options.batch * options.length, hidden, 4 * hidden),
+            Product(layers, options.batch, hidden, 4 * hidden, options.length)]
 
 
 def step_products(options: argparse.Namespace) -> list[Product]:
     """Returns the products of a forward pass of the whole network."""
-    return [*stack_products(options), (1, options.batch * options.length, options.hidden, options.ids)]
+    return [*stack_products(options), Product(1, options.batch * options.length, options.hidden, options.ids)]
 
 
 def measure(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:

@@ -75,15 +75,16 @@ def _params(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def product_shapes(options: argparse.Namespace) -> list[Product]:
-    """Returns (count, rows, inner size, columns) for each kind of matrix product in a forward pass."""
+    """Returns the matrix products of a forward pass."""
     hidden, batch, length, rows = options.hidden, options.batch, options.length, options.batch * options.length
     layers, gates = options.layers, 4 * options.hidden
     fed = int(options.input_feeding)
-    return [(3, rows, hidden, gates), (1, rows, 2 * hidden, gates), (layers - 2, rows, hidden, gates),  # inputs
-            (layers - 1, rows, 2 * hidden, gates), (fed * length, batch, hidden, gates),
-            ((2 * layers + 1) * length, batch, hidden, gates),  # states
-            (1, rows, hidden, hidden), (1 - fed, rows, hidden, hidden), (fed * length, batch, hidden, hidden),
-            (1, rows, hidden, options.ids)]
+    return [Product(3, rows, hidden, gates), Product(1, rows, 2 * hidden, gates),
+            Product(layers - 2, rows, hidden, gates),  # inputs
+            Product(layers - 1, rows, 2 * hidden, gates), Product(fed, batch, hidden, gates, length),
+            Product(2 * layers + 1, batch, hidden, gates, length),  # states
+            Product(1, rows, hidden, hidden), Product(1 - fed, rows, hidden, hidden),
+            Product(fed, batch, hidden, hidden, length), Product(1, rows, hidden, options.ids)]
 
 
 def measure(options: argparse.Namespace) -> dict[str, list[float]]:

@@ -5,11 +5,41 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from benchmarks.measuring.processes import call
 
-Product = tuple[int, int, int, int]
-"""How often matrices are multiplied, and their rows, inner size and columns."""
+
+class Product(NamedTuple):
+    """Products of rows with matrices in a forward pass.
+
+    Attributes:
+      matrices: number of matrices.
+      rows: number of rows in each product.
+      inner: number of rows of each matrix.
+      columns: number of columns of each matrix.
+      steps: number of products with each matrix, which have to be computed one after the other.
+    """
+
+    matrices: int
+    rows: int
+    inner: int
+    columns: int
+    steps: int = 1
+
+    @property
+    def multiplications(self) -> int:
+        """Number of multiplications in the forward pass."""
+        return self.matrices * self.steps * self.rows * self.inner * self.columns
+
+    def with_gradients(self) -> list[tuple[int, int, int, int]]:
+        """Returns (number of products, rows, inner size, columns) of the forward pass and of both gradients.
+
+        The gradient of a matrix is one product over all steps.
+        """
+        times = self.matrices * self.steps
+        return [(times, self.rows, self.inner, self.columns), (times, self.rows, self.columns, self.inner),
+                (self.matrices, self.inner, self.steps * self.rows, self.columns)]
 
 
 def describe_products(name: str, products: Sequence[Product], threads: int) -> list[str]:
@@ -20,7 +50,7 @@ def describe_products(name: str, products: Sequence[Product], threads: int) -> l
       products: the products of the forward pass.
       threads: number of threads.
     """
-    flops = sum(6 * count * rows * inner * columns for count, rows, inner, columns in products)
+    flops = 6 * sum(product.multiplications for product in products)
     lines = []
     for dtype in ("float32", "bfloat16"):
         seconds = call(step_seconds, products, dtype, threads)
@@ -33,21 +63,31 @@ def step_seconds(products: Sequence[Product], dtype: str, threads: int) -> float
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
-    return sum(3 * count * _seconds(rows, inner, columns, dtype)  # the gradient of a product has two products
-               for count, rows, inner, columns in products if count)
+    return sum(count * _seconds(rows, inner, columns, dtype)
+               for product in products for count, rows, inner, columns in product.with_gradients() if count)
 
 
 def _seconds(rows: int, inner: int, columns: int, dtype: str, repeats: int = 5) -> float:
-    """Returns the median duration of a product of matrices."""
+    """Returns the median duration of a product of matrices among several in a loop, one after the other."""
     import tensorflow as tf
 
     first, second = (tf.cast(tf.random.stateless_normal(shape, [1, 2]), dtype)
                      for shape in ([rows, inner], [inner, columns]))
-    multiply = tf.function(lambda: tf.matmul(first, second), autograph=False)
-    multiply()
-    seconds = []
-    for _ in range(repeats):
+
+    @tf.function(autograph=False)
+    def multiply(count: tf.Tensor) -> tf.Tensor:
+        def body(number: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return number + 1, tf.matmul(first, second)[0, 0]
+
+        return tf.while_loop(lambda number, _: number < count, body, (0, tf.zeros([], dtype)),
+                             parallel_iterations=1)[1]
+
+    def timed(count: int) -> float:
         start = time.perf_counter()
-        multiply().numpy()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+        multiply(tf.constant(count)).numpy()
+        return (time.perf_counter() - start) / count
+
+    timed(1)
+    # Enough of them that the call of the function takes a small part of the time.
+    count = max(1, round(0.02 / timed(3)))
+    return statistics.median(timed(count) for _ in range(repeats))

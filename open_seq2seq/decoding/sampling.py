@@ -73,7 +73,7 @@ def greedy_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Ten
 
 
 def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, settings: SearchSettings,
-           sampling: Sampling, examples: tf.Tensor) -> BeamResult:
+           sampling: Sampling, examples: tf.Tensor, first: tf.Tensor | int = 0) -> BeamResult:
     """Draws hypotheses from the model's distribution, each id given the ids before it.
 
     The random numbers depend on the seed and the example's index, but not on its position in the batch, so an example's
@@ -88,6 +88,7 @@ def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, se
         probabilities are normalised before drawing.
       sampling: how ids are drawn.
       examples: index of each example, ``[batch]`` integers.
+      first: number of the first step in the random numbers, an int32 scalar.
 
     Returns:
       The samples, highest score first. Scores use the model's own probabilities, without the temperature.
@@ -95,7 +96,7 @@ def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, se
     examples = tf.cast(examples, tf.int64)
 
     def choose(logits: tf.Tensor, best: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-        return _draw(logits, uniform_numbers(sampling.seed, examples, step, settings.n_best), sampling)
+        return _draw(logits, uniform_numbers(sampling.seed, examples, first + step, settings.n_best), sampling)
 
     result = _one_by_one(step_fn, initial_cache, max_lengths, settings, settings.n_best, choose)
     order = tf.argsort(result.scores, axis=1, direction="DESCENDING", stable=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
-from open_seq2seq.decoding.beam_search import SearchSettings
+from open_seq2seq.decoding.beam_search import SearchSettings, StepFunction, growing_shape
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
 from open_seq2seq.encoders.encoder import Encoder
@@ -16,13 +17,15 @@ from open_seq2seq.parts.output_layer import OutputLayer
 from open_seq2seq.parts.pooling import pooled
 from open_seq2seq.utils.errors import ConfigError
 
+_READ_AT_ONCE = 256  # tokens of prompts, which bounds the memory of attention
 _NO_END = -1  # no token ends generated text, which continues after the ends of its lines
 
 
 class LanguageEncoder(Encoder):
     """Base of encoders that predict each token from the tokens before it.
 
-    Subclasses implement ``_hidden`` for whole sequences, and ``initial_cache`` and ``step`` for generation.
+    Subclasses implement ``_hidden`` for whole sequences, and ``initial_cache`` and ``step`` for generation. They may
+    override ``read``, which reads prompts, to do so faster than token by token.
 
     Attributes:
       output_size: number of channels of the hidden states.
@@ -195,11 +198,30 @@ class LanguageEncoder(Encoder):
         """
         raise NotImplementedError("A language encoder must implement step(ids, number, cache, prepared).")
 
+    def read(self, ids: tf.Tensor, number: tf.Tensor, cache: Any, prepared: Any) -> Any:
+        """Reads several more tokens of each text, whose logits are not needed.
+
+        By default, this calls ``step`` for each token.
+
+        Args:
+          ids: ``[batch, time]`` int32.
+          number: int32 scalar, number of tokens read before.
+          cache: result of ``initial_cache`` or of the previous ``read``.
+          prepared: result of ``prepare``.
+
+        Returns:
+          The new cache.
+        """
+        def body(offset: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+            return offset + 1, self.step(ids[:, offset, tf.newaxis], number + offset, cache, prepared)[1]
+
+        return _grown(body, tf.shape(ids)[1], cache)
+
     def generate(self, ids: tf.Tensor, lengths: tf.Tensor, examples: tf.Tensor) -> tf.Tensor:
         """Continues texts with the likeliest token at each step or, with ``sampling_temperature``, with sampled ones.
 
-        Prompts are read token by token, too, so that each text is continued from the end of its own prompt, and results
-        do not depend on the other prompts of the batch.
+        As many tokens as the shortest prompt has are read by ``read``. The others are read token by token, so that each
+        text is continued from the end of its own prompt, and results do not depend on the other prompts of the batch.
 
         Args:
           ids: prompts of at least one token, ``[batch, time]`` int32.
@@ -210,18 +232,36 @@ class LanguageEncoder(Encoder):
           The tokens that follow each prompt, ``[batch, num_tokens_gen]`` int32.
         """
         prepared, last = self.prepare(), tf.shape(ids)[1] - 1
+        first = tf.reduce_min(lengths) - 1  # the first token that is read by itself
+
+        def read(number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+            end = tf.minimum(number + _READ_AT_ONCE, first)
+            return end, self.read(ids[:, number:end], number, cache, prepared)
 
         def step(newest: tf.Tensor, number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+            number += first
             given = tf.gather(ids, tf.minimum(number, last), axis=1)[:, tf.newaxis]
             return self.step(tf.where(number < lengths[:, tf.newaxis], given, newest), number, cache, prepared)
 
-        settings = SearchSettings(self.params["vocab_size"], 0, _NO_END)
-        count, temperature = self.params["num_tokens_gen"], self.params["sampling_temperature"]
-        limits, cache = lengths - 1 + count, self.initial_cache(tf.shape(ids)[0])
-        if temperature is None:
-            found = greedy_search(step, cache, limits, settings)
-        else:
-            sampling = Sampling(temperature, self.params["sampling_top_k"], self.params["sampling_top_p"],
-                                self.params["sampling_seed"])
-            found = sample(step, cache, limits, settings, sampling, examples)
-        return tf.gather(found.ids[:, 0], lengths[:, tf.newaxis] - 1 + tf.range(count), batch_dims=1)
+        cache = _grown(read, first, self.initial_cache(tf.shape(ids)[0]))
+        left, count = lengths - first, self.params["num_tokens_gen"]
+        found = self._search(step, cache, left - 1 + count, first, examples)
+        return tf.gather(found, left[:, tf.newaxis] - 1 + tf.range(count), batch_dims=1)
+
+    def _search(self, step: StepFunction, cache: Any, limits: tf.Tensor, first: tf.Tensor,
+                examples: tf.Tensor) -> tf.Tensor:
+        """Returns the ids ``[batch, time]`` after ``first`` tokens, of which ``limits`` ``[batch]`` are wanted."""
+        params = self.params
+        settings = SearchSettings(params["vocab_size"], 0, _NO_END)
+        if params["sampling_temperature"] is None:
+            return greedy_search(step, cache, limits, settings).ids[:, 0]
+        sampling = Sampling(params["sampling_temperature"], params["sampling_top_k"], params["sampling_top_p"],
+                            params["sampling_seed"])
+        return sample(step, cache, limits, settings, sampling, examples, first).ids[:, 0]
+
+
+def _grown(body: Callable[[tf.Tensor, Any], tuple[tf.Tensor, Any]], count: tf.Tensor, cache: Any) -> Any:
+    """Returns the cache after ``body`` has been called with (number of tokens read, cache) until it is ``count``."""
+    shapes = tf.nest.map_structure(growing_shape, cache)
+    return tf.while_loop(lambda number, _: number < count, body, (tf.constant(0), cache),
+                         shape_invariants=(tf.TensorShape([]), shapes))[1]

@@ -184,16 +184,27 @@ class LMEncoder(LanguageEncoder):
         return self.stack.prepare(self.dtype_of("recurrence"))
 
     def initial_cache(self, batch: tf.Tensor) -> States:
-        return [[value[:, tf.newaxis] for value in layer.initial_states(batch)] for layer in self.stack.layers]
+        return _cache([layer.initial_states(batch) for layer in self.stack.layers])
 
     def step(self, ids: tf.Tensor, number: tf.Tensor, cache: States, prepared: Any) -> tuple[tf.Tensor, States]:
-        # The loop of generation does not know the static shapes, because caches may grow.
-        states = [[tf.ensure_shape(value[:, 0], [None, columns]) for value, columns in
-                   zip(of_layer, layer.state_sizes, strict=True)]
-                  for layer, of_layer in zip(self.stack.layers, cache, strict=True)]
-        output, states = self.stack.step(self._embedded(ids[:, 0]), states, prepared)
+        output, states = self.stack.step(self._embedded(ids[:, 0]), self._states(cache), prepared)
         logits = self.output_layer.logits(tf.cast(output, self.compute_dtype))
-        return logits[:, tf.newaxis], [[value[:, tf.newaxis] for value in of_layer] for of_layer in states]
+        return logits[:, tf.newaxis], _cache(states)
+
+    def read(self, ids: tf.Tensor, number: tf.Tensor, cache: States, prepared: Any) -> States:
+        steps = tf.transpose(ids)
+        lengths = tf.fill(tf.shape(ids)[:1], tf.shape(ids)[1])
+        return _cache(self.stack(self._embedded(steps), lengths, states=self._states(cache))[2])
+
+    def _states(self, cache: States) -> States:
+        """Returns the states ``[batch, size]`` in a cache, whose static shapes the loops of generation do not know."""
+        return [[tf.ensure_shape(value[:, 0], [None, columns])
+                 for value, columns in zip(of_layer, layer.state_sizes, strict=True)]
+                for layer, of_layer in zip(self.stack.layers, cache, strict=True)]
+
+
+def _cache(states: States) -> States:
+    return [[value[:, tf.newaxis] for value in of_layer] for of_layer in states]
 
 
 def _dropout_params() -> dict[str, Any]:

@@ -54,8 +54,16 @@ class CausalLayer(EncoderLayer):
           (output ``[batch, 1, hidden]``, the cache with the newest token).
         """
         attended, cache = self.self_attention.step(self.self_attention_norm(x), cache, prepared["attention"], bias)
-        x = x + attended
-        return x + self.feed_forward(self.feed_forward_norm(x), prepared["filter"]), cache
+        return self._fed_forward(x + attended, prepared), cache
+
+    def read(self, x: tf.Tensor, cache: dict[str, tf.Tensor], prepared: dict[str, Any],
+             bias: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Transforms several newest tokens of each text, ``[batch, new, hidden]``; see ``step``."""
+        attended, cache = self.self_attention.read(self.self_attention_norm(x), cache, prepared["attention"], bias)
+        return self._fed_forward(x + attended, prepared), cache
+
+    def _fed_forward(self, x: tf.Tensor, prepared: dict[str, Any]) -> tf.Tensor:
+        return x + self.feed_forward(self.feed_forward_norm(x), prepared["filter"])
 
 
 class TransformerLMEncoder(LanguageEncoder):
@@ -174,13 +182,32 @@ class TransformerLMEncoder(LanguageEncoder):
         return [layer.self_attention.initial_cache(batch, 1, self.compute_dtype) for layer in self.layers]
 
     def step(self, ids: tf.Tensor, number: tf.Tensor, cache: Cache, prepared: Any) -> tuple[tf.Tensor, Cache]:
-        x = tf.cast(self._embedded(ids, number[tf.newaxis]), self.compute_dtype)
-        x = tf.ensure_shape(x, [None, 1, self.params["hidden_size"]])
-        grown, bias = [], None
-        if self.params["position_encoding"] == "alibi":
-            bias = distance_bias(self.params["num_heads"], number[tf.newaxis], tf.range(number + 1),
-                                 self.params["memory_length"])
+        bias = self._bias_so_far(number[tf.newaxis]) if self.params["position_encoding"] == "alibi" else None
+        x, grown = tf.ensure_shape(self._embedded_at(ids, number[tf.newaxis]), [None, 1, None]), []
         for layer, old, constants in zip(self.layers, cache, prepared, strict=True):
             x, new = layer.step(x, old, constants, bias)
             grown.append(new)
         return self.output_layer.logits(self.output_norm(x)), grown
+
+    def read(self, ids: tf.Tensor, number: tf.Tensor, cache: Cache, prepared: Any) -> Cache:
+        positions = number + tf.range(tf.shape(ids)[1])
+        x, bias, grown = self._embedded_at(ids, positions), self._bias_so_far(positions), []
+        for layer, old, constants in zip(self.layers, cache, prepared, strict=True):
+            x, new = layer.read(x, old, constants, bias)
+            grown.append(new)
+        return grown
+
+    def _embedded_at(self, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        """Returns the embeddings of ids ``[batch, new]`` at ``positions`` ``[new]`` in the compute dtype."""
+        x = tf.cast(self._embedded(ids, positions), self.compute_dtype)
+        return tf.ensure_shape(x, [None, None, self.params["hidden_size"]])
+
+    def _bias_so_far(self, positions: tf.Tensor) -> tf.Tensor:
+        """Returns the attention bias of the newest ``positions`` ``[new]`` and of all positions until the last of them.
+
+        Its shape broadcasts to ``[batch, heads, new, time + new]``.
+        """
+        keys = tf.range(positions[-1] + 1)
+        if self.params["position_encoding"] == "alibi":
+            return distance_bias(self.params["num_heads"], positions, keys, self.params["memory_length"])
+        return tf.where(keys <= positions[:, tf.newaxis], 0.0, MASKED)[tf.newaxis, tf.newaxis]

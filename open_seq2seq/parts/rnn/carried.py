@@ -47,17 +47,18 @@ class CarriedStack(Module):
             [self.carried_state([size]) for size in layer.state_sizes] if carry else []
             for layer in self.layers]
 
-    def __call__(self, x: tf.Tensor, lengths: tf.Tensor,
-                 training: bool = False) -> tuple[tf.Tensor, tf.Tensor, States]:
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False,
+                 states: States | None = None) -> tuple[tf.Tensor, tf.Tensor, States]:
         """Runs the layers over time.
 
-        With ``carry``, they start from the states that the previous batch left, and write the final states for the next
-        batch; otherwise they start from zeros.
+        They start from ``states``, if given. Otherwise, with ``carry``, they start from the states that the previous
+        batch left, and write the final states for the next batch; without, they start from zeros.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
           lengths: ``[batch]`` int32, in steps; outputs after an example's end are arbitrary.
           training: whether to apply dropout.
+          states: states of each layer before the first step, ``[batch, size]`` FP32, or None.
 
         Returns:
           (outputs ``[time, batch, output]``, outputs before the last dropout, final states ``[batch, size]`` FP32 of
@@ -66,14 +67,14 @@ class CarriedStack(Module):
         found: States = []
         raw = x
         for number, (layer, rates) in enumerate(zip(self.layers, self._rates, strict=True)):
-            first = self._first(number, tf.shape(x)[1])
+            first = self._first(number, tf.shape(x)[1]) if states is None else states[number]
             x = self._dropout(x, rates.before, training)
             histories = layer(x, lengths, first, training)
             found.append([last_values(history, state, lengths)
                           for history, state in zip(histories, first, strict=True)])
             raw = self._joined(x, histories[0])
             x = self._dropout(raw, rates.after, training)
-            for state, value in zip(self.states[number], found[-1], strict=False):
+            for state, value in zip(self.states[number] if states is None else [], found[-1], strict=False):
                 state.write(value)
         return x, raw, found
 

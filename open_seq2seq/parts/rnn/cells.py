@@ -79,7 +79,7 @@ class Cell(Protocol):
           saved: the tensors saved by ``step``.
           before: the states before the step, in the dtypes in which they are stored.
           after: the states after the step, in the same dtypes.
-          weights: as in ``step``.
+          weights: as in ``step``, but matrices are transposed; see ``transposed``.
         """
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
@@ -93,9 +93,18 @@ class Cell(Protocol):
         """
 
 
-def product(states: tf.Tensor, matrix: tf.Tensor, transpose: bool = False) -> tf.Tensor:
+def product(states: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
     """Returns ``states · matrix``, multiplied in the dtype of the matrix and cast to FP32."""
-    return tf.cast(tf.matmul(tf.cast(states, matrix.dtype), matrix, transpose_b=transpose), tf.float32)
+    return tf.cast(tf.matmul(tf.cast(states, matrix.dtype), matrix), tf.float32)
+
+
+def transposed(weights: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    """Transposes the matrices among a cell's weights, for ``Cell.step_gradient``.
+
+    With few rows, TensorFlow's product with a transposed matrix takes up to twice as long on a CPU, and it would be
+    transposed again in every step.
+    """
+    return tuple(tf.transpose(weight) if weight.shape.rank == 2 else weight for weight in weights)
 
 
 def all_steps(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
@@ -145,7 +154,7 @@ class Lstm(UnitsCell):
         d_inner = d_states[1] + d_states[0] * o * (1.0 - squashed * squashed)
         d_gates = tf.concat([d_inner * g, d_inner * before[1], d_states[0] * squashed], -1)
         dx = tf.concat([d_gates * gates * (1.0 - gates), d_inner * i * (1.0 - g * g)], -1)
-        return StepGradient(dx, (product(dx, weights[0], True), d_inner * f))
+        return StepGradient(dx, (product(dx, weights[0]), d_inner * f))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         return (all_steps(outputs_before, dx),)
@@ -189,7 +198,7 @@ class Gru(UnitsCell):
         d_gates = tf.concat([dh * (tf.cast(before[0], tf.float32) - candidate), d_candidate * inner], -1)
         d_gates = d_gates * gates * (1.0 - gates)
         d_inner = d_candidate * reset
-        by_product = product(tf.concat([d_gates, d_inner], -1), weights[0], True)
+        by_product = product(tf.concat([d_gates, d_inner], -1), weights[0])
         return StepGradient(tf.concat([d_gates, d_candidate], -1), (dh * update + by_product,), (d_inner,))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
@@ -226,9 +235,9 @@ class ClassicGru(UnitsCell):
         update, reset = tf.split(gates, 2, axis=-1)
         dh, h = d_states[0], tf.cast(before[0], tf.float32)
         d_candidate = dh * (1.0 - update) * (1.0 - candidate * candidate)
-        d_reset_state = product(d_candidate, weights[1], True)
+        d_reset_state = product(d_candidate, weights[1])
         d_gates = tf.concat([dh * (h - candidate), d_reset_state * h], -1) * gates * (1.0 - gates)
-        d_state = dh * update + d_reset_state * reset + product(d_gates, weights[0], True)
+        d_state = dh * update + d_reset_state * reset + product(d_gates, weights[0])
         return StepGradient(tf.concat([d_gates, d_candidate], -1), (d_state,))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
@@ -274,7 +283,7 @@ class LayerNormLstm(UnitsCell):
             tape.watch(sources)
             new = self._from_sums(*sources)
         dz, d_inner, d_scale, d_offset = tape.gradient(new, sources, list(d_states))
-        return StepGradient(dz, (product(dz, weights[0], True), d_inner), (), (d_scale, d_offset))
+        return StepGradient(dz, (product(dz, weights[0]), d_inner), (), (d_scale, d_offset))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         return (all_steps(outputs_before, dx),)

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.dense import sum_over_rows, times_matrix
 from open_seq2seq.parts.rnn.attention import additive_gradient, masked_softmax
-from open_seq2seq.parts.rnn.cells import Cell, product
+from open_seq2seq.parts.rnn.cells import Cell, product, transposed
 from open_seq2seq.parts.rnn.monotonic import monotonic_weights
 from open_seq2seq.parts.rnn.recurrence import step_array, turns
 
@@ -277,6 +277,8 @@ class _Backward:
                  d_contexts: tf.Tensor) -> None:
         self.loop, self.given, self.kept, self.queries = loop, given, kept, queries
         self.d_outputs, self.d_contexts, self.first = d_outputs, d_contexts, loop.first_weights(given)
+        self.cells = [transposed(weights) for weights in given.cells]
+        self.kernels, self.attention = transposed(given.kernels), transposed(given.attention)
 
     def run(self) -> tuple[Any, _Found]:
         """Returns the gradients of the initial states, and all other gradients."""
@@ -323,7 +325,7 @@ class _Backward:
         dy = tf.cast(self.d_outputs[step], tf.float32)
         if self.given.attention:
             found = found._replace(keys=found.keys + d_keys, vector=found.vector + d_vector)
-            dy += product(d_query, self.given.attention[0], True)
+            dy += product(d_query, self.attention[0])
         else:
             dy += tf.cast(d_query, tf.float32)
         d_states, d_context, found = self._through_layers(step, dy, d_states, found)
@@ -372,12 +374,12 @@ class _Backward:
             one = layer.cell.step_gradient(
                 (d_states[number][0] + dy, *d_states[number][1:]), tuple(saved[step] for saved in kept.saved[number]),
                 tuple(states[step] for states in history), tuple(states[step + 1] for states in history),
-                given.cells[number])
+                self.cells[number])
             before[number] = tuple(one.states)
             sums[number] = sums[number].write(step, tf.cast(one.x, dtype))
             by_row[number] = tuple(array.write(step, tf.cast(value, dtype))
                                    for array, value in zip(by_row[number], one.rows, strict=True))
             vectors[number] = tuple(a + b for a, b in zip(vectors[number], one.sums, strict=True))
-            dx = product(one.x[:, :given.kernels[number].shape[1]], given.kernels[number], True)
+            dx = product(one.x[:, :given.kernels[number].shape[1]], self.kernels[number])
             dy = _times(dx + dy if layer.residual else dx, _at(layer.keep_input, step))
         return tuple(before), dy, found._replace(sums=tuple(sums), rows=tuple(by_row), vectors=tuple(vectors))

@@ -43,9 +43,9 @@ class ProjectedLstm(UnitsCell):
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
         """Returns the gradients; ``rows`` contains the gradient of the output. See ``Cell``."""
-        dy = product(d_states[0], weights[1], True)
+        dy = product(d_states[0], weights[1])
         dx, d_inner = _through_gates(dy, d_states[1], saved, before[1], after[1])
-        return StepGradient(dx, (product(dx, weights[0], True), d_inner), (d_states[0],))
+        return StepGradient(dx, (product(dx, weights[0]), d_inner), (d_states[0],))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         return all_steps(outputs_before, dx), all_steps(saved[2], rows[0])

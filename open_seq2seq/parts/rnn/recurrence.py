@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.parts.rnn.cells import Cell, Tensors
+from open_seq2seq.parts.rnn.cells import Cell, Tensors, transposed
 
 STEPS_AT_ONCE = 4  # number of steps per loop iteration; more than one, to reduce the loop's overhead
 
@@ -103,6 +103,7 @@ def _backward(cell: Cell, x: tf.Tensor, first: Tensors, weights: Tensors, histor
               *(step_array(x.dtype, steps, rows) for _ in range(cell.num_rows)))
     sums = tuple(tf.zeros_like(weight) for weight in weights[len(weights) - cell.num_sums:])
     d_states = tuple(tf.zeros_like(state) for state in first)
+    turned = transposed(weights)
 
     def body(turn: tf.Tensor, carried: Any) -> Any:
         d_states, arrays, sums = carried
@@ -110,7 +111,7 @@ def _backward(cell: Cell, x: tf.Tensor, first: Tensors, weights: Tensors, histor
         d_states = tuple(d + tf.cast(given[step], tf.float32) for d, given in zip(d_states, dy, strict=True))
         found = cell.step_gradient(d_states, tuple(tensor[step] for tensor in saved),
                                    tuple(history[step] for history in histories),
-                                   tuple(history[step + 1] for history in histories), weights)
+                                   tuple(history[step + 1] for history in histories), turned)
         arrays = tuple(array.write(step, tf.cast(value, x.dtype))
                        for array, value in zip(arrays, (found.x, *found.rows), strict=True))
         return found.states, arrays, tuple(a + b for a, b in zip(sums, found.sums, strict=True))

@@ -74,7 +74,7 @@ class DroppedLstm(_Dropped, Lstm):
         d_inner = d_states[1] + d_states[0] * o * (1.0 - squashed * squashed)
         d_gates = tf.concat([d_inner * g * factors, d_inner * before[1], d_states[0] * squashed], -1)
         dx = tf.concat([d_gates * gates * (1.0 - gates), d_inner * factors * i * (1.0 - g * g)], -1)
-        return StepGradient(_with_mask_columns(dx), (product(dx, weights[0], True), d_inner * f))
+        return StepGradient(_with_mask_columns(dx), (product(dx, weights[0]), d_inner * f))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         return super().weight_gradients(outputs_before, dx[:, :4 * outputs_before.shape[-1]], rows, saved)
@@ -99,7 +99,7 @@ class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
             tape.watch(sources)
             new = self._from_sums(*sources, factors)
         dz, d_inner, d_scale, d_offset = tape.gradient(new, sources, list(d_states))
-        return StepGradient(_with_mask_columns(dz), (product(dz, weights[0], True), d_inner), (), (d_scale, d_offset))
+        return StepGradient(_with_mask_columns(dz), (product(dz, weights[0]), d_inner), (), (d_scale, d_offset))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         return super().weight_gradients(outputs_before, dx[:, :4 * outputs_before.shape[-1]], rows, saved)

@@ -152,6 +152,26 @@ class SelfAttention(Attention):
         return tf.reshape(self._merge(context, kernels[1]), shape), {"key": key, "value": value}
 
 
+    def read(self, x: tf.Tensor, cache: dict[str, tf.Tensor], kernels: tuple[tf.Tensor, tf.Tensor],
+             bias: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Attends from several newest positions to all positions so far; see ``step``.
+
+        Args:
+          x: ``[batch, new, hidden]``.
+          cache: ``key`` and ``value``, each ``[batch, 1, heads, time, depth]``.
+          kernels: the result of the method ``kernels``.
+          bias: FP32 tensor that broadcasts to ``[batch, heads, new, time + new]`` and masks later positions.
+
+        Returns:
+          (output ``[batch, new, hidden]``, cache that is longer by the new positions).
+        """
+        query, key, value = self._split(x, kernels[0])
+        key = tf.concat([cache["key"], key[:, tf.newaxis]], 3)
+        value = tf.concat([cache["value"], value[:, tf.newaxis]], 3)
+        context = attend(query, key[:, 0], value[:, 0], bias)
+        return self._merge(context, kernels[1]), {"key": key, "value": value}
+
+
 class CrossAttention(Attention):
     """Attention from one sequence to another."""
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.conv_blocks.convolution import Window, convolve_over_time
 from open_seq2seq.parts.precision import KINDS
-from open_seq2seq.parts.rnn.cells import product
+from open_seq2seq.parts.rnn.cells import product, transposed
 from open_seq2seq.runners.processor_speed.cache import TYPES, Speeds, read_speeds, write_speeds
 from open_seq2seq.utils.processor import cpu_name, onednn_setting, speed_flags
 
@@ -142,9 +142,9 @@ def _product(rows: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
 
 
 def _recurrence(states: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
-    states = tf.cast(states, tf.float32)
+    states, (turned,) = tf.cast(states, tf.float32), transposed([matrix])
     for _ in range(_STEPS):
-        states = product(product(states, matrix), matrix, transpose=True)
+        states = product(product(states, matrix), turned)
     return _corner(states)
 
 

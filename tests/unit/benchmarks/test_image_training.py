@@ -43,7 +43,7 @@ def test_the_products_are_those_of_all_convolutions():
         kernel = getattr(layer, "kernel", None)
         if kernel is not None:
             expected += options.batch * int(np.prod(layer.output.shape[1:-1])) * int(np.prod(kernel.shape))
-    done = sum(count * rows * inner * columns for count, rows, inner, columns in convolution_products(options))
+    done = sum(product.multiplications for product in convolution_products(options))
     assert done == expected
 
 

@@ -36,7 +36,7 @@ def test_generation_compares_the_texts(capsys):
 def test_the_products_are_those_of_all_weights():
     """Each weight matrix is multiplied with every position once."""
     products = step_products(parse_arguments(SMALL))
-    done = sum(count * lines * inner * columns for count, lines, inner, columns in products)
+    done = sum(product.multiplications for product in products)
     assert done == 6 * (2 * (8 + 8) * 4 * 8 + 8 * 20)
 
 

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.encoders import LMEncoder
+from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.parts.carried_state import carrying
 from open_seq2seq.parts.component import carried_states, creating_variables, named_variables
 from open_seq2seq.parts.randomness import random_scope
@@ -85,11 +86,22 @@ def test_generation_equals_reading_the_whole_text_again(kind):
         assert found[row].tolist() == text[length:]
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind)) or "plain")
+def test_reading_a_prompt_in_pieces_equals_reading_it_token_by_token(kind):
+    encoder, (ids, _) = make(**kind), batch()
+    prepared, first = encoder.prepare(), encoder.initial_cache(3)
+    expected = LanguageEncoder.read(encoder, ids, tf.constant(0), first, prepared)
+    found = encoder.read(ids[:, :4], tf.constant(0), first, prepared)
+    found = encoder.read(ids[:, 4:], tf.constant(4), found, prepared)
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
 @pytest.mark.long
 def test_samples_depend_on_seed_and_example_alone():
     ids, lengths = batch()
     settings = {"num_tokens_gen": 6, "sampling_temperature": 1.0, "sampling_seed": 3}
-    found = make(**settings).generate(ids, lengths, tf.constant([5, 6, 7])).numpy()
+    found = make(**settings).generate(ids, lengths, tf.constant([5, 6, 7])).numpy()  # read token by token
     alone = make(**settings).generate(ids[1:2, :3], lengths[1:2], tf.constant([6])).numpy()
     np.testing.assert_array_equal(found[1], alone[0])
     other = make(**{**settings, "sampling_seed": 4}).generate(ids, lengths, tf.constant([5, 6, 7]))

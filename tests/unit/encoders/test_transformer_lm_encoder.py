@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.encoders import TransformerLMEncoder
+from open_seq2seq.encoders import TransformerLMEncoder, language_encoder
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.utils.errors import ConfigError
 
@@ -51,6 +51,24 @@ def test_generation_with_a_cache_reads_the_same_as_without(tied):
     for row, length in enumerate(LENGTHS):
         text = ids[row, :length].numpy().tolist()
         for _ in range(5):
+            text.append(int(logits_of(encoder, tf.constant([text]), tf.constant([len(text)]))[0, -1].argmax()))
+        assert found[row].tolist() == text[length:]
+
+
+@pytest.mark.parametrize("kind", [{}, {"position_encoding": "alibi"}, {"position_encoding": "alibi",
+                                                                        "memory_length": 3}], ids=len)
+def test_long_prompts_are_read_in_pieces(kind, monkeypatch):
+    monkeypatch.setattr(language_encoder, "_READ_AT_ONCE", 2)
+    encoder, (ids, _) = make(num_tokens_gen=3, **kind), batch()
+    lengths = [7, 6, 6]  # five tokens are read in three pieces, and one in the loop
+    pieces = []
+    monkeypatch.setattr(encoder, "read", lambda ids, *rest: pieces.append(ids.shape) or type(encoder).read(
+        encoder, ids, *rest))
+    found = encoder.generate(ids, tf.constant(lengths), tf.range(3)).numpy()
+    assert [shape[1] for shape in pieces] == [2, 2, 1]
+    for row, length in enumerate(lengths):
+        text = ids[row, :length].numpy().tolist()
+        for _ in range(3):
             text.append(int(logits_of(encoder, tf.constant([text]), tf.constant([len(text)]))[0, -1].argmax()))
         assert found[row].tolist() == text[length:]
 
