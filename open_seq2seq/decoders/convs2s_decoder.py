@@ -26,8 +26,8 @@ from open_seq2seq.parts.convs2s.params import (
 )
 from open_seq2seq.parts.convs2s.positions import PositionEmbedding
 from open_seq2seq.parts.convs2s.utils import check_layers
+from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.keys import lengths_of
-from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding, mask_extra_ids
 from open_seq2seq.parts.transformer.position import padding_bias
 from open_seq2seq.utils.errors import ConfigError
@@ -253,8 +253,8 @@ class ConvS2SDecoder(AutoregressiveDecoder):
             "input": self.input_layer.normalized_kernel(dtype),
             "layers": [layer.kernels(dtype) for layer in self.layers],
             "output": self.output_layer.normalized_kernel(dtype),
-            "vocabulary": cast_weight(self._table().table, self.compute_dtype) if self.vocabulary_layer is None
-            else self.vocabulary_layer.normalized_kernel(self.compute_dtype),
+            "vocabulary": self._table().output_matrix(self.params["tgt_vocab_size"], self.compute_dtype)
+            if self.vocabulary_layer is None else self.vocabulary_layer.normalized_kernel(self.compute_dtype),
         }
 
     def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> list[tf.Tensor]:
@@ -272,7 +272,4 @@ class ConvS2SDecoder(AutoregressiveDecoder):
         hidden = tf.cast(self.output_layer(x, kernel=prepared["output"]), self.compute_dtype)
         if self.vocabulary_layer is not None:
             return self.vocabulary_layer(hidden, kernel=prepared["vocabulary"]), grown
-        vocab_size = self.params["tgt_vocab_size"]
-        flat = tf.reshape(hidden, [-1, hidden.shape[-1]])
-        logits = tf.matmul(flat, prepared["vocabulary"][:vocab_size], transpose_b=True)
-        return tf.reshape(logits, tf.concat([tf.shape(ids), [vocab_size]], 0)), grown
+        return times_matrix(hidden, prepared["vocabulary"]), grown

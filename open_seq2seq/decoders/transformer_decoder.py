@@ -16,6 +16,7 @@ from open_seq2seq.decoders.target_offset import check_loss_of_same_positions
 from open_seq2seq.decoding.beam_search import BeamResult
 from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.output_layer import OutputProjection
@@ -259,21 +260,18 @@ class TransformerDecoder(AutoregressiveDecoder):
             "layers": [layer.prepare(encoded) for layer in self.layers],
             "source_bias": _source_bias(encoder_output),
             "embedding": embedding,
-            "table": tf.cast(embedding.table, self.compute_dtype),
+            "output": embedding.output_matrix(self.params["tgt_vocab_size"], self.compute_dtype),
         }
 
     def step(self, ids: tf.Tensor, step: tf.Tensor, cache: list[dict[str, tf.Tensor]],
              prepared: dict[str, Any]) -> tuple[tf.Tensor, list[dict[str, tf.Tensor]]]:
-        hidden_size = self.params["hidden_size"]
-        x = prepared["embedding"].lookup(ids) + position_signal(step[None], hidden_size)
+        x = prepared["embedding"].lookup(ids) + position_signal(step[None], self.params["hidden_size"])
         x = tf.cast(x, self.compute_dtype)
         grown = []
         for layer, constants, old in zip(self.layers, prepared["layers"], cache, strict=True):
             x, new = layer.step(x, constants, prepared["source_bias"], old)
             grown.append(new)
-        flat = tf.reshape(self.output_norm(x), [-1, hidden_size])
-        logits = tf.matmul(flat, prepared["table"][:self.params["tgt_vocab_size"]], transpose_b=True)
-        return tf.reshape(logits, tf.concat([tf.shape(ids), tf.shape(logits)[1:]], 0)), grown
+        return times_matrix(self.output_norm(x), prepared["output"]), grown
 
     def _outputs(self, result: BeamResult) -> list[tf.Tensor]:
         return [result.ids[:, 0]]

@@ -76,6 +76,13 @@ class SharedEmbedding(Module):
         logits = tf.matmul(flat, cast_weight(self.table, hidden.dtype), transpose_b=True)
         return tf.reshape(logits, tf.concat([tf.shape(hidden)[:-1], [self.rows]], 0))
 
+    def output_matrix(self, vocab_size: int, dtype: tf.DType) -> tf.Tensor:
+        """Returns the table's first rows, transposed, ``[hidden, vocab_size]``, to compute logits step by step.
+
+        TensorFlow's product of few rows with a transposed matrix is slow on a CPU.
+        """
+        return tf.transpose(tf.cast(self.table[:vocab_size], dtype))
+
 
 def mask_extra_ids(logits: tf.Tensor, vocab_size: int) -> tf.Tensor:
     """Masks the logits ``[…, rows]`` of ids beyond the vocabulary, in case the table has more rows than that."""
