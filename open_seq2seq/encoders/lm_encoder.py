@@ -181,14 +181,15 @@ class LMEncoder(LanguageEncoder):
         return {"outputs": by_row[0], "raw_outputs": by_row[1], "state": states}
 
     def prepare(self) -> Any:
-        return self.stack.prepare(self.dtype_of("recurrence"))
+        return {"stack": self.stack.prepare(self.dtype_of("recurrence")),
+                "output": self.output_layer.prepare(self.compute_dtype)}
 
     def initial_cache(self, batch: tf.Tensor) -> States:
         return _cache([layer.initial_states(batch) for layer in self.stack.layers])
 
     def step(self, ids: tf.Tensor, number: tf.Tensor, cache: States, prepared: Any) -> tuple[tf.Tensor, States]:
-        output, states = self.stack.step(self._embedded(ids[:, 0]), self._states(cache), prepared)
-        logits = self.output_layer.logits(tf.cast(output, self.compute_dtype))
+        output, states = self.stack.step(self._embedded(ids[:, 0]), self._states(cache), prepared["stack"])
+        logits = self.output_layer.logits(tf.cast(output, self.compute_dtype), prepared["output"])
         return logits[:, tf.newaxis], _cache(states)
 
     def read(self, ids: tf.Tensor, number: tf.Tensor, cache: States, prepared: Any) -> States:

@@ -175,8 +175,9 @@ class TransformerLMEncoder(LanguageEncoder):
         outputs = self.output_norm(x, mask, self.training)
         return {"outputs": outputs, "raw_outputs": outputs, "state": None}
 
-    def prepare(self) -> list[dict[str, Any]]:
-        return [layer.prepare(self.compute_dtype) for layer in self.layers]
+    def prepare(self) -> dict[str, Any]:
+        return {"layers": [layer.prepare(self.compute_dtype) for layer in self.layers],
+                "output": self.output_layer.prepare(self.compute_dtype)}
 
     def initial_cache(self, batch: tf.Tensor) -> Cache:
         return [layer.self_attention.initial_cache(batch, 1, self.compute_dtype) for layer in self.layers]
@@ -184,15 +185,15 @@ class TransformerLMEncoder(LanguageEncoder):
     def step(self, ids: tf.Tensor, number: tf.Tensor, cache: Cache, prepared: Any) -> tuple[tf.Tensor, Cache]:
         bias = self._bias_so_far(number[tf.newaxis]) if self.params["position_encoding"] == "alibi" else None
         x, grown = tf.ensure_shape(self._embedded_at(ids, number[tf.newaxis]), [None, 1, None]), []
-        for layer, old, constants in zip(self.layers, cache, prepared, strict=True):
+        for layer, old, constants in zip(self.layers, cache, prepared["layers"], strict=True):
             x, new = layer.step(x, old, constants, bias)
             grown.append(new)
-        return self.output_layer.logits(self.output_norm(x)), grown
+        return self.output_layer.logits(self.output_norm(x), prepared["output"]), grown
 
     def read(self, ids: tf.Tensor, number: tf.Tensor, cache: Cache, prepared: Any) -> Cache:
         positions = number + tf.range(tf.shape(ids)[1])
         x, bias, grown = self._embedded_at(ids, positions), self._bias_so_far(positions), []
-        for layer, old, constants in zip(self.layers, cache, prepared, strict=True):
+        for layer, old, constants in zip(self.layers, cache, prepared["layers"], strict=True):
             x, new = layer.read(x, old, constants, bias)
             grown.append(new)
         return grown

@@ -14,7 +14,7 @@ time is only saved if ids are sorted by descending frequency.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -144,13 +144,22 @@ class AdaptiveOutputLayer(Module):
         return head, [_Cluster(*edge, *of_cluster) for edge, *of_cluster in
                       zip(edges, projections[1:], tables[1:], biases[1:], strict=True)]
 
-    def logits(self, hidden: tf.Tensor) -> tf.Tensor:
-        """Returns the log probabilities of all ids, ``[…, vocab_size]`` FP32, for hidden states ``[…, hidden]``."""
+    def prepare(self, dtype: tf.DType) -> list[tf.Tensor]:
+        """Returns the matrices ``[channels, ids]`` of the head and the clusters, for several calls of ``logits``."""
         head, clusters = self._parts()
-        by_head, shortlist = _log_probabilities(hidden, head), self._edges[1]
+        return [tf.transpose(tf.cast(cluster.table, dtype)) for cluster in (head, *clusters)]
+
+    def logits(self, hidden: tf.Tensor, prepared: Sequence[tf.Tensor] | None = None) -> tf.Tensor:
+        """Returns the log probabilities of all ids, ``[…, vocab_size]`` FP32, for hidden states ``[…, hidden]``.
+
+        The loop of generation passes ``prepared``, the result of ``prepare``.
+        """
+        head, clusters = self._parts()
+        matrices = self.prepare(hidden.dtype) if prepared is None else prepared
+        by_head, shortlist = _log_probabilities(hidden, head, matrices[0]), self._edges[1]
         pieces = [by_head[..., :shortlist]]
-        for number, cluster in enumerate(clusters, shortlist):
-            pieces.append(by_head[..., number:number + 1] + _log_probabilities(hidden, cluster))
+        for number, (cluster, matrix) in enumerate(zip(clusters, matrices[1:], strict=True), shortlist):
+            pieces.append(by_head[..., number:number + 1] + _log_probabilities(hidden, cluster, matrix))
         return tf.concat(pieces, -1)
 
     def projection(self, hidden: tf.Tensor, training: bool) -> AdaptiveProjection:
@@ -206,9 +215,8 @@ class AdaptiveProjection(NamedTuple):
         return self.layer.cross_entropy(rows, labels, weights, self.training)
 
 
-def _log_probabilities(hidden: tf.Tensor, cluster: _Cluster) -> tf.Tensor:
-    table = tf.transpose(tf.cast(cluster.table, hidden.dtype))
-    logits = tf.cast(times_matrix(cluster.project(hidden), table), tf.float32)
+def _log_probabilities(hidden: tf.Tensor, cluster: _Cluster, matrix: tf.Tensor) -> tf.Tensor:
+    logits = tf.cast(times_matrix(cluster.project(hidden), matrix), tf.float32)
     return tf.nn.log_softmax(logits if cluster.bias is None else logits + cluster.bias)
 
 

@@ -80,9 +80,17 @@ class OutputLayer(Module):
         """The matrix ``[vocab_size, hidden_size]``."""
         return self.kernel if self._tied is None else self._tied
 
-    def logits(self, hidden: tf.Tensor) -> tf.Tensor:
-        """Projects ``[…, hidden]`` to logits ``[…, vocab_size]`` in FP32."""
-        product = times_matrix(hidden, tf.transpose(cast_weight(self.table, hidden.dtype)))
+    def prepare(self, dtype: tf.DType) -> tf.Tensor:
+        """Returns the matrix ``[hidden, vocab_size]`` in ``dtype``, for several calls of ``logits``."""
+        return tf.transpose(cast_weight(self.table, dtype))
+
+    def logits(self, hidden: tf.Tensor, prepared: tf.Tensor | None = None) -> tf.Tensor:
+        """Projects ``[…, hidden]`` to logits ``[…, vocab_size]`` in FP32.
+
+        TensorFlow's product of few rows with a transposed matrix is slow on a CPU, so the loop of generation passes
+        ``prepared``, the result of ``prepare``.
+        """
+        product = times_matrix(hidden, self.prepare(hidden.dtype) if prepared is None else prepared)
         product = tf.cast(product, tf.float32)
         return product if self.bias is None else product + self.bias
 
