@@ -220,8 +220,9 @@ class LanguageEncoder(Encoder):
     def generate(self, ids: tf.Tensor, lengths: tf.Tensor, examples: tf.Tensor) -> tf.Tensor:
         """Continues texts with the likeliest token at each step or, with ``sampling_temperature``, with sampled ones.
 
-        As many tokens as the shortest prompt has are read by ``read``. The others are read token by token, so that each
-        text is continued from the end of its own prompt, and results do not depend on the other prompts of the batch.
+        The tokens before the last one of the shortest prompt are read by ``read``. The others are read token by token,
+        so that each text is continued from the end of its own prompt, and results do not depend on the other prompts of
+        the batch.
 
         Args:
           ids: prompts of at least one token, ``[batch, time]`` int32.
@@ -232,7 +233,8 @@ class LanguageEncoder(Encoder):
           The tokens that follow each prompt, ``[batch, num_tokens_gen]`` int32.
         """
         prepared, last = self.prepare(), tf.shape(ids)[1] - 1
-        first = tf.reduce_min(lengths) - 1  # the first token that is read by itself
+        # The first token that is read by itself. Without any prompts, the smallest length is the greatest integer.
+        first = tf.minimum(tf.reduce_min(lengths) - 1, last)
 
         def read(number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
             end = tf.minimum(number + _READ_AT_ONCE, first)

@@ -22,7 +22,7 @@ def import_tensorflow() -> None:
     Raises:
       UserError: TensorFlow cannot be imported; its output on stderr is shown in this case.
     """
-    _keep_freed_memory()
+    keep_freed_memory()
     if "tensorflow" in sys.modules:
         return
     check_limits()
@@ -35,7 +35,7 @@ def import_tensorflow() -> None:
         raise UserError(f"TensorFlow cannot be imported ({reason}). {MISSING_TENSORFLOW}") from error
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Selects TensorFlow's own allocator (BFC, "best fit with coalescing") for tensors in the main memory.
 
     TensorFlow's default is the C library's allocator, which returns large tensors to the kernel. The kernel clears the

@@ -73,6 +73,12 @@ def test_long_prompts_are_read_in_pieces(kind, monkeypatch):
         assert found[row].tolist() == text[length:]
 
 
+def test_a_batch_without_prompts_has_no_continuations():
+    """Towers without examples get such batches."""
+    found = make(num_tokens_gen=3).generate(tf.zeros([0, 7], tf.int32), tf.zeros([0], tf.int32), tf.range(0))
+    assert found.shape == (0, 3)
+
+
 BAD = {"heads": ({"num_heads": 3}, "multiple of num_heads"), "norm": ({"norm_params": {"type": "batch_norm"}}, "later"),
        "carry": ({"carry_state": True}, "set .*memory_length"),
        "memory": ({"memory_length": 3}, "set position_encoding to alibi")}
