@@ -215,14 +215,14 @@ class LanguageEncoder(Encoder):
         def body(offset: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
             return offset + 1, self.step(ids[:, offset, tf.newaxis], number + offset, cache, prepared)[1]
 
-        return _grown(body, tf.shape(ids)[1], cache)
+        return _read_until(body, tf.shape(ids)[1], cache)
 
     def generate(self, ids: tf.Tensor, lengths: tf.Tensor, examples: tf.Tensor) -> tf.Tensor:
         """Continues texts with the likeliest token at each step or, with ``sampling_temperature``, with sampled ones.
 
-        The tokens before the last one of the shortest prompt are read by ``read``. The others are read token by token,
-        so that each text is continued from the end of its own prompt, and results do not depend on the other prompts of
-        the batch.
+        Of each prompt, one token fewer than the shortest prompt has is read by ``read``. The others are read token by
+        token, so that each text is continued from the end of its own prompt, and results do not depend on the other
+        prompts of the batch, apart from rounding.
 
         Args:
           ids: prompts of at least one token, ``[batch, time]`` int32.
@@ -233,8 +233,8 @@ class LanguageEncoder(Encoder):
           The tokens that follow each prompt, ``[batch, num_tokens_gen]`` int32.
         """
         prepared, last = self.prepare(), tf.shape(ids)[1] - 1
-        # The first token that is read by itself. Without any prompts, the smallest length is the greatest integer.
-        first = tf.minimum(tf.reduce_min(lengths) - 1, last)
+        # The first token that is read by itself. Towers without examples get batches without prompts.
+        first = tf.where(tf.shape(ids)[0] > 0, tf.reduce_min(lengths) - 1, 0)
 
         def read(number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
             end = tf.minimum(number + _READ_AT_ONCE, first)
@@ -245,7 +245,7 @@ class LanguageEncoder(Encoder):
             given = tf.gather(ids, tf.minimum(number, last), axis=1)[:, tf.newaxis]
             return self.step(tf.where(number < lengths[:, tf.newaxis], given, newest), number, cache, prepared)
 
-        cache = _grown(read, first, self.initial_cache(tf.shape(ids)[0]))
+        cache = _read_until(read, first, self.initial_cache(tf.shape(ids)[0]))
         left, count = lengths - first, self.params["num_tokens_gen"]
         found = self._search(step, cache, left - 1 + count, first, examples)
         return tf.gather(found, left[:, tf.newaxis] - 1 + tf.range(count), batch_dims=1)
@@ -262,7 +262,7 @@ class LanguageEncoder(Encoder):
         return sample(step, cache, limits, settings, sampling, examples, first).ids[:, 0]
 
 
-def _grown(body: Callable[[tf.Tensor, Any], tuple[tf.Tensor, Any]], count: tf.Tensor, cache: Any) -> Any:
+def _read_until(body: Callable[[tf.Tensor, Any], tuple[tf.Tensor, Any]], count: tf.Tensor, cache: Any) -> Any:
     """Returns the cache after ``body`` has been called with (number of tokens read, cache) until it is ``count``."""
     shapes = tf.nest.map_structure(growing_shape, cache)
     return tf.while_loop(lambda number, _: number < count, body, (tf.constant(0), cache),

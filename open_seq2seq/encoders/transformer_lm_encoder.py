@@ -37,33 +37,25 @@ class CausalLayer(EncoderLayer):
         return self.self_attention.continued(x, lengths, bias, training, scale)
 
     def prepare(self, dtype: tf.DType) -> dict[str, Any]:
-        """Returns the cast weights for ``step``."""
+        """Returns the cast weights for ``read``."""
         return {"attention": self.self_attention.kernels(dtype), "filter": self.feed_forward.kernels(dtype)}
 
-    def step(self, x: tf.Tensor, cache: dict[str, tf.Tensor], prepared: dict[str, Any],
-             bias: tf.Tensor | None = None) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Transforms the newest token of each text.
+    def read(self, x: tf.Tensor, cache: dict[str, tf.Tensor], prepared: dict[str, Any],
+             bias: tf.Tensor | None) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Transforms the newest tokens of each text.
 
         Args:
-          x: ``[batch, 1, hidden]``.
+          x: ``[batch, new, hidden]``.
           cache: keys and values of the earlier tokens; see ``SelfAttention.initial_cache``.
           prepared: the result of ``prepare``.
-          bias: the attention bias for the earlier tokens and the newest one, or None.
+          bias: the attention bias; see ``SelfAttention.read``.
 
         Returns:
-          (output ``[batch, 1, hidden]``, the cache with the newest token).
+          (output ``[batch, new, hidden]``, the cache with the newest tokens).
         """
-        attended, cache = self.self_attention.step(self.self_attention_norm(x), cache, prepared["attention"], bias)
-        return self._fed_forward(x + attended, prepared), cache
-
-    def read(self, x: tf.Tensor, cache: dict[str, tf.Tensor], prepared: dict[str, Any],
-             bias: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Transforms several newest tokens of each text, ``[batch, new, hidden]``; see ``step``."""
         attended, cache = self.self_attention.read(self.self_attention_norm(x), cache, prepared["attention"], bias)
-        return self._fed_forward(x + attended, prepared), cache
-
-    def _fed_forward(self, x: tf.Tensor, prepared: dict[str, Any]) -> tf.Tensor:
-        return x + self.feed_forward(self.feed_forward_norm(x), prepared["filter"])
+        x = x + attended
+        return x + self.feed_forward(self.feed_forward_norm(x), prepared["filter"]), cache
 
 
 class TransformerLMEncoder(LanguageEncoder):
@@ -183,32 +175,30 @@ class TransformerLMEncoder(LanguageEncoder):
         return [layer.self_attention.initial_cache(batch, 1, self.compute_dtype) for layer in self.layers]
 
     def step(self, ids: tf.Tensor, number: tf.Tensor, cache: Cache, prepared: Any) -> tuple[tf.Tensor, Cache]:
-        bias = self._bias_so_far(number[tf.newaxis]) if self.params["position_encoding"] == "alibi" else None
-        x, grown = tf.ensure_shape(self._embedded_at(ids, number[tf.newaxis]), [None, 1, None]), []
-        for layer, old, constants in zip(self.layers, cache, prepared["layers"], strict=True):
-            x, new = layer.step(x, old, constants, bias)
-            grown.append(new)
-        return self.output_layer.logits(self.output_norm(x), prepared["output"]), grown
+        x, cache = self._read(tf.ensure_shape(ids, [None, 1]), number[tf.newaxis], cache, prepared)
+        return self.output_layer.logits(self.output_norm(x), prepared["output"]), cache
 
     def read(self, ids: tf.Tensor, number: tf.Tensor, cache: Cache, prepared: Any) -> Cache:
-        positions = number + tf.range(tf.shape(ids)[1])
-        x, bias, grown = self._embedded_at(ids, positions), self._bias_so_far(positions), []
+        return self._read(ids, number + tf.range(tf.shape(ids)[1]), cache, prepared)[1]
+
+    def _read(self, ids: tf.Tensor, positions: tf.Tensor, cache: Cache, prepared: Any) -> tuple[tf.Tensor, Cache]:
+        """Returns (output of the last layer ``[batch, new, hidden]``, the new cache) for ids ``[batch, new]``."""
+        x = tf.cast(self._embedded(ids, positions), self.compute_dtype)
+        x, grown = tf.ensure_shape(x, [None, ids.shape[1], self.params["hidden_size"]]), []
+        bias = self._bias_so_far(positions)
         for layer, old, constants in zip(self.layers, cache, prepared["layers"], strict=True):
             x, new = layer.read(x, old, constants, bias)
             grown.append(new)
-        return grown
+        return x, grown
 
-    def _embedded_at(self, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        """Returns the embeddings of ids ``[batch, new]`` at ``positions`` ``[new]`` in the compute dtype."""
-        x = tf.cast(self._embedded(ids, positions), self.compute_dtype)
-        return tf.ensure_shape(x, [None, None, self.params["hidden_size"]])
+    def _bias_so_far(self, positions: tf.Tensor) -> tf.Tensor | None:
+        """Returns the attention bias from the newest ``positions`` ``[new]`` to all positions until the last of them.
 
-    def _bias_so_far(self, positions: tf.Tensor) -> tf.Tensor:
-        """Returns the attention bias of the newest ``positions`` ``[new]`` and of all positions until the last of them.
-
-        Its shape broadcasts to ``[batch, heads, new, time + new]``.
+        Its shape broadcasts to ``[batch, heads, new, time + new]``. None if nothing is masked.
         """
         keys = tf.range(positions[-1] + 1)
         if self.params["position_encoding"] == "alibi":
             return distance_bias(self.params["num_heads"], positions, keys, self.params["memory_length"])
+        if positions.shape[0] == 1:
+            return None
         return tf.where(keys <= positions[:, tf.newaxis], 0.0, MASKED)[tf.newaxis, tf.newaxis]

@@ -91,6 +91,20 @@ class _Cluster(NamedTuple):
         return hidden if self.projection is None else times_matrix(hidden, cast_weight(self.projection, hidden.dtype))
 
 
+class _Prepared(NamedTuple):
+    """The weights of a ``_Cluster`` for log probabilities.
+
+    Attributes:
+      projection: ``[hidden, channels]``, or None.
+      matrix: ``[channels, ids]``.
+      bias: ``[ids]`` FP32, or None.
+    """
+
+    projection: tf.Tensor | None
+    matrix: tf.Tensor
+    bias: tf.Tensor | None
+
+
 class _Tail(Module):
     """The weights of a cluster that has its own matrix."""
 
@@ -144,22 +158,22 @@ class AdaptiveOutputLayer(Module):
         return head, [_Cluster(*edge, *of_cluster) for edge, *of_cluster in
                       zip(edges, projections[1:], tables[1:], biases[1:], strict=True)]
 
-    def prepare(self, dtype: tf.DType) -> list[tf.Tensor]:
-        """Returns the matrices ``[channels, ids]`` of the head and the clusters, for several calls of ``logits``."""
+    def prepare(self, dtype: tf.DType) -> list[_Prepared]:
+        """Returns the weights of the head and the clusters in ``dtype``, for several calls of ``logits``."""
         head, clusters = self._parts()
-        return [tf.transpose(tf.cast(cluster.table, dtype)) for cluster in (head, *clusters)]
+        return [_Prepared(None if cluster.projection is None else cast_weight(cluster.projection, dtype),
+                          tf.transpose(tf.cast(cluster.table, dtype)), cluster.bias) for cluster in (head, *clusters)]
 
-    def logits(self, hidden: tf.Tensor, prepared: Sequence[tf.Tensor] | None = None) -> tf.Tensor:
+    def logits(self, hidden: tf.Tensor, prepared: Sequence[_Prepared] | None = None) -> tf.Tensor:
         """Returns the log probabilities of all ids, ``[…, vocab_size]`` FP32, for hidden states ``[…, hidden]``.
 
         The loop of generation passes ``prepared``, the result of ``prepare``.
         """
-        head, clusters = self._parts()
-        matrices = self.prepare(hidden.dtype) if prepared is None else prepared
-        by_head, shortlist = _log_probabilities(hidden, head, matrices[0]), self._edges[1]
+        head, *clusters = self.prepare(hidden.dtype) if prepared is None else prepared
+        by_head, shortlist = _log_probabilities(hidden, head), self._edges[1]
         pieces = [by_head[..., :shortlist]]
-        for number, (cluster, matrix) in enumerate(zip(clusters, matrices[1:], strict=True), shortlist):
-            pieces.append(by_head[..., number:number + 1] + _log_probabilities(hidden, cluster, matrix))
+        for number, cluster in enumerate(clusters, shortlist):
+            pieces.append(by_head[..., number:number + 1] + _log_probabilities(hidden, cluster))
         return tf.concat(pieces, -1)
 
     def projection(self, hidden: tf.Tensor, training: bool) -> AdaptiveProjection:
@@ -215,8 +229,9 @@ class AdaptiveProjection(NamedTuple):
         return self.layer.cross_entropy(rows, labels, weights, self.training)
 
 
-def _log_probabilities(hidden: tf.Tensor, cluster: _Cluster, matrix: tf.Tensor) -> tf.Tensor:
-    logits = tf.cast(times_matrix(cluster.project(hidden), matrix), tf.float32)
+def _log_probabilities(hidden: tf.Tensor, cluster: _Prepared) -> tf.Tensor:
+    channels = hidden if cluster.projection is None else times_matrix(hidden, cluster.projection)
+    logits = tf.cast(times_matrix(channels, cluster.matrix), tf.float32)
     return tf.nn.log_softmax(logits if cluster.bias is None else logits + cluster.bias)
 
 

@@ -118,7 +118,7 @@ class SelfAttention(Attention):
         return self._merge(context, self.output_projection(x.dtype, output_scale))
 
     def kernels(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the weights for ``step``; call this once before decoding."""
+        """Returns the weights for ``step`` and ``read``; call this once before decoding."""
         return self.projection("qkv", dtype), self.output_projection(dtype)
 
     def initial_cache(self, batch: tf.Tensor, beam: int, dtype: tf.DType) -> dict[str, tf.Tensor]:
@@ -151,16 +151,16 @@ class SelfAttention(Attention):
         context = attend(query, tf.reshape(key, hypotheses), tf.reshape(value, hypotheses), bias)
         return tf.reshape(self._merge(context, kernels[1]), shape), {"key": key, "value": value}
 
-
     def read(self, x: tf.Tensor, cache: dict[str, tf.Tensor], kernels: tuple[tf.Tensor, tf.Tensor],
-             bias: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Attends from several newest positions to all positions so far; see ``step``.
+             bias: tf.Tensor | None) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Attends from the newest positions of sequences, not of hypotheses, to all positions so far; see ``step``.
 
         Args:
           x: ``[batch, new, hidden]``.
           cache: ``key`` and ``value``, each ``[batch, 1, heads, time, depth]``.
           kernels: the result of the method ``kernels``.
-          bias: FP32 tensor that broadcasts to ``[batch, heads, new, time + new]`` and masks later positions.
+          bias: FP32 tensor that broadcasts to ``[batch, heads, new, time + new]`` and masks later positions; None if
+            there is only one new position.
 
         Returns:
           (output ``[batch, new, hidden]``, cache that is longer by the new positions).

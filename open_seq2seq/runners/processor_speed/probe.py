@@ -25,7 +25,7 @@ from open_seq2seq.runners.processor_speed.cache import TYPES, Speeds, read_speed
 from open_seq2seq.utils.processor import cpu_name, onednn_setting, speed_flags
 
 # Version of the measured operations and sizes: increase it when they change.
-_PROBE = 1
+_PROBE = 2
 _ROWS, _WIDTH, _COLUMNS = 256, 512, 2048
 _BATCH, _HIDDEN, _GATES, _STEPS = 32, 512, 1536, 6
 _EXAMPLES, _FRAMES, _CHANNELS, _TAPS = 2, 160, 256, 11

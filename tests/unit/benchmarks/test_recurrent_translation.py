@@ -26,7 +26,10 @@ def test_the_products_are_those_of_all_weights(feeds):
     """Each weight matrix is multiplied with every position once."""
     hidden, ids, layers, rows = 4, 20, 3, 6
     options = argparse.Namespace(hidden=hidden, ids=ids, layers=layers, batch=2, length=3, input_feeding=feeds)
-    done = sum(product.multiplications for product in product_shapes(options))
+    products = product_shapes(options)
+    done = sum(product.multiplications for product in products)
+    assert sum(count * rows * inner * columns for product in products
+               for count, rows, inner, columns in product.with_gradients()) == 3 * done
     lstm = [(hidden, 2), (2 * hidden, 1), (hidden, layers - 2), (hidden * (2 if feeds else 1), 1),
             (2 * hidden, layers - 1)]
     weights = sum(count * (size + hidden) * 4 * hidden for size, count in lstm) + 2 * hidden ** 2 + hidden * ids

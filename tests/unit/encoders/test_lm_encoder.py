@@ -33,6 +33,11 @@ def batch(lengths=LENGTHS):
     return [tf.constant(ids), tf.constant(lengths, tf.int32)]
 
 
+def compiled(encoder):
+    shapes = [tf.TensorSpec(shape, tf.int32) for shape in ([None, None], [None], [None])]
+    return tf.function(encoder.generate, input_signature=shapes)
+
+
 def logits_of(encoder, source=None, training=False):
     return encoder.encode({"source_tensors": source or batch()}, training)["logits"].numpy()
 
@@ -75,15 +80,22 @@ KINDS = [{}, {"core_cell": "GRUCell"}, {"core_cell": "WeightDropLayerNormBasicLS
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind)) or "plain")
-def test_generation_equals_reading_the_whole_text_again(kind):
-    encoder, (ids, lengths) = make(**kind, num_tokens_gen=4), batch()
-    found = encoder.generate(ids, lengths, tf.range(3)).numpy()
-    for row, length in enumerate(LENGTHS):
+@pytest.mark.parametrize("prompts", [LENGTHS, [7, 5, 4]], ids=["short", "long"])
+def test_generation_equals_reading_the_whole_text_again(kind, prompts):
+    encoder, (ids, lengths) = make(**kind, num_tokens_gen=4), batch(prompts)
+    found = compiled(encoder)(ids, lengths, tf.range(3)).numpy()
+    for row, length in enumerate(prompts):
         text = ids[row, :length].numpy().tolist()
         for _ in range(4):
             logits = logits_of(encoder, [tf.constant([text]), tf.constant([len(text)])])
             text.append(int(logits[0, -1].argmax()))
         assert found[row].tolist() == text[length:]
+
+
+def test_a_batch_without_prompts_has_no_continuations():
+    """Towers without examples get such batches."""
+    found = compiled(make(num_tokens_gen=3))(tf.zeros([0, 7], tf.int32), tf.zeros([0], tf.int32), tf.range(0))
+    assert found.shape == (0, 3)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind)) or "plain")

@@ -28,6 +28,11 @@ def batch():
     return tf.constant(ids), tf.constant(LENGTHS, tf.int32)
 
 
+def compiled(encoder):
+    shapes = [tf.TensorSpec(shape, tf.int32) for shape in ([None, None], [None], [None])]
+    return tf.function(encoder.generate, input_signature=shapes)
+
+
 def logits_of(encoder, ids, lengths):
     return encoder.encode({"source_tensors": [ids, lengths]})["logits"].numpy()
 
@@ -66,6 +71,7 @@ def test_long_prompts_are_read_in_pieces(kind, monkeypatch):
         encoder, ids, *rest))
     found = encoder.generate(ids, tf.constant(lengths), tf.range(3)).numpy()
     assert [shape[1] for shape in pieces] == [2, 2, 1]
+    np.testing.assert_array_equal(compiled(encoder)(ids, tf.constant(lengths), tf.range(3)), found)
     for row, length in enumerate(lengths):
         text = ids[row, :length].numpy().tolist()
         for _ in range(3):
@@ -75,7 +81,7 @@ def test_long_prompts_are_read_in_pieces(kind, monkeypatch):
 
 def test_a_batch_without_prompts_has_no_continuations():
     """Towers without examples get such batches."""
-    found = make(num_tokens_gen=3).generate(tf.zeros([0, 7], tf.int32), tf.zeros([0], tf.int32), tf.range(0))
+    found = compiled(make(num_tokens_gen=3))(tf.zeros([0, 7], tf.int32), tf.zeros([0], tf.int32), tf.range(0))
     assert found.shape == (0, 3)
 
 

@@ -28,3 +28,11 @@ def test_tensors_have_the_allocator_that_keeps_freed_memory_unless_told_otherwis
     env = unset if given is None else {**unset, "TF_CPU_ALLOCATOR_USE_BFC": given}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(printed) and done.stderr == ""
+
+
+def test_scripts_have_that_allocator():
+    code = ("import os\nfrom open_seq2seq.utils.script import run_script\n"
+            "run_script(lambda: print(os.environ['TF_CPU_ALLOCATOR_USE_BFC']))")
+    unset = {name: value for name, value in os.environ.items() if not name.startswith("TF_CPU_")}
+    done = subprocess.run([sys.executable, "-c", code], env=unset, capture_output=True, text=True, check=True)
+    assert done.stdout == "true\n"
