@@ -1,4 +1,4 @@
-"""The duration of matrix products alone: a bound for networks that consist of such products."""
+"""The duration of matrix products alone, with which the duration of a training step is compared."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def step_seconds(products: Sequence[Product], dtype: str, threads: int) -> float
 
 
 def _seconds(rows: int, inner: int, columns: int, dtype: str, repeats: int = 5) -> float:
-    """Returns the median duration of a product of matrices among several in a loop, one after the other."""
+    """Returns the mean seconds of a product of two matrices in a loop: the median of ``repeats`` loops."""
     import tensorflow as tf
 
     first, second = (tf.cast(tf.random.stateless_normal(shape, [1, 2]), dtype)
@@ -88,6 +88,6 @@ def _seconds(rows: int, inner: int, columns: int, dtype: str, repeats: int = 5) 
         return (time.perf_counter() - start) / count
 
     timed(1)
-    # Enough of them that the call of the function takes a small part of the time.
+    # Loops of about 20 ms, of which the call of the function takes a small part.
     count = max(1, round(0.02 / timed(3)))
     return statistics.median(timed(count) for _ in range(repeats))

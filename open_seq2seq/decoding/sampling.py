@@ -88,7 +88,7 @@ def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, se
         probabilities are normalised before drawing.
       sampling: how ids are drawn.
       examples: index of each example, ``[batch]`` integers.
-      first: number of ids before the first step, an int32 scalar; the random numbers depend on this plus the step.
+      first: number that the random numbers have for the first step, an int32 scalar.
 
     Returns:
       The samples, highest score first. Scores use the model's own probabilities, without the temperature.

@@ -17,7 +17,7 @@ from open_seq2seq.parts.output_layer import OutputLayer
 from open_seq2seq.parts.pooling import pooled
 from open_seq2seq.utils.errors import ConfigError
 
-_READ_AT_ONCE = 256  # tokens of prompts, which bounds the memory of attention
+_READ_AT_ONCE = 256  # maximum number of tokens per call of ``read``; bounds the memory of attention
 _NO_END = -1  # no token ends generated text, which continues after the ends of its lines
 
 
@@ -220,9 +220,9 @@ class LanguageEncoder(Encoder):
     def generate(self, ids: tf.Tensor, lengths: tf.Tensor, examples: tf.Tensor) -> tf.Tensor:
         """Continues texts with the likeliest token at each step or, with ``sampling_temperature``, with sampled ones.
 
-        Of each prompt, one token fewer than the shortest prompt has is read by ``read``. The others are read token by
-        token, so that each text is continued from the end of its own prompt, and results do not depend on the other
-        prompts of the batch, apart from rounding.
+        If the shortest prompt of the batch has n tokens, ``read`` reads the first n - 1 tokens of all prompts. The
+        others are read token by token, so that each text is continued from the end of its own prompt. Apart from
+        rounding, results do not depend on the other prompts of the batch.
 
         Args:
           ids: prompts of at least one token, ``[batch, time]`` int32.
@@ -233,7 +233,7 @@ class LanguageEncoder(Encoder):
           The tokens that follow each prompt, ``[batch, num_tokens_gen]`` int32.
         """
         prepared, last = self.prepare(), tf.shape(ids)[1] - 1
-        # The first token that is read by itself. Towers without examples get batches without prompts.
+        # Index of the first token that ``step`` reads. A tower without examples gets a batch without prompts.
         first = tf.where(tf.shape(ids)[0] > 0, tf.reduce_min(lengths) - 1, 0)
 
         def read(number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
@@ -263,7 +263,13 @@ class LanguageEncoder(Encoder):
 
 
 def _read_until(body: Callable[[tf.Tensor, Any], tuple[tf.Tensor, Any]], count: tf.Tensor, cache: Any) -> Any:
-    """Returns the cache after ``body`` has been called with (number of tokens read, cache) until it is ``count``."""
+    """Calls ``body`` until ``count`` tokens have been read, and returns the final cache.
+
+    Args:
+      body: function from (number of tokens read so far, cache) to the same after more tokens.
+      count: number of tokens to read.
+      cache: cache before the first token.
+    """
     shapes = tf.nest.map_structure(growing_shape, cache)
     return tf.while_loop(lambda number, _: number < count, body, (tf.constant(0), cache),
                          shape_invariants=(tf.TensorShape([]), shapes))[1]

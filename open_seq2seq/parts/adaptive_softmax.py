@@ -92,7 +92,7 @@ class _Cluster(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """The weights of a ``_Cluster`` for log probabilities.
+    """The weights of a ``_Cluster`` in the compute dtype, with its table transposed, to compute log probabilities.
 
     Attributes:
       projection: ``[hidden, channels]``, or None.

@@ -87,8 +87,8 @@ class OutputLayer(Module):
     def logits(self, hidden: tf.Tensor, prepared: tf.Tensor | None = None) -> tf.Tensor:
         """Projects ``[…, hidden]`` to logits ``[…, vocab_size]`` in FP32.
 
-        TensorFlow's product of few rows with a transposed matrix is slow on a CPU, so the loop of generation passes
-        ``prepared``, the result of ``prepare``.
+        Generation passes ``prepared``, the result of ``prepare``, because TensorFlow's product of few rows with a
+        transposed matrix (``transpose_b``) is slow on a CPU.
         """
         product = times_matrix(hidden, self.prepare(hidden.dtype) if prepared is None else prepared)
         product = tf.cast(product, tf.float32)

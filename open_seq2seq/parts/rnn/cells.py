@@ -101,8 +101,8 @@ def product(states: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
 def transposed(weights: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
     """Transposes the matrices among a cell's weights, for ``Cell.step_gradient``.
 
-    With few rows, TensorFlow's product with a transposed matrix takes up to twice as long on a CPU, and it would be
-    transposed again in every step.
+    The backward loop transposes each matrix once, because TensorFlow's product of few rows with a transposed matrix
+    (``transpose_b``) takes up to twice as long on a CPU.
     """
     return tuple(tf.transpose(weight) if weight.shape.rank == 2 else weight for weight in weights)
 

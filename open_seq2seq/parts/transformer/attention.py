@@ -126,8 +126,8 @@ class SelfAttention(Attention):
         empty = tf.zeros(tf.stack([batch, beam, self.num_heads, 0, self.depth]), dtype)
         return {"key": empty, "value": empty}
 
-    def step(self, x: tf.Tensor, cache: dict[str, tf.Tensor], kernels: tuple[tf.Tensor, tf.Tensor],
-             bias: tf.Tensor | None = None) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def step(self, x: tf.Tensor, cache: dict[str, tf.Tensor],
+             kernels: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Attends from the newest position to all positions so far.
 
         The cache grows by one position per step. Compared with a cache of full length, this saves half of the
@@ -137,7 +137,6 @@ class SelfAttention(Attention):
           x: ``[batch, beam, hidden]``.
           cache: ``key`` and ``value``, each ``[batch, beam, heads, time, depth]``.
           kernels: the result of the method ``kernels``.
-          bias: FP32 tensor that broadcasts to ``[batch · beam, heads, 1, time + 1]``, or None.
 
         Returns:
           (output ``[batch, beam, hidden]``, cache that is one position longer).
@@ -148,12 +147,14 @@ class SelfAttention(Attention):
         query, key, value = self._split(tf.reshape(x, [-1, 1, self.hidden_size]), kernels[0])
         key = tf.concat([cache["key"], tf.reshape(key, beams)], 3)
         value = tf.concat([cache["value"], tf.reshape(value, beams)], 3)
-        context = attend(query, tf.reshape(key, hypotheses), tf.reshape(value, hypotheses), bias)
+        context = attend(query, tf.reshape(key, hypotheses), tf.reshape(value, hypotheses), None)
         return tf.reshape(self._merge(context, kernels[1]), shape), {"key": key, "value": value}
 
     def read(self, x: tf.Tensor, cache: dict[str, tf.Tensor], kernels: tuple[tf.Tensor, tf.Tensor],
              bias: tf.Tensor | None) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Attends from the newest positions of sequences, not of hypotheses, to all positions so far; see ``step``.
+        """Attends from one or more newest positions of each sequence to all positions so far.
+
+        In contrast to ``step``, there are no hypotheses, and several positions can be read at once.
 
         Args:
           x: ``[batch, new, hidden]``.

@@ -79,7 +79,8 @@ class SharedEmbedding(Module):
     def output_matrix(self, vocab_size: int, dtype: tf.DType) -> tf.Tensor:
         """Returns the table's first rows, transposed, ``[hidden, vocab_size]``, to compute logits step by step.
 
-        TensorFlow's product of few rows with a transposed matrix is slow on a CPU.
+        Decoders call this once per batch, because TensorFlow's product of few rows with a transposed matrix
+        (``transpose_b``) is slow on a CPU.
         """
         return tf.transpose(tf.cast(self.table[:vocab_size], dtype))
 

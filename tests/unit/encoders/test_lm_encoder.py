@@ -12,6 +12,7 @@ from open_seq2seq.parts.carried_state import carrying
 from open_seq2seq.parts.component import carried_states, creating_variables, named_variables
 from open_seq2seq.parts.randomness import random_scope
 from open_seq2seq.utils.errors import ConfigError
+from tests.unit.encoders.generation import compiled_generation
 
 VOCAB, EMB, UNITS = 11, 4, 6
 LENGTHS = [7, 3, 1]
@@ -31,11 +32,6 @@ def make(**params):
 def batch(lengths=LENGTHS):
     ids = np.random.default_rng(1).integers(0, VOCAB, (len(lengths), max(lengths))).astype(np.int32)
     return [tf.constant(ids), tf.constant(lengths, tf.int32)]
-
-
-def compiled(encoder):
-    shapes = [tf.TensorSpec(shape, tf.int32) for shape in ([None, None], [None], [None])]
-    return tf.function(encoder.generate, input_signature=shapes)
 
 
 def logits_of(encoder, source=None, training=False):
@@ -83,7 +79,7 @@ KINDS = [{}, {"core_cell": "GRUCell"}, {"core_cell": "WeightDropLayerNormBasicLS
 @pytest.mark.parametrize("prompts", [LENGTHS, [7, 5, 4]], ids=["short", "long"])
 def test_generation_equals_reading_the_whole_text_again(kind, prompts):
     encoder, (ids, lengths) = make(**kind, num_tokens_gen=4), batch(prompts)
-    found = compiled(encoder)(ids, lengths, tf.range(3)).numpy()
+    found = compiled_generation(encoder)(ids, lengths, tf.range(3)).numpy()
     for row, length in enumerate(prompts):
         text = ids[row, :length].numpy().tolist()
         for _ in range(4):
@@ -94,7 +90,8 @@ def test_generation_equals_reading_the_whole_text_again(kind, prompts):
 
 def test_a_batch_without_prompts_has_no_continuations():
     """Towers without examples get such batches."""
-    found = compiled(make(num_tokens_gen=3))(tf.zeros([0, 7], tf.int32), tf.zeros([0], tf.int32), tf.range(0))
+    none = tf.zeros([0], tf.int32)
+    found = compiled_generation(make(num_tokens_gen=3))(tf.zeros([0, 7], tf.int32), none, none)
     assert found.shape == (0, 3)
 
 
@@ -113,7 +110,8 @@ def test_reading_a_prompt_in_pieces_equals_reading_it_token_by_token(kind):
 def test_samples_depend_on_seed_and_example_alone():
     ids, lengths = batch()
     settings = {"num_tokens_gen": 6, "sampling_temperature": 1.0, "sampling_seed": 3}
-    found = make(**settings).generate(ids, lengths, tf.constant([5, 6, 7])).numpy()  # read token by token
+    found = make(**settings).generate(ids, lengths, tf.constant([5, 6, 7])).numpy()
+    # One prompt of the batch has one token, so ``step`` reads all of them; of this one alone, ``read`` reads two tokens.
     alone = make(**settings).generate(ids[1:2, :3], lengths[1:2], tf.constant([6])).numpy()
     np.testing.assert_array_equal(found[1], alone[0])
     other = make(**{**settings, "sampling_seed": 4}).generate(ids, lengths, tf.constant([5, 6, 7]))

@@ -9,6 +9,7 @@ import tensorflow as tf
 from open_seq2seq.encoders import TransformerLMEncoder, language_encoder
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.utils.errors import ConfigError
+from tests.unit.encoders.generation import compiled_generation
 
 VOCAB, LENGTHS = 11, [7, 3, 1]
 
@@ -26,11 +27,6 @@ def make(**params):
 def batch():
     ids = np.random.default_rng(1).integers(0, VOCAB, (3, 7)).astype(np.int32)
     return tf.constant(ids), tf.constant(LENGTHS, tf.int32)
-
-
-def compiled(encoder):
-    shapes = [tf.TensorSpec(shape, tf.int32) for shape in ([None, None], [None], [None])]
-    return tf.function(encoder.generate, input_signature=shapes)
 
 
 def logits_of(encoder, ids, lengths):
@@ -71,7 +67,7 @@ def test_long_prompts_are_read_in_pieces(kind, monkeypatch):
         encoder, ids, *rest))
     found = encoder.generate(ids, tf.constant(lengths), tf.range(3)).numpy()
     assert [shape[1] for shape in pieces] == [2, 2, 1]
-    np.testing.assert_array_equal(compiled(encoder)(ids, tf.constant(lengths), tf.range(3)), found)
+    np.testing.assert_array_equal(compiled_generation(encoder)(ids, tf.constant(lengths), tf.range(3)), found)
     for row, length in enumerate(lengths):
         text = ids[row, :length].numpy().tolist()
         for _ in range(3):
@@ -81,7 +77,8 @@ def test_long_prompts_are_read_in_pieces(kind, monkeypatch):
 
 def test_a_batch_without_prompts_has_no_continuations():
     """Towers without examples get such batches."""
-    found = compiled(make(num_tokens_gen=3))(tf.zeros([0, 7], tf.int32), tf.zeros([0], tf.int32), tf.range(0))
+    none = tf.zeros([0], tf.int32)
+    found = compiled_generation(make(num_tokens_gen=3))(tf.zeros([0, 7], tf.int32), none, none)
     assert found.shape == (0, 3)
 
 
