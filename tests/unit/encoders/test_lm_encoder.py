@@ -111,7 +111,7 @@ def test_samples_depend_on_seed_and_example_alone():
     ids, lengths = batch()
     settings = {"num_tokens_gen": 6, "sampling_temperature": 1.0, "sampling_seed": 3}
     found = make(**settings).generate(ids, lengths, tf.constant([5, 6, 7])).numpy()
-    # One prompt of the batch has one token, so ``step`` reads all of them; of this one alone, ``read`` reads two tokens.
+    # A prompt of the batch has one token, so ``step`` reads all of them; of this one alone, ``read`` reads two.
     alone = make(**settings).generate(ids[1:2, :3], lengths[1:2], tf.constant([6])).numpy()
     np.testing.assert_array_equal(found[1], alone[0])
     other = make(**{**settings, "sampling_seed": 4}).generate(ids, lengths, tf.constant([5, 6, 7]))
