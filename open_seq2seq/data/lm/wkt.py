@@ -195,7 +195,10 @@ class WKTDataLayer(DataLayer):
         if self._prompts is not None:
             return {"source_tensors": list(self._lines(self._prompts, examples)), "ids": np.asarray(examples, np.int64)}
         examples, bptt = np.asarray(examples, np.int64), self.params["bptt"]
-        return self._chunks_at(examples, examples * bptt, np.full(len(examples), bptt))
+        begins = examples * bptt
+        if self._has_random_lengths:  # there are more such chunks than chunks of bptt tokens in the text
+            begins = np.minimum(begins, max(0, self._size - bptt))
+        return self._chunks_at(examples, begins, np.full(len(examples), bptt))
 
     def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
         start = int(np.random.default_rng([self.seed, epoch]).integers(self._shifts))

@@ -53,6 +53,13 @@ def test_chunks_stay_within_the_text(base, tokens):
     assert min(left) >= 0 and np.mean(left) < 2 * base + 0.02 * tokens
 
 
+def test_each_chunk_can_be_made_with_the_base_length(tmp_path):
+    # --check makes an update of such a batch.
+    layer = make(tmp_path)
+    source, lengths = layer.make_batch(np.arange(layer.num_examples))["source_tensors"]
+    assert source.shape == (layer.num_examples, BPTT) and (lengths == BPTT).all()
+
+
 @pytest.mark.parametrize("rand_start", [False, True])
 def test_rows_continue_and_all_rows_of_an_update_have_one_length(tmp_path, rand_start):
     layer, rows = make(tmp_path, rand_start=rand_start), []
