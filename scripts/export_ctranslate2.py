@@ -78,16 +78,18 @@ def compare(args: argparse.Namespace, others: list[str], folder: Path, lines: li
     for beam in (1, args.beam_size):
         ours = load_interactive([*others, *_SEARCH, f"--decoder_params/beam_size={beam}", "--dtype=float32",
                                  f"--decoder_params/alpha={args.length_penalty}"])
-        texts = [found[0].text for found in ours.infer(lines)]
+        found = [translations[0] for translations in ours.infer(lines)]
         theirs = translations_by_ctranslate2(ours.model, folder, lines, beam, args.length_penalty)
-        equal = sum(one == other for one, other in zip(texts, theirs, strict=True))
-        deco_print(f"Equal translations, beam {beam}: {equal} of {len(lines)} ({equal / len(lines):.1%})")
-        if args.quantization == "float32" and equal < args.least_equal * len(lines):
-            row = next(row for row, text in enumerate(texts) if text != theirs[row])
-            raise UserError(f"Only {equal} of {len(lines)} translations with beam {beam} are equal, so no model was "
-                            f"written; the first that differs is {texts[row]!r:.200} here and "
-                            f"{theirs[row]!r:.200} with CTranslate2: lower --least_equal to write the model all the "
-                            "same.")
+        pairs = list(zip(found, theirs, strict=True))
+        differences = [abs(one.score - other.score) for one, other in pairs if one.text == other.text]
+        deco_print(f"Equal translations, beam {beam}: {len(differences)} of {len(lines)} "
+                   f"({len(differences) / len(lines):.1%}), whose scores differ by at most "
+                   f"{max(differences, default=0.0):.1g}")
+        if args.quantization == "float32" and len(differences) < args.least_equal * len(lines):
+            one, other = next((one.text, other.text) for one, other in pairs if one.text != other.text)
+            raise UserError(f"Only {len(differences)} of {len(lines)} translations with beam {beam} are equal, so no "
+                            f"model was written; the first that differs is {one!r:.200} here and {other!r:.200} with "
+                            "CTranslate2: lower --least_equal to write the model all the same.")
 
 
 def main(argv: list[str] | None = None) -> None:

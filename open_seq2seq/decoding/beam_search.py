@@ -33,9 +33,9 @@ class SearchSettings:
         sampling.
       rules: how hypotheses are scored, and when the search stops. ``wu``: log probability divided by
         ((5 + length) / 6)^alpha; the search stops when the result can no longer change. ``ctranslate2``: log
-        probability divided by length^alpha, where EOS does not count; a hypothesis finishes only if it is among the
-        ``beam_size`` best of its step, and the search stops when ``beam_size`` have finished, or without penalties when
-        ``n_best`` have finished, among them one that was the best of its step.
+        probability divided by length^alpha; a hypothesis finishes only if it is among the ``beam_size`` best of its
+        step, and the search stops when ``beam_size`` have finished, or without penalties when ``n_best`` have finished,
+        among them one that was the best of its step. EOS counts in the length.
       groups: number of groups of diverse beam search; must divide ``beam_size``. See ``decoding.diverse_search``.
       diversity: with several groups, number subtracted from an id's log probability for each hypothesis of an earlier
         group that continues with this id.
@@ -214,7 +214,7 @@ def _advance(search: _Search, state: _State) -> _State:
     alive_parents = tf.gather(found.parents, chosen, batch_dims=1)
     ends = _ends(search, found.log_probs, is_eos, length)
     penalties = _penalties(search, found)
-    scores = found.log_probs / length_divisor(length, is_eos, search.settings.alpha, search.settings.rules) + penalties
+    scores = found.log_probs / length_divisor(length, search.settings.alpha, search.settings.rules) + penalties
     finished = _merge_finished(search, state, sequences, tf.where(ends, scores, NEGATIVE_INFINITY), length)
     num_finished = state.num_finished + tf.math.count_nonzero(ends, axis=1, dtype=tf.int32)
     top_finished = state.top_finished | ends[:, 0]
@@ -344,7 +344,7 @@ def _result(search: _Search, state: _State) -> BeamResult:
     missing = tf.cumsum(tf.cast(~found, tf.int32), axis=1, exclusive=True)
     ids = tf.where(found[:, :, tf.newaxis], state.finished_ids, tf.gather(state.alive_ids, missing, batch_dims=1))
     alive_scores = state.alive_log_probs / length_divisor(
-        search.max_lengths, False, settings.alpha, settings.rules)[:, tf.newaxis] + state.alive_penalties
+        search.max_lengths, settings.alpha, settings.rules)[:, tf.newaxis] + state.alive_penalties
     if settings.rules == CTRANSLATE2:
         alive_scores = tf.fill(tf.shape(alive_scores), NEGATIVE_INFINITY)
     scores = tf.where(found, state.finished_scores, tf.gather(alive_scores, missing, batch_dims=1))

@@ -7,7 +7,6 @@ import tensorflow as tf
 WU, CTRANSLATE2 = "wu", "ctranslate2"
 
 _LEAST_COVERAGE = 1e-10  # lower bound, because attention in half precision can be 0, whose logarithm is infinite
-_LEAST_LENGTH = 1e-3  # used as the length of an empty hypothesis, for which CTranslate2 would divide by 0
 
 
 def length_penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
@@ -15,19 +14,17 @@ def length_penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
     return tf.pow((5.0 + tf.cast(length, tf.float32)) / 6.0, alpha)
 
 
-def length_divisor(length: tf.Tensor, ended: tf.Tensor | bool, alpha: float, rules: str) -> tf.Tensor:
+def length_divisor(length: tf.Tensor, alpha: float, rules: str) -> tf.Tensor:
     """Returns the number by which the log probabilities of hypotheses are divided.
 
     Args:
       length: number of tokens, including EOS.
-      ended: whether a hypothesis ends with EOS.
       alpha: exponent.
-      rules: ``wu`` for ``length_penalty``; ``ctranslate2`` for length^alpha, where EOS does not count.
+      rules: ``wu`` for ``length_penalty``; ``ctranslate2`` for length^alpha, with a length of at least 1.
     """
     if rules == WU:
         return length_penalty(length, alpha)
-    tokens = tf.cast(length - tf.cast(ended, tf.int32), tf.float32)
-    return tf.pow(tf.maximum(tokens, _LEAST_LENGTH), alpha)
+    return tf.pow(tf.cast(tf.maximum(length, 1), tf.float32), alpha)
 
 
 def coverage_penalty(coverage: tf.Tensor, weight: float) -> tf.Tensor:

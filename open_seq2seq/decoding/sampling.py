@@ -125,7 +125,7 @@ def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, setti
         ends = tf.equal(ids, settings.eos_id) & ~state.done
         return _State(
             length, ids, tf.concat([state.ids, tf.where(state.done, 0, ids)[:, :, tf.newaxis]], 2), log_probs,
-            tf.where(ends, log_probs / length_divisor(length, True, *rules), state.scores),
+            tf.where(ends, log_probs / length_divisor(length, *rules), state.scores),
             tf.where(ends, length, state.lengths), state.done | ends | (length >= max_lengths), cache)
 
     state = _initial_state(tf.stack([tf.shape(max_lengths)[0], hypotheses]), max_lengths, settings.start_id, cache)
@@ -134,7 +134,7 @@ def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, setti
                                   lambda *s: tuple(advance(_State(*s))), tuple(state),
                                   shape_invariants=tuple(invariants)))
     ended = state.scores > NEGATIVE_INFINITY
-    scores = tf.where(ended, state.scores, state.log_probs / length_divisor(max_lengths, False, *rules))
+    scores = tf.where(ended, state.scores, state.log_probs / length_divisor(max_lengths, *rules))
     exists = scores > NEGATIVE_INFINITY
     return BeamResult(tf.where(exists[:, :, tf.newaxis], state.ids, 0), scores,
                       tf.where(exists, tf.where(ended, state.lengths, max_lengths), 0))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from open_seq2seq.models.text2text.translations import Translation
 from open_seq2seq.training.inference.text2text.ctranslate2_model import (
     check_exportable,
     lines_that_load,
@@ -28,8 +31,8 @@ def export(root, *arguments):
 def test_translations_are_equal_and_the_printed_lines_load_the_model(trained, capfd):
     export(trained, "--least_equal=1", "--length_penalty=0.6")
     out = capfd.readouterr().out
-    assert "Equal translations, beam 1: 20 of 20 (100.0%)" in out
-    assert "Equal translations, beam 4: 20 of 20 (100.0%)" in out
+    found = re.findall(r"beam (\d): 20 of 20 \(100.0%\), whose scores differ by at most (\S+)", out)
+    assert [beam for beam, _ in found] == ["1", "4"] and all(float(difference) < 1e-4 for _, difference in found)
     config = json.loads((trained / "exported" / "config.json").read_text(encoding="utf-8"))
     assert config["layer_norm_epsilon"] == 1e-6 and config["add_source_eos"]
     exec("\n".join(out.splitlines()[-3:]).replace("…", "a b c"), {})
@@ -52,7 +55,8 @@ def test_smaller_weights(trained, monkeypatch, quantization):
 
 
 def test_a_model_that_translates_differently_is_not_written(trained, monkeypatch):
-    monkeypatch.setattr(export_ctranslate2, "translations_by_ctranslate2", lambda model, folder, lines, *how: lines)
+    monkeypatch.setattr(export_ctranslate2, "translations_by_ctranslate2",
+                        lambda model, folder, lines, *how: [Translation(0.0, line) for line in lines])
     with pytest.raises(UserError, match="translations with beam 1 are equal, so no model was written; the first"):
         export(trained, "--count=3")
     assert not (trained / "exported").exists()
@@ -103,6 +107,8 @@ def test_sentencepiece_models_are_copied(tmp_path, capfd, shares_table):
     assert (tmp_path / "out" / "sentencepiece.model").read_bytes() == Path(pieces).read_bytes()
     found = decoder.search(encoder.encode(layer.make_interactive_batch(["one two"]), False))
     text = layer.ids_to_text(found["beam_ids"][0, 0])
-    assert translations_by_ctranslate2(model, tmp_path / "out", ["one two"], 2, 1.0) == [text]
+    (theirs,) = translations_by_ctranslate2(model, tmp_path / "out", ["one two"], 2, 1.0)
+    assert theirs.text == text
+    np.testing.assert_allclose(theirs.score, found["beam_scores"][0, 0], rtol=1e-4)
     exec("\n".join(lines_that_load(model, str(tmp_path / "out"), 2, 1.0)).replace("…", "one two"), {})
     assert capfd.readouterr().out.endswith("\n")

@@ -44,8 +44,7 @@ def by_ctranslate2(model: RandomModel, row: int, beam: int, alpha: float, limit:
         candidates = extended(model, row, alive)[:2 * beam]
         for place, (total, ids) in enumerate(candidates[:beam]):
             if ids[-1] == EOS or number == limit:
-                tokens = len(ids) - (ids[-1] == EOS)
-                finished.append((total / max(tokens, 1e-3) ** alpha, ids))
+                finished.append((total / number ** alpha, ids))
                 top_finished |= place == 0
         if len(finished) >= n_best and top_finished if alpha == 0 else len(finished) >= beam:
             break
@@ -68,8 +67,7 @@ def test_greedy_scores_follow_the_rules_too():
     result = greedy_search(stepped(model), cache_of([6, 1], 1), tf.constant([6, 1]), settings)
     for row in range(2):
         ids = hypothesis(result, row)
-        tokens = len(ids) - (ids[-1] == EOS)
-        np.testing.assert_allclose(result.scores[row, 0], model.score(row, ids, 0.0) / max(tokens, 1e-3), rtol=1e-4)
+        np.testing.assert_allclose(result.scores[row, 0], model.score(row, ids, 0.0) / len(ids), rtol=1e-4)
 
 
 def in_groups(model: RandomModel, row: int, settings: SearchSettings, limit: int) -> Scored:

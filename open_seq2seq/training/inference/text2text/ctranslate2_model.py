@@ -20,6 +20,7 @@ from open_seq2seq.data.text2text.tokenizers import SentencePieceTokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.decoders import TransformerDecoder
 from open_seq2seq.encoders import TransformerEncoder
+from open_seq2seq.models.text2text.translations import Translation
 from open_seq2seq.parts.transformer.position import position_signal
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
@@ -151,7 +152,7 @@ def _set_feed_forward(target: Any, layer: Any) -> None:
 
 
 def translations_by_ctranslate2(model: Any, folder: Path, lines: Sequence[str], beam_size: int,
-                                length_penalty: float) -> list[str]:
+                                length_penalty: float) -> list[Translation]:
     """Returns CTranslate2's translations of lines, with the model's limits on lengths.
 
     Args:
@@ -165,23 +166,25 @@ def translations_by_ctranslate2(model: Any, folder: Path, lines: Sequence[str], 
     layer = model.data_layer
     limit = layer.params["max_length"] - layer.num_special
     tokens = [_tokenizers(model)[0].split(line)[:limit] for line in lines]
-    texts = [""] * len(lines)
+    translations = [Translation(0.0, "")] * len(lines)
     ids = {token: number for number, token in enumerate(_tokens(_tokenizers(model)[1]))}
     # max_decoding_length applies to a whole batch, so each batch has sentences of one length.
     for length in sorted({len(words) for words in tokens} - {0}):
         rows = [row for row, words in enumerate(tokens) if len(words) == length]
         limits = model.decoder.limits({"outputs_length": tf.constant([length + layer.num_special])})
         found = translator.translate_batch([tokens[row] for row in rows], beam_size=beam_size, max_batch_size=64,
-                                           length_penalty=length_penalty, max_decoding_length=int(limits[0]))
+                                           length_penalty=length_penalty, max_decoding_length=int(limits[0]),
+                                           min_decoding_length=0, return_scores=True)
         for row, result in zip(rows, found, strict=True):
-            texts[row] = layer.ids_to_text([ids[token] for token in result.hypotheses[0]])
-    return texts
+            text = layer.ids_to_text([ids[token] for token in result.hypotheses[0]])
+            translations[row] = Translation(result.scores[0], text)
+    return translations
 
 
 def lines_that_load(model: Any, folder: str, beam_size: int, length_penalty: float) -> list[str]:
     """Returns three lines of Python that load the converted model and translate a sentence."""
     files = _piece_files(model)
-    search = f"beam_size={beam_size}, length_penalty={length_penalty:g}"
+    search = f"beam_size={beam_size}, length_penalty={length_penalty:g}, min_decoding_length=0"
     if not files:
         return ["import ctranslate2",
                 f"translator = ctranslate2.Translator({folder!r})",
