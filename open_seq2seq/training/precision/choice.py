@@ -17,6 +17,7 @@ from open_seq2seq.utils.errors import CheckpointError, ConfigError
 # Smallest speedup over float32 that makes bfloat16 worthwhile for a kind of operation: casts cost time, and the code
 # between these operations becomes no faster.
 LEAST_GAIN = 1.1
+_IN_LOOP = 1 / 3  # share of the loop in a recurrent layer's multiplications, if its input is as large as its state
 Specs = dict[str, ModelSpec]
 
 
@@ -88,19 +89,25 @@ def _kept(state: Mapping[str, Any] | None) -> list[str] | None:
 
 
 def _measured() -> tuple[list[str], str]:
-    gains = ratios(machine_speeds())
+    gains = layer_gains(ratios(machine_speeds()))
     shown = ", ".join(f"{kind}s {gain:.2f}×" for kind, gain in gains.items())
     return chosen(gains), f"bf16/fp32 speed: {shown}"
 
 
-def chosen(gains: Mapping[str, float]) -> list[str]:
-    """Returns the kinds of operations with a sufficient speedup.
+def layer_gains(gains: Mapping[str, float]) -> dict[str, float]:
+    """Returns the speedups of layers, given those of single operations, by kind.
 
-    A recurrent layer also multiplies its whole input by a matrix, so ``recurrence`` is chosen only if the speedup of
-    ``product`` is sufficient too.
+    For each step of a recurrent layer, only two of six products are small ones within the loop, whose speedup is
+    ``recurrence``: that with the state, and its gradient with respect to the state. The products with the input and the
+    gradients of both matrices are computed for all steps at once, with the speedup of ``product``.
 
     Args:
       gains: the speedup of bfloat16 over float32, by kind.
     """
-    return [kind for kind in KINDS if gains[kind] >= LEAST_GAIN
-            and (kind != "recurrence" or gains["product"] >= LEAST_GAIN)]
+    layer = 1.0 / (_IN_LOOP / gains["recurrence"] + (1.0 - _IN_LOOP) / gains["product"])
+    return {**gains, "recurrence": layer}
+
+
+def chosen(gains: Mapping[str, float]) -> list[str]:
+    """Returns the kinds of operations whose layers are sufficiently faster; ``gains`` is that of ``layer_gains``."""
+    return [kind for kind in KINDS if gains[kind] >= LEAST_GAIN]

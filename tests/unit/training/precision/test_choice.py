@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -10,7 +11,7 @@ from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.runners import Runner
 from open_seq2seq.training.precision import choice
-from open_seq2seq.training.precision.choice import LEAST_GAIN, choice_of, settle_precision
+from open_seq2seq.training.precision.choice import LEAST_GAIN, choice_of, layer_gains, settle_precision
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
 
 
@@ -55,15 +56,21 @@ MIXED = {"dtype": "mixed"}
 
 @pytest.mark.parametrize(("found", "choice", "said"), [
     (gains(2.0, 1.5, 1.2), list(KINDS), "that is bfloat16 arithmetic on this CPU with FP32 weights"),
-    (gains(2.0, 0.7, 1.09), ["product"], "here bfloat16 in products, float32 elsewhere"),
+    (gains(1.5, 0.6, 1.09), ["product"], "here bfloat16 in products, float32 elsewhere"),
     (gains(LEAST_GAIN, 1.5, 1.0), ["product", "recurrence"], "bfloat16 in products and recurrences, float32 elsewhere"),
-    (gains(1.0, 2.0, 1.5), ["convolution"], "bfloat16 in convolutions, float32 elsewhere"),
+    (gains(0.9, 1.2, 1.5), ["convolution"], "bfloat16 in convolutions, float32 elsewhere"),
     (gains(0.75, 0.7, 0.4), [], "here float32 everywhere")])
 def test_what_gains_is_chosen_and_said_in_lines_that_fit_a_terminal(settle, found, choice, said):
     choices, output = settle(MIXED, MIXED, gains=found)
     assert choices == [choice, choice]
     assert said in output and len(output.splitlines()) == 2 and max(map(len, output.splitlines())) <= 80
-    assert all(f"{kind}s {gain:.2f}×" in output for kind, gain in found.items())
+    assert all(f"{kind}s {gain:.2f}×" in output for kind, gain in layer_gains(found).items())
+
+
+def test_a_recurrent_layer_gains_from_its_products_over_all_steps():
+    # 12 operations of equal size take 12 units of time in float32: 8 outside the loop and 4 within it.
+    np.testing.assert_allclose(layer_gains(gains(2.0, 1.0, 1.3))["recurrence"], 12 / (8 / 2 + 4 / 1))
+    assert layer_gains(gains(2.0, 2.0, 1.3)) == pytest.approx(gains(2.0, 2.0, 1.3))
 
 
 def test_the_config_has_the_first_word_and_the_resumed_run_the_second(settle):
