@@ -10,6 +10,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.primitives import convolve
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.rnn.cells import through_tanh
 
 KINDS = ("bahdanau", "chorowski", "zhaopeng")
 _FILTERS, _TAPS = 10, 101
@@ -174,7 +175,7 @@ def additive_gradient(squashed: tf.Tensor, vector: tf.Tensor, d_scores: tf.Tenso
       (gradients of the query ``[batch, units]``, of the keys ``[batch, source, units]``, of the vector ``[units]``
       FP32).
     """
-    d_inside = (1.0 - squashed * squashed) * (d_scores[:, :, tf.newaxis] * vector)
+    d_inside = through_tanh(squashed, d_scores[:, :, tf.newaxis] * vector)
     flat = tf.reshape(squashed, [-1, squashed.shape[-1]])
     d_vector = tf.matmul(tf.reshape(d_scores, [1, -1]), flat)[0]
     return tf.reduce_sum(d_inside, 1), d_inside, tf.cast(d_vector, tf.float32)

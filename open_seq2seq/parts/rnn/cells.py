@@ -112,6 +112,40 @@ def all_steps(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     return tf.matmul(left, tf.cast(right, left.dtype), transpose_a=True)
 
 
+def through_sigmoid(y: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
+    """Returns the gradient of a sigmoid's argument, dy · y · (1 - y), in one pass over its value ``y``."""
+    return tf.raw_ops.SigmoidGrad(y=y, dy=dy)
+
+
+def through_tanh(y: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
+    """Returns the gradient of a tanh's argument, dy · (1 - y²), in one pass over its value ``y``."""
+    return tf.raw_ops.TanhGrad(y=y, dy=dy)
+
+
+def lstm_gradient(dy: tf.Tensor, d_inner: tf.Tensor, saved: Tensors, before: tf.Tensor, after: tf.Tensor,
+                  factors: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the gradients of an LSTM's step with respect to the sums of its gates and its inner state.
+
+    With d = dc' + dy · o · (1 - tanh²(c')), the gradient of the inner state is f · d.
+
+    Args:
+      dy: gradient of o · tanh(c'), ``[batch, hidden]`` FP32.
+      d_inner: gradient dc' of the new inner state.
+      saved: saved tensors, of which the first two are (i, f, o) and the candidate.
+      before: inner state before the step.
+      after: inner state c' after the step.
+      factors: factors of the candidate, if any.
+    """
+    gates, candidate = tf.cast(saved[0], tf.float32), tf.cast(saved[1], tf.float32)
+    i, f, o = tf.split(gates, 3, axis=-1)
+    squashed = tf.tanh(after)
+    d_inner = d_inner + through_tanh(squashed, dy * o)
+    scaled = d_inner if factors is None else d_inner * factors
+    dx = [through_sigmoid(i, scaled * candidate), through_sigmoid(f, d_inner * before),
+          through_sigmoid(o, dy * squashed), through_tanh(candidate, scaled * i)]
+    return tf.concat(dx, -1), d_inner * f
+
+
 class UnitsCell(Cell):
     """Base of cells whose saved tensors have multiples of ``hidden`` columns.
 
@@ -147,14 +181,8 @@ class Lstm(UnitsCell):
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        """Returns the gradients, using d = dc' + dh' · o · (1 - tanh²(c')), so that dc = f · d. See ``Cell``."""
-        gates, g = tf.cast(saved[0], tf.float32), tf.cast(saved[1], tf.float32)
-        i, f, o = tf.split(gates, 3, axis=-1)
-        squashed = tf.tanh(after[1])
-        d_inner = d_states[1] + d_states[0] * o * (1.0 - squashed * squashed)
-        d_gates = tf.concat([d_inner * g, d_inner * before[1], d_states[0] * squashed], -1)
-        dx = tf.concat([d_gates * gates * (1.0 - gates), d_inner * i * (1.0 - g * g)], -1)
-        return StepGradient(dx, (product(dx, weights[0]), d_inner * f))
+        dx, d_inner = lstm_gradient(d_states[0], d_states[1], saved, before[1], after[1])
+        return StepGradient(dx, (product(dx, weights[0]), d_inner))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         return (all_steps(outputs_before, dx),)
@@ -194,9 +222,9 @@ class Gru(UnitsCell):
         gates, candidate, inner = (tf.cast(tensor, tf.float32) for tensor in saved)
         update, reset = tf.split(gates, 2, axis=-1)
         dh = d_states[0]
-        d_candidate = dh * (1.0 - update) * (1.0 - candidate * candidate)
-        d_gates = tf.concat([dh * (tf.cast(before[0], tf.float32) - candidate), d_candidate * inner], -1)
-        d_gates = d_gates * gates * (1.0 - gates)
+        d_candidate = through_tanh(candidate, dh * (1.0 - update))
+        d_update = dh * (tf.cast(before[0], tf.float32) - candidate)
+        d_gates = through_sigmoid(gates, tf.concat([d_update, d_candidate * inner], -1))
         d_inner = d_candidate * reset
         by_product = product(tf.concat([d_gates, d_inner], -1), weights[0])
         return StepGradient(tf.concat([d_gates, d_candidate], -1), (dh * update + by_product,), (d_inner,))
@@ -234,9 +262,9 @@ class ClassicGru(UnitsCell):
         gates, candidate = (tf.cast(tensor, tf.float32) for tensor in saved)
         update, reset = tf.split(gates, 2, axis=-1)
         dh, h = d_states[0], tf.cast(before[0], tf.float32)
-        d_candidate = dh * (1.0 - update) * (1.0 - candidate * candidate)
+        d_candidate = through_tanh(candidate, dh * (1.0 - update))
         d_reset_state = product(d_candidate, weights[1])
-        d_gates = tf.concat([dh * (h - candidate), d_reset_state * h], -1) * gates * (1.0 - gates)
+        d_gates = through_sigmoid(gates, tf.concat([dh * (h - candidate), d_reset_state * h], -1))
         d_state = dh * update + d_reset_state * reset + product(d_gates, weights[0])
         return StepGradient(tf.concat([d_gates, d_candidate], -1), (d_state,))
 

@@ -16,6 +16,7 @@ from open_seq2seq.parts.rnn.cells import (
     Tensors,
     UnitsCell,
     all_steps,
+    lstm_gradient,
     product,
 )
 
@@ -44,7 +45,7 @@ class ProjectedLstm(UnitsCell):
                       weights: Sequence[tf.Tensor]) -> StepGradient:
         """Returns the gradients; ``rows`` contains the gradient of the output. See ``Cell``."""
         dy = product(d_states[0], weights[1])
-        dx, d_inner = _through_gates(dy, d_states[1], saved, before[1], after[1])
+        dx, d_inner = lstm_gradient(dy, d_states[1], saved, before[1], after[1])
         return StepGradient(dx, (product(dx, weights[0]), d_inner), (d_states[0],))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
@@ -68,7 +69,7 @@ class InputLstm(UnitsCell):
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        dx, d_inner = _through_gates(d_states[0], d_states[1], saved, before[1], after[1])
+        dx, d_inner = lstm_gradient(d_states[0], d_states[1], saved, before[1], after[1])
         return StepGradient(dx, (tf.zeros_like(d_states[0]), d_inner))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
@@ -81,25 +82,6 @@ def _opened(z: tf.Tensor, inner: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Te
     gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
     i, f, _ = tf.split(gates, 3, axis=-1)
     return gates, candidate, f * inner + i * candidate
-
-
-def _through_gates(dy: tf.Tensor, d_inner: tf.Tensor, saved: Tensors, before: tf.Tensor,
-                   after: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the gradients of the gates' sums and of the inner state before the step.
-
-    Args:
-      dy: gradient of o · tanh(c'), ``[batch, hidden]`` FP32.
-      d_inner: gradient of c'.
-      saved: saved tensors, of which the first two are (i, f, o) and g.
-      before: inner state before the step.
-      after: inner state after the step.
-    """
-    gates, g = tf.cast(saved[0], tf.float32), tf.cast(saved[1], tf.float32)
-    i, f, o = tf.split(gates, 3, axis=-1)
-    squashed = tf.tanh(after)
-    d_inner = d_inner + dy * o * (1.0 - squashed * squashed)
-    d_gates = tf.concat([d_inner * g, d_inner * before, dy * squashed], -1)
-    return tf.concat([d_gates * gates * (1.0 - gates), d_inner * i * (1.0 - g * g)], -1), d_inner * f
 
 
 CELLS: dict[str, Any] = {cell.name: cell for cell in (

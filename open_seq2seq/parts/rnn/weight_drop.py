@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.parts.rnn.cells import Cell, LayerNormLstm, Lstm, StepGradient, Tensors, product
+from open_seq2seq.parts.rnn.cells import Cell, LayerNormLstm, Lstm, StepGradient, Tensors, lstm_gradient, product
 from open_seq2seq.parts.rnn.layers import Direction
 
 
@@ -67,14 +67,9 @@ class DroppedLstm(_Dropped, Lstm):
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        gates, g, mask = (tf.cast(tensor, tf.float32) for tensor in saved)
-        factors = mask * self._scale
-        i, f, o = tf.split(gates, 3, axis=-1)
-        squashed = tf.tanh(after[1])
-        d_inner = d_states[1] + d_states[0] * o * (1.0 - squashed * squashed)
-        d_gates = tf.concat([d_inner * g * factors, d_inner * before[1], d_states[0] * squashed], -1)
-        dx = tf.concat([d_gates * gates * (1.0 - gates), d_inner * factors * i * (1.0 - g * g)], -1)
-        return StepGradient(_with_mask_columns(dx), (product(dx, weights[0]), d_inner * f))
+        factors = tf.cast(saved[2], tf.float32) * self._scale
+        dx, d_inner = lstm_gradient(d_states[0], d_states[1], saved, before[1], after[1], factors)
+        return StepGradient(_with_mask_columns(dx), (product(dx, weights[0]), d_inner))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         return super().weight_gradients(outputs_before, dx[:, :4 * outputs_before.shape[-1]], rows, saved)
