@@ -20,6 +20,7 @@ from open_seq2seq.parts.dense import add_bias, times_matrix
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.processor import has_bfloat16, has_onednn
 
+_MANY_CHANNELS = 512
 KINDS = ("conv1d", "sep_conv1d", "conv2d", "tcn")
 
 
@@ -151,8 +152,10 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
     On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the gradients of ``convolve_1d``,
-    which are usually faster.
+    which are usually faster. With oneDNN, they are faster in bfloat16 and for many channels.
     """
+    if window.stride == 1 and _gains_from_products(x):
+        return convolve_1d(x, kernel, Steps(1, window.dilation, window.pads(window.span)), by_products=True)
     if not _computes_gradients(x.dtype):
         padding = "SAME" if window.is_plain_same else "VALID"
         return convolve_on_device(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
@@ -195,6 +198,13 @@ def _is_odd_window(kernel: tf.Tensor) -> bool:
 def _computes_gradients(dtype: tf.DType) -> bool:
     """Returns whether ``gradient`` is used instead of TensorFlow's gradients: on CPUs without oneDNN, not in FP16."""
     return not (has_onednn() or dtype == tf.float16 or tf.config.get_visible_devices("GPU"))
+
+
+def _gains_from_products(x: tf.Tensor) -> bool:
+    """Returns whether the gradient of a kernel is computed by matrix products: see docs/speed.md."""
+    if not has_onednn() or tf.config.get_visible_devices("GPU"):
+        return False
+    return (x.dtype == tf.bfloat16 and has_bfloat16()) or (x.dtype == tf.float32 and x.shape[-1] >= _MANY_CHANNELS)
 
 
 def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:

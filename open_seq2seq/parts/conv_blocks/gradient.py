@@ -1,7 +1,8 @@
-"""Convolutions whose gradients are computed by convolutions where possible.
+"""Convolutions whose gradients are computed by convolutions or matrix products.
 
-Without oneDNN, TensorFlow's kernels for the gradients of convolutions over time are usually slower than equivalent
-convolutions (docs/speed.md), and do not support dilation. For images, only the gradient of the input is slower.
+TensorFlow's kernels for the gradients of convolutions over time are often slower than the equivalent convolutions or
+products (docs/speed.md), and without oneDNN do not support dilation. For images, only the gradient of the input is
+slower, without oneDNN.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class Steps(NamedTuple):
     pads: Sequence[int] = (0, 0)
 
 
-def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
+def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps, by_products: bool = False) -> tf.Tensor:
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
     With ``y[t] = Σ_k x[stride · t + dilation · k] · kernel[k]``, the gradient of ``x`` is the gradient of ``y``
     convolved with the reversed kernel; with a stride above 1, TensorFlow's kernel computes it. The gradient of the
     kernel is ``x`` convolved with the gradient of ``y``, with examples in the role of channels, and the channels of
-    ``x`` in the role of examples.
+    ``x`` in the role of examples; or, with ``by_products``, which needs a stride of 1, a matrix product for each tap.
 
     Returns:
       ``[batch, time', out_channels]``.
@@ -43,7 +44,8 @@ def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
     @tf.custom_gradient
     def convolved(x: tf.Tensor, kernel: tf.Tensor) -> Any:
         def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return _of_input(dy, kernel, tf.shape(x), steps), _of_kernel(x, dy, kernel.shape, steps)
+            d_kernel = (_of_kernel_by_products if by_products else _of_kernel)(x, dy, kernel.shape, steps)
+            return _of_input(dy, kernel, tf.shape(x), steps), d_kernel
 
         return _convolve(x, kernel, steps), grad
 
@@ -103,3 +105,18 @@ def _of_kernel(x: tf.Tensor, dy: tf.Tensor, shape: tf.TensorShape, steps: Steps)
     # In by_channel, dy is the kernel. TensorFlow does not support empty kernels, but dy may be empty.
     sums = tf.cond(tf.size(dy) > 0, by_channel, lambda: tf.zeros([shape[1], shape[0], shape[2]], x.dtype))
     return tf.transpose(sums, [1, 0, 2])
+
+
+def _of_kernel_by_products(x: tf.Tensor, dy: tf.Tensor, shape: tf.TensorShape, steps: Steps) -> tf.Tensor:
+    """Returns ``_of_kernel`` for a stride of 1; the sums are accumulated in FP32 even in half precision.
+
+    The gradient of tap k is the product of all inputs that it has read with the gradients of the outputs. With equal
+    padding of both, these inputs are the rows of ``x`` from dilation · k on, which need not be copied.
+    """
+    x = tf.pad(x, [[0, 0], steps.pads, [0, 0]])
+    dy = tf.pad(dy, [[0, 0], [0, tf.shape(x)[1] - tf.shape(dy)[1]], [0, 0]])
+    inputs, outputs = tf.reshape(x, [-1, shape[1]]), tf.reshape(dy, [-1, shape[2]])
+    count = tf.shape(inputs)[0]
+    begins = [steps.dilation * tap for tap in range(shape[0])]
+    return tf.stack([tf.matmul(inputs[begin:], outputs[:tf.maximum(count - begin, 0)], transpose_a=True)
+                     for begin in begins])

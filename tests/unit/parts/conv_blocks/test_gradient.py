@@ -1,4 +1,4 @@
-"""Gradients by convolution against TensorFlow's own."""
+"""Gradients by convolutions and by products against TensorFlow's own."""
 
 from __future__ import annotations
 
@@ -36,29 +36,39 @@ def trained(make: Callable[[], Any], x: tf.Tensor) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda w: f"{w.padding}-{w.size}-{w.stride}-{w.dilation}")
-@pytest.mark.parametrize("frames", [12, 13])
+@pytest.mark.parametrize("frames", [5, 12, 13])
 @pytest.mark.parametrize("batch", [0, 1, 3])
 def test_gradients_are_tensorflows(window: Window, frames: int, batch: int, monkeypatch):
     x = tf.random.stateless_normal([batch, frames, 3], [1, 2])
     monkeypatch.setattr(module, "has_onednn", lambda: True)
     expected = trained(lambda: make_convolution("conv1d", 3, 4, [window]), x)
-    monkeypatch.setattr(module, "has_onednn", lambda: False)
-    for value, wanted in zip(trained(lambda: make_convolution("conv1d", 3, 4, [window]), x), expected, strict=True):
-        assert value.shape == wanted.shape
-        np.testing.assert_allclose(value, wanted, atol=1e-5)
+    for onednn, many_channels in ((False, 512), (True, 1)):
+        monkeypatch.setattr(module, "has_onednn", lambda onednn=onednn: onednn)
+        monkeypatch.setattr(module, "_MANY_CHANNELS", many_channels)
+        for value, wanted in zip(trained(lambda: make_convolution("conv1d", 3, 4, [window]), x), expected, strict=True):
+            assert value.shape == wanted.shape
+            np.testing.assert_allclose(value, wanted, atol=1e-5)
 
 
-@pytest.mark.parametrize(("onednn", "dtype", "taken"), [
-    (True, tf.float32, False), (False, tf.float16, False), (False, tf.bfloat16, True), (False, tf.float32, True)])
-def test_they_are_taken_where_tensorflow_leaves_onednn_off(onednn: bool, dtype: tf.DType, taken: bool, monkeypatch):
+@pytest.mark.parametrize(("onednn", "dtype", "channels", "taken"), [
+    (True, tf.float32, 3, None), (True, tf.float32, 512, "products"), (True, tf.bfloat16, 3, "products"),
+    (True, tf.float16, 512, None), (False, tf.float16, 3, None), (False, tf.bfloat16, 3, "convolutions"),
+    (False, tf.float32, 512, "convolutions")])
+def test_they_are_taken_where_faster(onednn: bool, dtype: tf.DType, channels: int, taken: str | None, monkeypatch):
     calls = []
-    monkeypatch.setattr(module, "convolve_1d", lambda x, *others: calls.append(others) or x)
+
+    def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Any, by_products: bool = False) -> tf.Tensor:
+        calls.append("products" if by_products else "convolutions")
+        return x
+
+    monkeypatch.setattr(module, "convolve_1d", convolve_1d)
     monkeypatch.setattr(module.tf.config, "get_visible_devices", lambda kind: [])
     monkeypatch.setattr(module, "has_onednn", lambda: onednn)
+    monkeypatch.setattr(module, "has_bfloat16", lambda: True)
     with creating_variables(1):
-        convolution = make_convolution("conv1d", 3, 4, [Window(5)])
-    convolution(tf.zeros([2, 12, 3], dtype))
-    assert bool(calls) is taken
+        convolution = make_convolution("conv1d", channels, 4, [Window(5)])
+    convolution(tf.zeros([2, 12, channels], dtype))
+    assert calls == ([taken] if taken else [])
 
 
 @pytest.mark.parametrize("size", [(3, 3), (5, 1), (1, 7), (2, 3), (1, 1)])
