@@ -1,11 +1,11 @@
-"""Times a 1-D convolution and its gradients: TensorFlow's own gradients, and gradients written as convolutions.
+"""Times a 1-D convolution and its gradients: TensorFlow's own gradients, and those by convolutions or products.
 
-usage: python benchmarks/convolution.py [--rounds 9] [--shape 11,256,256,1,8,200 ...]
+usage: python benchmarks/convolution.py [--rounds 9] [--dtype bfloat16] [--shape 11,256,256,1,8,200 ...]
 
 A shape is taps, input channels, output channels, stride, batch and frames. Both versions run forward and backward
-passes on the same float32 inputs, alternately; the reported ratio is the median over the pairs.
-open_seq2seq.parts.conv_blocks uses the second version if TensorFlow disables oneDNN; the last line of the output says
-whether oneDNN is on.
+passes on the same inputs, alternately; the reported ratio is the median over the pairs. In the second version, the
+gradient of the kernel is computed by products if oneDNN is on, and by a convolution otherwise; the last line of the
+output says which. open_seq2seq.parts.conv_blocks.convolution decides which version is used in training.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def parse_shape(text: str) -> Shape:
 def ways(shape: Shape) -> tuple[Callable, Callable]:
     """Returns two versions of a shape's convolution, as functions of the input and the kernel.
 
-    The first has TensorFlow's own gradients; the gradients of the second are computed by convolutions.
+    The first has TensorFlow's own gradients; the gradients of the second are computed by convolutions or products.
     """
     taps, stride = shape[0], shape[3]
     before = (taps - 1) // 2
     steps = Steps(stride) if stride > 1 else Steps(pads=(before, taps - 1 - before))
     padding = "VALID" if stride > 1 else "SAME"
     return (lambda x, kernel: tf.nn.convolution(x, kernel, [stride], padding),
-            lambda x, kernel: convolve_1d(x, kernel, steps))
+            lambda x, kernel: convolve_1d(x, kernel, steps, by_products=stride == 1 and has_onednn()))
 
 
 def with_gradients(convolve: Callable, x: tf.Tensor, kernel: tf.Tensor) -> Callable[[], list[tf.Tensor]]:
@@ -69,19 +69,20 @@ def with_gradients(convolve: Callable, x: tf.Tensor, kernel: tf.Tensor) -> Calla
         with tf.GradientTape() as tape:
             tape.watch([x, kernel])
             y = convolve(x, kernel)
-        return [tf.reduce_sum(tf.square(slope)) for slope in tape.gradient(y, [x, kernel], output_gradients=y)]
+        slopes = tape.gradient(y, [x, kernel], output_gradients=y)
+        return [tf.reduce_sum(tf.square(tf.cast(slope, tf.float32))) for slope in slopes]
 
     compiled = tf.function(run, autograph=False, input_signature=[
-        tf.TensorSpec([None, None, x.shape[-1]]), tf.TensorSpec(kernel.shape)])
+        tf.TensorSpec([None, None, x.shape[-1]], x.dtype), tf.TensorSpec(kernel.shape, x.dtype)])
     return lambda: compiled(x, kernel)
 
 
-def measure(shape: Shape, rounds: int) -> list[str]:
+def measure(shape: Shape, rounds: int, dtype: str) -> list[str]:
     """Times both versions of one shape alternately, ``rounds`` times each; returns a row of the table."""
     taps, inputs, outputs, stride, batch, frames = shape
     x = tf.random.stateless_normal([batch, frames, inputs], seed=[0, 1])
     kernel = tf.random.stateless_normal([taps, inputs, outputs], seed=[0, 2]) / (taps * inputs) ** 0.5
-    functions = [with_gradients(way, x, kernel) for way in ways(shape)]
+    functions = [with_gradients(way, tf.cast(x, dtype), tf.cast(kernel, dtype)) for way in ways(shape)]
     results = [[value.numpy() for value in function()] for function in functions]
     times: list[list[float]] = [[], []]
     for _ in range(rounds):
@@ -104,13 +105,14 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--rounds", type=int, default=9, help="number of timed pairs (default: %(default)s)")
     parser.add_argument("--shape", nargs="+", help="TAPS,IN,OUT,STRIDE,BATCH,FRAMES (default: the shapes in "
                         "docs/speed.md)")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="default: %(default)s")
     args = parser.parse_args(argv)
     if args.rounds < 1:
         raise UserError("--rounds must be at least 1.")
     shapes = [parse_shape(text) for text in args.shape] if args.shape else SHAPES
     print(markdown_table(["taps, channels in → out", "batch × frames", "TensorFlow's ms", "ms", "times as fast",
-                          "relative difference"], [measure(shape, args.rounds) for shape in shapes]))
-    print(f"\noneDNN is {'on' if has_onednn() else 'off'}.")
+                          "relative difference"], [measure(shape, args.rounds, args.dtype) for shape in shapes]))
+    print(f"\noneDNN is {'on: kernel gradients by products' if has_onednn() else 'off: by convolutions'}.")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from open_seq2seq.parts.dense import add_bias, times_matrix
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.processor import has_bfloat16, has_onednn
 
-_MANY_CHANNELS = 512
+# Number of input channels from which products are faster than oneDNN's gradient of a kernel (docs/speed.md).
+_CHANNELS_FOR_PRODUCTS = {tf.bfloat16: 256, tf.float32: 512}
 KINDS = ("conv1d", "sep_conv1d", "conv2d", "tcn")
 
 
@@ -152,7 +153,7 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
     On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the gradients of ``convolve_1d``,
-    which are usually faster. With oneDNN, they are faster in bfloat16 and for many channels.
+    which are usually faster. With oneDNN, they are used for many channels.
     """
     if window.stride == 1 and _gains_from_products(x):
         return convolve_1d(x, kernel, Steps(1, window.dilation, window.pads(window.span)), by_products=True)
@@ -201,10 +202,10 @@ def _computes_gradients(dtype: tf.DType) -> bool:
 
 
 def _gains_from_products(x: tf.Tensor) -> bool:
-    """Returns whether the gradient of a kernel is computed by matrix products: see docs/speed.md."""
-    if not has_onednn() or tf.config.get_visible_devices("GPU"):
+    """Returns whether the gradient of a kernel is computed by matrix products."""
+    if not has_onednn() or tf.config.get_visible_devices("GPU") or (x.dtype == tf.bfloat16 and not has_bfloat16()):
         return False
-    return (x.dtype == tf.bfloat16 and has_bfloat16()) or (x.dtype == tf.float32 and x.shape[-1] >= _MANY_CHANNELS)
+    return x.shape[-1] >= _CHANNELS_FOR_PRODUCTS.get(x.dtype, float("inf"))
 
 
 def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:

@@ -42,18 +42,18 @@ def test_gradients_are_tensorflows(window: Window, frames: int, batch: int, monk
     x = tf.random.stateless_normal([batch, frames, 3], [1, 2])
     monkeypatch.setattr(module, "has_onednn", lambda: True)
     expected = trained(lambda: make_convolution("conv1d", 3, 4, [window]), x)
-    for onednn, many_channels in ((False, 512), (True, 1)):
+    monkeypatch.setattr(module, "_CHANNELS_FOR_PRODUCTS", {tf.float32: 1})
+    for onednn in (False, True):
         monkeypatch.setattr(module, "has_onednn", lambda onednn=onednn: onednn)
-        monkeypatch.setattr(module, "_MANY_CHANNELS", many_channels)
         for value, wanted in zip(trained(lambda: make_convolution("conv1d", 3, 4, [window]), x), expected, strict=True):
             assert value.shape == wanted.shape
             np.testing.assert_allclose(value, wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize(("onednn", "dtype", "channels", "taken"), [
-    (True, tf.float32, 3, None), (True, tf.float32, 512, "products"), (True, tf.bfloat16, 3, "products"),
-    (True, tf.float16, 512, None), (False, tf.float16, 3, None), (False, tf.bfloat16, 3, "convolutions"),
-    (False, tf.float32, 512, "convolutions")])
+    (True, tf.float32, 511, None), (True, tf.float32, 512, "products"), (True, tf.bfloat16, 255, None),
+    (True, tf.bfloat16, 256, "products"), (True, tf.float16, 512, None), (False, tf.float16, 3, None),
+    (False, tf.bfloat16, 3, "convolutions"), (False, tf.float32, 512, "convolutions")])
 def test_they_are_taken_where_faster(onednn: bool, dtype: tf.DType, channels: int, taken: str | None, monkeypatch):
     calls = []
 
