@@ -4,8 +4,8 @@ Data: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 Run:  python run.py --config_file=example_configs/text2text/en-de-fr/transformer-multi30k.py --mode=train_eval
 
 The sizes are those of en-de/transformer-multi30k.py. A batch of 4,096 tokens has about half of them for each language.
-All three languages share a vocabulary of 8000 pieces, and both decoders the encoder's table of embeddings. Training takes
-about 20 minutes on one core of a processor with fast bfloat16; docs/translation.md has the scores. More updates
+All three languages share a vocabulary of 8000 pieces, and both decoders the encoder's table of embeddings. Training
+takes about 20 minutes on one core of a processor with fast bfloat16; docs/translation.md has the scores. More updates
 (--max_steps) raise them. --language=fr chooses the language of inference:
 python run.py --config_file=example_configs/text2text/en-de-fr/transformer-multi30k.py --mode=infer --language=fr
 """
