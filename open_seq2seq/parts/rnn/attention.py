@@ -9,7 +9,7 @@ import tensorflow as tf
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.primitives import convolve
 from open_seq2seq.parts.dense import times_matrix
-from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.precision import cast_weight, element_wise_dtype
 from open_seq2seq.parts.rnn.cells import through_tanh
 
 KINDS = ("bahdanau", "chorowski", "zhaopeng")
@@ -252,7 +252,7 @@ class GlobalAttention(Module):
         """Returns the scores ``[batch, queries, source]`` FP32 of queries ``[batch, queries, query_size]``."""
         queries = self.project(queries)
         if self.is_additive:
-            return additive_scores(queries, memory.keys, self.direction())
+            return additive_scores(tf.cast(queries, memory.keys.dtype), memory.keys, self.direction())
         return tf.cast(tf.matmul(queries, memory.keys, transpose_b=True), tf.float32)
 
     def step(self, queries: tf.Tensor, memory: Memory, before: tf.Tensor) -> tf.Tensor:
@@ -267,6 +267,8 @@ class GlobalAttention(Module):
 
     def all_steps(self, queries: tf.Tensor, memory: Memory, training: bool = False) -> tf.Tensor:
         """Returns the attention weights ``[batch, queries, source]`` FP32 of one query for each step."""
+        if self.is_additive:
+            memory = memory._replace(keys=tf.cast(memory.keys, element_wise_dtype(memory.keys.dtype)))
         return masked_softmax(self.scores(queries, memory), memory.held[:, tf.newaxis])
 
     def __call__(self, queries: tf.Tensor, memory: Memory, training: bool = False,
