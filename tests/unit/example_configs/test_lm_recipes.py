@@ -41,6 +41,8 @@ def on_toy_data(recipe: Path, toy: Path):
     root = str(toy)
     params.update(logdir=None, load_model=None, lm_vocab_file=f"{root}/vocab.txt", use_horovod=False, num_gpus=None)
     params["data_layer_params"] = {**params["data_layer_params"], "data_root": root}
+    if "adaptive_softmax" in params["encoder_params"]:  # the toy vocabulary is smaller than the recipe's cutoffs
+        params["encoder_params"] = {**params["encoder_params"], "adaptive_softmax": {"cutoffs": [4, 6], "factor": 1.0}}
     return config.base_model, params
 
 
