@@ -20,5 +20,11 @@ def trained(encoder: Any, encode: Callable[[], dict[str, Any]], measure: Callabl
 
 
 def assert_alike(one: list[Any], other: list[Any]) -> None:
+    """Compares two results of ``trained`` apart from rounding.
+
+    Rounding errors of large gradients reach the small ones behind them: with a largest gradient of 52, another order of
+    the same examples changes gradients by up to 3e-5.
+    """
+    largest = max(np.abs(value).max() for value in one)
     for first, second in zip(one, other, strict=True):
-        np.testing.assert_allclose(first, second, atol=2e-5 * max(1.0, np.abs(first).max()))
+        np.testing.assert_allclose(first, second, atol=max(2e-5 * max(1.0, np.abs(first).max()), 1e-6 * largest))
