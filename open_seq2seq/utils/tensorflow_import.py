@@ -39,9 +39,9 @@ def keep_freed_memory() -> None:
     """Selects TensorFlow's own allocator (BFC, "best fit with coalescing") for tensors in the main memory.
 
     TensorFlow's default without oneDNN is the C library's allocator, which returns large tensors to the kernel. The
-    kernel clears the memory of new ones page by page, which may take almost half of a step (docs/speed.md). With oneDNN,
-    TensorFlow uses an allocator of this kind in any case. The variables have an effect until TensorFlow initialises its
-    devices.
+    kernel clears the memory of new ones page by page, which may take almost half of a step (docs/speed.md). With
+    oneDNN, TensorFlow always uses an allocator that keeps freed memory. The variables have an effect until TensorFlow
+    initialises its devices.
     """
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
     os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(1 << 24))  # none in effect; TensorFlow's own is 64 GiB

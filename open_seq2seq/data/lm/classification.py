@@ -245,7 +245,7 @@ class IMDBDataLayer(_Corpus):
     def _examples(self) -> Iterator[list[str]]:
         split = os.path.join(self.params["data_root"], "test" if self.mode == "infer" else "train")
         files = [(path, label) for folder, label in (("neg", "negative"), ("pos", "positive"))
-                 for path in _reviews(os.path.join(split, folder))]
+                 for path in review_files(os.path.join(split, folder))]
         if self.mode != "infer":
             count = self.params["num_validation"]
             if count >= len(files):
@@ -254,19 +254,28 @@ class IMDBDataLayer(_Corpus):
             order = np.random.default_rng(1).permutation(len(files))
             files = [files[i] for i in np.sort(order[:count] if self.mode == "eval" else order[count:])]
         for path, label in files:
-            text = read_data(path, "The review", 1 << 24).decode("utf-8", errors="replace")
-            yield [text, label if self.params["binary"] else _rating(path)]
+            yield [read_review(path), label if self.params["binary"] else _rating(path)]
 
 
-def _reviews(folder: str) -> list[str]:
+def review_files(folder: str) -> list[str]:
+    """Returns the paths of the reviews in a folder of aclImdb, sorted by name.
+
+    Raises:
+      DataError: the folder cannot be read or has no reviews.
+    """
     try:
         found = sorted(name for name in os.listdir(folder) if name.endswith(".txt"))
     except OSError as error:
-        raise DataError(f"The folder {shown(folder)} cannot be read ({error.strerror}): set data_root to the folder "
+        raise DataError(f"The folder {shown(folder)} cannot be read ({error.strerror}): give the unpacked folder "
                         "aclImdb.") from error
     if not found:
-        raise DataError(f"The folder {shown(folder)} has no reviews (.txt): set data_root to the folder aclImdb.")
+        raise DataError(f"The folder {shown(folder)} has no reviews (.txt): give the unpacked folder aclImdb.")
     return [os.path.join(folder, name) for name in found]
+
+
+def read_review(path: str) -> str:
+    """Returns the text of a review; bytes that are not UTF-8 become replacement characters."""
+    return read_data(path, "The review", 1 << 24).decode("utf-8", errors="replace")
 
 
 def _rating(path: str) -> str:

@@ -121,7 +121,23 @@ def test_wmt(tmp_path):
     assert (out / "m_common.vocab").exists()
 
 
+def test_imdb(tmp_path):
+    reviews = {f"{part}/{number}_{rating}.txt": f"Review {number} of {part}, don't<br /><br />stop!"
+               for part, rating in (("neg", 2), ("pos", 9), ("unsup", 0)) for number in range(4)}
+    for name, text in reviews.items():
+        (tmp_path / "aclImdb" / "train" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "aclImdb" / "train" / name).write_text(text)
+    ok("prepare_imdb", "--data_dir=aclImdb", "--output_dir=out", "--num_valid=3", cwd=tmp_path)
+    train, valid = (lines_of(tmp_path / "out" / f"{name}.txt") for name in ("train", "valid"))
+    assert len(valid) == 3
+    assert sorted([*train, *valid]) == sorted(
+        f"review {number} of {part} , do n't stop !" for part in ("neg", "pos", "unsup") for number in range(4))
+    few = run("prepare_imdb", "--data_dir=aclImdb", "--output_dir=out", "--num_valid=12", cwd=tmp_path)
+    assert few.returncode == 2 and "less than the number of reviews, 12" in few.stderr
+
+
 @pytest.mark.parametrize(("script", "args", "message"), [
+    ("prepare_imdb", ["--data_dir=nowhere"], "give the unpacked folder aclImdb"),
     ("create_toy_data", ["--min_length=9", "--max_length=3"], "--min_length is 9 and --max_length is 3"),
     ("tokenizer_wrapper", ["--mode=encode", "--text_input=x"], "also needs --tokenized_output, --model_prefix"),
     ("tokenizer_wrapper", ["--mode=encode", "--text_input=x", "--tokenized_output=y", "--model_prefix=z"],

@@ -130,7 +130,7 @@ BAD = {
     "no files": (SSTDataLayer, {"data_root": "empty"}, DataError, "has none of the files train.csv"),
     "label": (SSTDataLayer, {"data_root": "label"}, DataError, "train.csv:1: the label is '7'"),
     "tree": (SSTDataLayer, {"data_root": "tree"}, DataError, "train.txt:2: the line must be a tree"),
-    "imdb": (IMDBDataLayer, {"data_root": "empty"}, DataError, "set data_root to the folder aclImdb"),
+    "imdb": (IMDBDataLayer, {"data_root": "empty"}, DataError, "give the unpacked folder aclImdb"),
     "all validation": (IMDBDataLayer, {"data_root": "aclImdb", "num_validation": 8}, DataError, "lower num_validation"),
     "rating": (IMDBDataLayer, {"data_root": "names", "binary": False, "num_validation": 1}, DataError, "ID_RATING.txt"),
     "length": (SSTDataLayer, {"data_root": "sst", "max_length": 2}, ConfigError, "at least 3"),
