@@ -82,9 +82,9 @@ def compare(args: argparse.Namespace, others: list[str], folder: Path, lines: li
         theirs = translations_by_ctranslate2(ours.model, folder, lines, beam, args.length_penalty)
         pairs = list(zip(found, theirs, strict=True))
         differences = [abs(one.score - other.score) for one, other in pairs if one.text == other.text]
+        scores = f", whose scores differ by at most {max(differences):.1g}" if differences else ""
         deco_print(f"Equal translations, beam {beam}: {len(differences)} of {len(lines)} "
-                   f"({len(differences) / len(lines):.1%}), whose scores differ by at most "
-                   f"{max(differences, default=0.0):.1g}")
+                   f"({len(differences) / len(lines):.1%}){scores}")
         if args.quantization == "float32" and len(differences) < args.least_equal * len(lines):
             one, other = next((one.text, other.text) for one, other in pairs if one.text != other.text)
             raise UserError(f"Only {len(differences)} of {len(lines)} translations with beam {beam} are equal, so no "

@@ -19,7 +19,7 @@ base_params = {
     "num_gpus": 1,
     "batch_size_per_gpu": 32,
     "eval_batch_size_per_gpu": 64,
-    "num_epochs": 8,
+    "num_epochs": 4,
     "random_seed": 0,
     "print_loss_steps": 50,
     "print_samples_steps": None,
@@ -34,7 +34,7 @@ base_params = {
 
     "optimizer": "Adam",
     "lr_policy": cosine_decay,
-    "lr_policy_params": {"learning_rate": 1e-3, "warmup_steps": 100},
+    "lr_policy_params": {"learning_rate": 3e-3, "warmup_steps": 100},
     "max_grad_norm": 1.0,
 
     "encoder": LMEncoder,
@@ -44,7 +44,7 @@ base_params = {
         "encoder_layers": 1,
         "emb_size": 300,
         "embedding_dropout": "words",
-        "encoder_emb_keep_prob": 0.7,
+        "encoder_emb_keep_prob": 0.35,
         "encoder_dp_input_keep_prob": 0.5,
         "encoder_last_output_keep_prob": 0.5,
         "variational_recurrent": True,

@@ -21,12 +21,13 @@ from open_seq2seq.data.lm.params import (
     vocabulary_path,
     with_model_params,
 )
+from open_seq2seq.data.lm.reviews import rating_of, read_review, review_files
 from open_seq2seq.data.lm.tokenizers import Split, WithoutEnds
 from open_seq2seq.data.lm.vocabulary import LMVocabulary
 from open_seq2seq.data.tables import Table
 from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
 from open_seq2seq.data.text2text.corpus import SpecialIds, TokenCorpus
-from open_seq2seq.utils.data_files import read_data, read_lines, shown
+from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 _SENTIMENT = ["negative", "positive"]
@@ -254,33 +255,4 @@ class IMDBDataLayer(_Corpus):
             order = np.random.default_rng(1).permutation(len(files))
             files = [files[i] for i in np.sort(order[:count] if self.mode == "eval" else order[count:])]
         for path, label in files:
-            yield [read_review(path), label if self.params["binary"] else _rating(path)]
-
-
-def review_files(folder: str) -> list[str]:
-    """Returns the paths of the reviews in a folder of aclImdb, sorted by name.
-
-    Raises:
-      DataError: the folder cannot be read or has no reviews.
-    """
-    try:
-        found = sorted(name for name in os.listdir(folder) if name.endswith(".txt"))
-    except OSError as error:
-        raise DataError(f"The folder {shown(folder)} cannot be read ({error.strerror}): give the unpacked folder "
-                        "aclImdb.") from error
-    if not found:
-        raise DataError(f"The folder {shown(folder)} has no reviews (.txt): give the unpacked folder aclImdb.")
-    return [os.path.join(folder, name) for name in found]
-
-
-def read_review(path: str) -> str:
-    """Returns the text of a review; bytes that are not UTF-8 become replacement characters."""
-    return read_data(path, "The review", 1 << 24).decode("utf-8", errors="replace")
-
-
-def _rating(path: str) -> str:
-    found = re.fullmatch(r"\d+_(\d+)\.txt", os.path.basename(path))
-    if found is None:
-        raise DataError(f"{shown(path)}: the name must be ID_RATING.txt, such as 12_7.txt, to classify ratings: rename "
-                        "the file, or set binary to True.")
-    return found[1]
+            yield [read_review(path), label if self.params["binary"] else rating_of(path)]

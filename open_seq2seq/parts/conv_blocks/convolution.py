@@ -153,11 +153,12 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
     On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the gradients of ``convolve_1d``,
-    which are usually faster. With oneDNN, they are used for many channels.
+    which are usually faster than TensorFlow's. With oneDNN, a convolution with a stride of 1 and many channels keeps
+    its dtype, and ``convolve_1d`` computes the gradient of its kernel by products.
     """
-    if window.stride == 1 and _gains_from_products(x):
+    if window.stride == 1 and _gains_from_products(kernel):
         return convolve_1d(x, kernel, Steps(1, window.dilation, window.pads(window.span)), by_products=True)
-    if not _computes_gradients(x.dtype):
+    if not _lacks_onednn(x.dtype):
         padding = "SAME" if window.is_plain_same else "VALID"
         return convolve_on_device(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
     wide, kernel = tf.cast(x, tf.float32), tf.cast(kernel, tf.float32)
@@ -186,7 +187,7 @@ def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], 
         wide = convolve_on_device(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations)
         return tf.cast(wide, x.dtype)
     keeps_size = padding == "SAME" and {*strides, *dilations} == {1}
-    if x.shape.rank == 4 and keeps_size and _is_odd_window(kernel) and _computes_gradients(x.dtype):
+    if x.shape.rank == 4 and keeps_size and _is_odd_window(kernel) and _lacks_onednn(x.dtype):
         return convolve_images(x, kernel)
     return convolve(x, kernel, strides, padding, dilations)
 
@@ -196,16 +197,16 @@ def _is_odd_window(kernel: tf.Tensor) -> bool:
     return all(size % 2 for size in kernel.shape[:2]) and max(kernel.shape[:2]) > 1
 
 
-def _computes_gradients(dtype: tf.DType) -> bool:
-    """Returns whether ``gradient`` is used instead of TensorFlow's gradients: on CPUs without oneDNN, not in FP16."""
+def _lacks_onednn(dtype: tf.DType) -> bool:
+    """Returns whether TensorFlow's gradients are slow: on CPUs without oneDNN, in all dtypes but float16."""
     return not (has_onednn() or dtype == tf.float16 or tf.config.get_visible_devices("GPU"))
 
 
-def _gains_from_products(x: tf.Tensor) -> bool:
-    """Returns whether the gradient of a kernel is computed by matrix products."""
-    if not has_onednn() or tf.config.get_visible_devices("GPU") or (x.dtype == tf.bfloat16 and not has_bfloat16()):
+def _gains_from_products(kernel: tf.Tensor) -> bool:
+    """Returns whether the gradient of a kernel ``[taps, in_channels, out_channels]`` is computed by products."""
+    if not has_onednn() or tf.config.get_visible_devices("GPU") or (kernel.dtype == tf.bfloat16 and not has_bfloat16()):
         return False
-    return x.shape[-1] >= _CHANNELS_FOR_PRODUCTS.get(x.dtype, float("inf"))
+    return kernel.shape[1] >= _CHANNELS_FOR_PRODUCTS.get(kernel.dtype, float("inf"))
 
 
 def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:

@@ -127,8 +127,8 @@ def additive_scores(queries: tf.Tensor, keys: tf.Tensor, vector: tf.Tensor) -> A
     tensor ``[batch, queries, source, units]`` is ever in memory.
 
     Args:
-      queries: ``[batch, queries, units]``, projected and with the bias, in the compute dtype.
-      keys: ``[batch, source, units]`` in the compute dtype.
+      queries: ``[batch, queries, units]``, projected and with the bias, in the dtype of the keys.
+      keys: ``[batch, source, units]``, in the dtype in which the tanh is computed.
       vector: ``[units]`` FP32.
 
     Returns:
@@ -168,8 +168,8 @@ def additive_gradient(squashed: tf.Tensor, vector: tf.Tensor, d_scores: tf.Tenso
 
     Args:
       squashed: the tanh, ``[batch, source, units]``.
-      vector: ``[units]`` in the compute dtype.
-      d_scores: gradients of the scores, ``[batch, source]`` in the compute dtype.
+      vector: ``[units]`` in the dtype of ``squashed``.
+      d_scores: gradients of the scores, ``[batch, source]`` in the dtype of ``squashed``.
 
     Returns:
       (gradients of the query ``[batch, units]``, of the keys ``[batch, source, units]``, of the vector ``[units]``
@@ -255,6 +255,15 @@ class GlobalAttention(Module):
             return additive_scores(tf.cast(queries, memory.keys.dtype), memory.keys, self.direction())
         return tf.cast(tf.matmul(queries, memory.keys, transpose_b=True), tf.float32)
 
+    def scores_of_all_steps(self, queries: tf.Tensor, memory: Memory) -> tf.Tensor:
+        """Returns the same as ``scores``, and computes additive scores in the faster dtype; see ``element_wise_dtype``.
+
+        The keys are cast, which pays if there are many queries.
+        """
+        if self.is_additive:
+            memory = memory._replace(keys=tf.cast(memory.keys, element_wise_dtype(memory.keys.dtype)))
+        return self.scores(queries, memory)
+
     def step(self, queries: tf.Tensor, memory: Memory, before: tf.Tensor) -> tf.Tensor:
         """Returns the attention weights ``[batch, queries, source]`` FP32 of one step of each hypothesis.
 
@@ -267,9 +276,7 @@ class GlobalAttention(Module):
 
     def all_steps(self, queries: tf.Tensor, memory: Memory, training: bool = False) -> tf.Tensor:
         """Returns the attention weights ``[batch, queries, source]`` FP32 of one query for each step."""
-        if self.is_additive:
-            memory = memory._replace(keys=tf.cast(memory.keys, element_wise_dtype(memory.keys.dtype)))
-        return masked_softmax(self.scores(queries, memory), memory.held[:, tf.newaxis])
+        return masked_softmax(self.scores_of_all_steps(queries, memory), memory.held[:, tf.newaxis])
 
     def __call__(self, queries: tf.Tensor, memory: Memory, training: bool = False,
                  before: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:

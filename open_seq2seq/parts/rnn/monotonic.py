@@ -62,7 +62,7 @@ class MonotonicAttention(GlobalAttention):
         return monotonic_weights(scores, before, memory.held[:, tf.newaxis])
 
     def all_steps(self, queries: tf.Tensor, memory: Memory, training: bool = False) -> tf.Tensor:
-        scores = self.scores(queries, memory) + self.score_bias
+        scores = self.scores_of_all_steps(queries, memory) + self.score_bias
         noise = self.noise(tf.shape(scores), training)
         scores = tf.transpose(scores if noise is None else scores + noise, [1, 0, 2])
         first = self.first_weights([tf.shape(scores)[1]], tf.shape(scores)[2])

@@ -10,6 +10,7 @@ and the result is not cached, so that the next run measures again.
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from open_seq2seq.runners.processor_speed.cache import TYPES, Speeds, read_speed
 from open_seq2seq.utils.processor import cpu_name, onednn_setting, speed_flags
 
 # Version of the measured operations and sizes: increase it when they change.
-_PROBE = 3
+_PROBE = 4
 _ROWS, _WIDTH, _COLUMNS = 256, 512, 2048
 _BATCH, _HIDDEN, _GATES, _STEPS = 32, 512, 1536, 6
 _EXAMPLES, _FRAMES, _CHANNELS, _TAPS = 2, 160, 256, 11
@@ -110,9 +111,9 @@ def _least_seconds(function: Callable[..., tf.Tensor], arrays: list[np.ndarray],
                    most_rounds: int) -> tuple[dict[str, float], dict[str, float]]:
     """Returns the shortest elapsed time and the least processor time of all threads, by dtype."""
     arguments = {name: [tf.cast(array, name) for array in arrays] for name in TYPES}
-    start = time.perf_counter()
-    for values in arguments.values():  # compiles kernels
+    for values in arguments.values():  # compiles kernels and traces functions
         function(*values).numpy()
+    start = time.perf_counter()
     elapsed, busy = dict.fromkeys(TYPES, float("inf")), dict.fromkeys(TYPES, float("inf"))
     for number in range(most_rounds):
         if number and time.perf_counter() - start > seconds:
@@ -134,8 +135,7 @@ def _operation(kind: str) -> tuple[Callable[..., tf.Tensor], list[np.ndarray]]:
     # Scaled so that results are about 1, because denormal numbers may be slower.
     arrays = [generator.standard_normal(shape, np.float32) / float(np.sqrt(np.prod(shape[:-1]))) for shape in
               shapes[kind]]
-    traced = tf.function(_convolution, autograph=False)
-    return {"product": _product, "recurrence": _recurrence, "convolution": traced}[kind], arrays
+    return {"product": _product, "recurrence": _recurrence, "convolution": _traced_convolution()}[kind], arrays
 
 
 def _product(rows: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
@@ -155,6 +155,11 @@ def _convolution(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         tape.watch([x, kernel])
         y = convolve_over_time(x, kernel, Window(_TAPS))
     return _corner(*tape.gradient(y, [x, kernel], output_gradients=y))
+
+
+@functools.cache
+def _traced_convolution() -> Callable[..., tf.Tensor]:
+    return tf.function(_convolution, autograph=False)
 
 
 def _corner(*tensors: Any) -> tf.Tensor:

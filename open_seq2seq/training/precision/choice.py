@@ -10,6 +10,7 @@ from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.optimizers.dtype import precision_of
 from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.runners import Runner
+from open_seq2seq.runners.processor_speed.cache import TYPES, Speeds
 from open_seq2seq.runners.processor_speed.probe import machine_speeds, ratios
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
@@ -17,7 +18,10 @@ from open_seq2seq.utils.errors import CheckpointError, ConfigError
 # Smallest speedup over float32 that makes bfloat16 worthwhile for a kind of operation: casts cost time, and the code
 # between these operations becomes no faster.
 LEAST_GAIN = 1.1
-_IN_LOOP = 1 / 3  # share of the loop in a recurrent layer's multiplications, if its input is as large as its state
+# Share of the loop in the multiplications of a recurrent layer in training, if its input is as large as its state: for
+# each step, two of six products are within the loop, that with the state and its gradient with respect to the state.
+# The products with the input and the gradients of both matrices are computed for all steps at once.
+_IN_LOOP = 1 / 3
 Specs = dict[str, ModelSpec]
 
 
@@ -51,7 +55,7 @@ def settle_precision(specs: Specs, runner: Runner, state: Mapping[str, Any] | No
     if given is None and kept is not None:
         choice, reason = kept, "as in the checkpoint"
     elif given is None:
-        choice, reason = runner.share(_measured() if runner.is_chief else None)
+        choice, reason = runner.share(_measured("train" in specs) if runner.is_chief else None)
     elif kept is not None and set(kept) != set(given):
         reason += f"; this run used {list(kept)} before"
     assert choice is not None
@@ -88,24 +92,26 @@ def _kept(state: Mapping[str, Any] | None) -> list[str] | None:
     return kept
 
 
-def _measured() -> tuple[list[str], str]:
-    gains = layer_gains(ratios(machine_speeds()))
+def _measured(training: bool) -> tuple[list[str], str]:
+    gains = layer_gains(machine_speeds(), training)
     shown = ", ".join(f"{kind}s {gain:.2f}×" for kind, gain in gains.items())
     return chosen(gains), f"bf16/fp32 speed: {shown}"
 
 
-def layer_gains(gains: Mapping[str, float]) -> dict[str, float]:
-    """Returns the speedups of layers, given those of single operations, by kind.
+def layer_gains(speeds: Speeds, training: bool) -> dict[str, float]:
+    """Returns the speedups of bfloat16 over float32 for layers, by kind.
 
-    For each step of a recurrent layer, only two of six products are small ones within the loop, whose speedup is
-    ``recurrence``: that with the state, and its gradient with respect to the state. The products with the input and the
-    gradients of both matrices are computed for all steps at once, with the speedup of ``product``.
+    In training, the time of a recurrent layer is that of its products within the loop, at the speed ``recurrence``, and
+    of its other products, at the speed ``product``. Otherwise, all products are assumed to be within the loop, as in a
+    decoder's search.
 
     Args:
-      gains: the speedup of bfloat16 over float32, by kind.
+      speeds: speeds of single operations, by kind and dtype.
+      training: whether the layers are trained.
     """
-    layer = 1.0 / (_IN_LOOP / gains["recurrence"] + (1.0 - _IN_LOOP) / gains["product"])
-    return {**gains, "recurrence": layer}
+    within = _IN_LOOP if training else 1.0
+    seconds = {name: within / speeds["recurrence"][name] + (1.0 - within) / speeds["product"][name] for name in TYPES}
+    return {**ratios(speeds), "recurrence": seconds["float32"] / seconds["bfloat16"]}
 
 
 def chosen(gains: Mapping[str, float]) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 import pytest
+import tensorflow as tf
 
 from benchmarks.measuring.processes import Failure
-from benchmarks.measuring.side_by_side import comparison_table, mean_pass, take_turns
+from benchmarks.measuring.side_by_side import comparison_table, gradient_pass, mean_pass, take_turns
 from benchmarks.measuring.torch_process import TorchProcess
 from open_seq2seq.utils.errors import UserError
 
@@ -25,6 +26,20 @@ def test_the_first_round_is_not_counted():
     found = take_turns({"a": program("a", iter([9.0, 1.0, 2.0])), "b": program("b", iter([8.0, 3.0, 4.0]))}, 2)
     assert found == {"a": [1000.0, 2000.0], "b": [3000.0, 4000.0]}
     assert calls == ["a", "b"] * 3
+
+
+def test_a_gradient_pass_computes_the_gradients_of_weights():
+    weight, computed = tf.Variable(2.0), []
+
+    @tf.custom_gradient
+    def identity(value):
+        def grad(dy):
+            return tf.numpy_function(lambda given: computed.append(float(given)) or given, [dy], tf.float32)
+
+        return tf.identity(value), grad
+
+    gradient_pass(lambda x: identity(weight) * x, tf.ones([3, 1]), [weight])()
+    assert computed == [12.0]  # of the sum of three times (weight · 1)²
 
 
 def test_a_round_is_the_mean_of_its_passes():

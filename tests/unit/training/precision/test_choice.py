@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -29,7 +28,13 @@ class OtherRank(Runner):
 
 def specs_of(*sections):
     names = ("train", "eval")
-    return {name: ModelSpec(Model, dict(params), name) for name, params in zip(names, sections, strict=False)}
+    return {name: ModelSpec(Model, dict(params), name) for name, params in zip(names, sections, strict=False)
+            if params is not None}
+
+
+def speeds_of(gains):
+    """Speeds of a processor that is equally fast in all operations in float32."""
+    return {kind: {"float32": 100.0, "bfloat16": 100.0 * gain} for kind, gain in gains.items()}
 
 
 @pytest.fixture
@@ -38,7 +43,7 @@ def settle(monkeypatch, capsys):
     def call(*sections, gains=None, runner=None, state=None):
         def measured():
             assert gains is not None, "nothing is to be measured"
-            return {kind: {"float32": 100.0, "bfloat16": 100.0 * gain} for kind, gain in gains.items()}
+            return speeds_of(gains)
 
         monkeypatch.setattr(choice, "machine_speeds", measured)
         specs = settle_precision(specs_of(*sections), runner or Runner(), state)
@@ -64,13 +69,23 @@ def test_what_gains_is_chosen_and_said_in_lines_that_fit_a_terminal(settle, foun
     choices, output = settle(MIXED, MIXED, gains=found)
     assert choices == [choice, choice]
     assert said in output and len(output.splitlines()) == 2 and max(map(len, output.splitlines())) <= 80
-    assert all(f"{kind}s {gain:.2f}×" in output for kind, gain in layer_gains(found).items())
+    assert all(f"{kind}s {gain:.2f}×" in output for kind, gain in layer_gains(speeds_of(found), training=True).items())
 
 
 def test_a_recurrent_layer_gains_from_its_products_over_all_steps():
-    # 12 operations of equal size take 12 units of time in float32: 8 outside the loop and 4 within it.
-    np.testing.assert_allclose(layer_gains(gains(2.0, 1.0, 1.3))["recurrence"], 12 / (8 / 2 + 4 / 1))
-    assert layer_gains(gains(2.0, 2.0, 1.3)) == pytest.approx(gains(2.0, 2.0, 1.3))
+    # 12 products of equal size take 12 units of time in float32: 8 outside the loop and 4 within it.
+    found = layer_gains(speeds_of(gains(2.0, 1.0, 1.3)), training=True)
+    assert found == pytest.approx(gains(2.0, 12 / (8 / 2 + 4 / 1), 1.3))
+    # If small products are half as fast as large ones in float32, those within the loop take 8 units of time.
+    slow_steps = {**speeds_of(gains(2.0, 1.0, 1.3)), "recurrence": {"float32": 50.0, "bfloat16": 50.0}}
+    assert layer_gains(slow_steps, training=True)["recurrence"] == pytest.approx(16 / (8 / 2 + 8 / 1))
+
+
+def test_outside_of_training_the_loop_itself_must_gain(settle):
+    found = gains(2.0, 0.9, 1.3)
+    assert layer_gains(speeds_of(found), training=False) == pytest.approx(found)
+    assert settle(MIXED, gains=found)[0] == [list(KINDS)]
+    assert settle(None, MIXED, gains=found)[0] == [["product", "convolution"]]
 
 
 def test_the_config_has_the_first_word_and_the_resumed_run_the_second(settle):
