@@ -10,7 +10,7 @@ from open_seq2seq.utils.progress import format_count
 
 
 class HasLine(Protocol):
-    """A row that knows the number of its line."""
+    """Protocol of a row of a file, with the number of its line."""
 
     @property
     def line(self) -> int:

@@ -61,8 +61,8 @@ class StaticBatches:
                 return pad_batch(batch, StaticShape(shape.rows, edges), self._data_layer.fields)
         raise ConfigError([
             f"'xla_buckets' cannot be used with {name}: according to {name}.lengths, the sides of a batch have at "
-            f"most {self.shapes[-1].edges} positions, but a batch of {rows} examples has {widths}: correct lengths, "
-            "which need a column for each side with a time axis."])
+            f"most {self.shapes[-1].edges} positions, but a batch of {rows} examples has {widths}: correct the "
+            "property lengths, which needs a column for each side with a time axis."])
 
 
 def pad_batch(batch: Mapping[str, Any], shape: StaticShape, fields: Mapping[str, Any]) -> dict[str, Any]:
