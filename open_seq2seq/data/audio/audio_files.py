@@ -25,7 +25,7 @@ _MOST_SAMPLES_A_BYTE = 8192
 _BLOCK = 2 ** 22
 """Number of values, over all channels, to decode at a time: a header may declare more samples than fit in memory."""
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".sph", ".w64", ".caf")
-"""Suffixes of audio files in a folder."""
+"""Suffixes by which audio files in a folder are found; files that are named directly may have any suffix."""
 
 
 class AudioError(DataError):

@@ -87,7 +87,7 @@ def read_class_file(path: str, counted_by: str = "", count: int | None = None) -
 
     Args:
       path: the file.
-      counted_by: name of the parameter that gives the number of classes, for the message.
+      counted_by: name of the parameter with the number of classes, for messages; needed if ``count`` is given.
       count: the number of classes; None for any.
 
     Raises:

@@ -136,7 +136,7 @@ class WKTDataLayer(DataLayer):
         return build_vocabulary(self.params, (split(line) for line in read_lines(path, "The text file")), path)
 
     def _load_text(self) -> None:
-        _ = self.fingerprints  # taken before the file is read
+        _ = self.fingerprints  # computed before the file is read, to detect later changes
         self._corpus = corpus = self._load(self._text_path(self.mode))
         self._size = len(corpus.tokens)
         if self.params["small"]:

@@ -47,7 +47,7 @@ class SpeechCommandsDataLayer(DataLayer):
         self._bad: set[int] = set()
         self._pool: ThreadPoolExecutor | None = None
         if self.mode != "interactive_infer":
-            _ = self.fingerprints  # taken before the lists are read
+            _ = self.fingerprints  # computed before the lists are read, to detect later changes
             self._rows = [(path, 0, "") for path in self.params["files"]] or list(self._listed())
             if not self._rows:
                 raise DataError(f"'{self.params_path}/dataset_files' lists no recordings.")

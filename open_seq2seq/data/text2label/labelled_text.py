@@ -147,7 +147,7 @@ class LabelledTextDataLayer(DataLayer):
         return list(Table(params["text_file"], columns, params["format"], params["has_header"]).rows())
 
     def _load(self) -> None:
-        _ = self.fingerprints  # taken before the file is read
+        _ = self.fingerprints  # computed before the file is read, to detect later changes
         numbers, texts, labels = self._read()
         self._select(corpus_of_lines(texts, self._tokenizer), numbers, labels)
 

@@ -89,7 +89,7 @@ class TableTextDataLayer(ParallelTextDataLayer):
         return len(self._source_columns)
 
     def _load(self, thorough: bool = False) -> None:
-        path, _ = self.params["source_file"], self.fingerprints  # taken before the file is read
+        path, _ = self.params["source_file"], self.fingerprints  # computed before the file is read
         rows = list(self._rows())
         if not rows:
             raise DataError(f"The file {shown(path)} has no examples.")

@@ -128,7 +128,7 @@ class ParallelTextDataLayer(DataLayer):
         return self.params["max_length"] - self.num_special
 
     def _load(self, thorough: bool = False) -> None:
-        params, _ = self.params, self.fingerprints  # taken before the files are read
+        params, _ = self.params, self.fingerprints  # computed before the files are read, to detect later changes
         threads = max(1, min(params["map_parallel_calls"], os.cpu_count() or 1))
         how = params["index_dir"], threads, thorough
         self._source = load_corpus(params["source_file"], self._of_column(self._source_tokenizer, 0), *how)
