@@ -115,7 +115,7 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
 
 
 class _Corpus(TextClassificationDataLayer):
-    """Base of the layers that know the files of one corpus; if ``text_file`` is given, it is read instead of them."""
+    """Base of data layers that read the files of one particular corpus or, if ``text_file`` is given, that file."""
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:

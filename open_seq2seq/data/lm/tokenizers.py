@@ -133,7 +133,7 @@ class PieceTokenizer:
 
 
 class FittingTokenizer(VocabularyTokenizer):
-    """Splits raw text to fit the vocabulary of a language model; looks up unknown words in lower case."""
+    """Splits raw text into words as in the training text of a language model; looks up unknown words in lower case."""
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         known = self.vocabulary.ids

@@ -196,7 +196,8 @@ class WKTDataLayer(DataLayer):
             return {"source_tensors": list(self._lines(self._prompts, examples)), "ids": np.asarray(examples, np.int64)}
         examples, bptt = np.asarray(examples, np.int64), self.params["bptt"]
         begins = examples * bptt
-        if self._has_random_lengths:  # there are more such chunks than chunks of bptt tokens in the text
+        if self._has_random_lengths:
+            # There are more random chunks than chunks of bptt tokens, so the last ones would begin after the text.
             begins = np.minimum(begins, max(0, self._size - bptt))
         return self._chunks_at(examples, begins, np.full(len(examples), bptt))
 
@@ -276,7 +277,7 @@ class WKTDataLayer(DataLayer):
         return self._prompts.line(example)
 
     def text_size(self) -> tuple[int, int] | None:
-        """Returns the number of words in the text, and its number of bytes; None if only a part of the text is read.
+        """Returns the numbers of words and of bytes in the text; None if only a part of the text is read.
 
         Words are separated by white space; each line end counts as a word, too.
         """

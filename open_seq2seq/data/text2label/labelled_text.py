@@ -28,7 +28,7 @@ class LabelledTextDataLayer(DataLayer):
     """Texts with one label each, from a TSV or CSV file; by default, lines ``label<TAB>text``.
 
     A text becomes ``tokens + [EOS]``, preceded by the start token S if ``use_start_token`` is True. Longer texts are
-    truncated to ``max_length``; in training, empty texts are dropped. Labels become their positions in ``labels`` or in
+    truncated to ``max_length``; in training, empty texts are dropped. A label becomes its index in ``labels`` or in
     the lines of ``label_file``. Inference does not read labels.
 
     A batch has ``source_tensors`` ``[ids [batch, time], lengths [batch]]`` and ``target_tensors`` ``[labels [batch]]``.

@@ -26,7 +26,7 @@ _OWN = ("corpora", "temperature", "source_file", "shuffle", "repeat", "length_bu
 
 
 class _Corpus(ParallelTextDataLayer):
-    """One corpus; messages give its path in the config."""
+    """The data layer of one corpus; messages name the corpus by its path in the config."""
 
     def __init__(self, params: Mapping[str, Any], path: str) -> None:
         self._path = path

@@ -153,7 +153,7 @@ class ParallelTextDataLayer(DataLayer):
         return ColumnTokenizer(tokenizer, column) if self._has_prefix_column else tokenizer
 
     def _select(self, counts: np.ndarray) -> None:
-        """Drops lines that training cannot use.
+        """Chooses the lines that are examples (all, except in training), and computes the examples' lengths.
 
         Args:
           counts: number of tokens in each line ``[lines, sides]``, without special tokens.
@@ -194,8 +194,8 @@ class ParallelTextDataLayer(DataLayer):
     def lengths(self) -> np.ndarray:
         """Numbers of ids of source and target ``[num_examples, 2]``, special tokens included.
 
-        In inference, only those of the source ``[num_examples]``. With ``pad_lengths_to_eight``, lengths are rounded up
-        to multiples of 8.
+        In inference, there are no targets, so the shape is ``[num_examples]``; with prefixes or given translations, it
+        is ``[num_examples, 2]``. With ``pad_lengths_to_eight``, lengths are rounded up to multiples of 8.
         """
         self._corpus()
         return self._lengths
@@ -306,9 +306,9 @@ class ParallelTextDataLayer(DataLayer):
         return self._source_tokenizer.decode(ids)
 
     def source_tokens(self, example: int, row: int) -> list[str]:
-        """Returns the tokens of a source sentence as they stand in the text, as many as ``max_length`` allows.
+        """Returns the tokens of a source sentence as text, at most as many as ``max_length`` allows.
 
-        Tokens that the vocabulary does not contain are returned too.
+        Tokens that the vocabulary does not contain are returned as they are in the sentence.
 
         Args:
           example: index of the example; not used in interactive inference.
