@@ -230,7 +230,7 @@ class BatchStream:
         return self.micro_batches_per_epoch // (self.world_size * self.iter_size)
 
     def examples(self, index: int) -> np.ndarray:
-        """Returns the example numbers ``[batch]`` of the micro-batch with this number since the start of training."""
+        """Returns the example numbers ``[batch]`` of micro-batch ``index``, counted from the start of training."""
         epoch, position = divmod(index, self.micro_batches_per_epoch)
         return self.plan(epoch).batch(position)
 
@@ -239,7 +239,7 @@ class BatchStream:
         return self.by_rank()[0].iterate(start)
 
     def epoch_of(self, index: int) -> int:
-        """Returns the epoch (from 0) of the micro-batch with this number since the start of training."""
+        """Returns the epoch (from 0) of micro-batch ``index``, counted from the start of training."""
         return index // self.micro_batches_per_epoch
 
     def by_rank(self) -> list[RankStream]:

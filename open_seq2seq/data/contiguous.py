@@ -82,11 +82,11 @@ class ContiguousStream:
         self.updates_per_epoch = self.positions
 
     def epoch_of(self, index: int) -> int:
-        """Returns the epoch (from 0) of the micro-batch with this number since the start of training."""
+        """Returns the epoch (from 0) of micro-batch ``index``, counted from the start of training."""
         return index // self.micro_batches_per_epoch
 
     def examples(self, index: int) -> np.ndarray:
-        """Returns the example numbers ``[batch]`` of the micro-batch with this number since the start of training."""
+        """Returns the example numbers ``[batch]`` of micro-batch ``index``, counted from the start of training."""
         position, slot = divmod(index, self.slots)
         return (slot * self._batch_size + np.arange(self._batch_size)) * self.positions + position % self.positions
 

@@ -88,7 +88,7 @@ class _Run:
         self._over = True
 
     def batches(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields (number, batch); replaces TensorFlow's errors by ones that name the example."""
+        """Yields (number, batch); replaces TensorFlow's errors with errors that name the example."""
         made = self.raw_batches()
         while True:
             try:

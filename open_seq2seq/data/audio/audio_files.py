@@ -176,7 +176,7 @@ def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
 
 
 def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
-    """Averages the channels of audio ``[samples]`` or ``[samples, channels]``, and resamples it.
+    """Averages the channels of audio ``[samples]`` or ``[samples, channels]``, and resamples it to ``sample_freq``.
 
     Returns:
       ``[samples]`` float32.
@@ -207,7 +207,7 @@ def resampled(audio: np.ndarray, rate: float, new_rate: float, length: int) -> n
 
     Args:
       audio: float32 ``[samples]``.
-      rate: sampling rate of the audio; rates need not be integers.
+      rate: sampling rate of the audio; only its ratio to ``new_rate`` matters.
       new_rate: sampling rate of the result.
       length: number of samples of the result, which is truncated or padded with zeros to compensate for rounding.
     """

@@ -83,7 +83,7 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
 
     def _build(self, split: Split) -> LMVocabulary:
         """Returns the vocabulary of the training texts."""
-        _, texts, _ = self._read()  # fails if the labels are wrong, as with a wrong column
+        _, texts, _ = self._read()  # raises DataError if a label is unknown
         return build_vocabulary(self.params, map(split, texts), self._source_name)
 
     @property

@@ -57,7 +57,7 @@ def tokenizer_params() -> dict[str, Any]:
 
 
 def with_model_params(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
-    """Returns the parameters; ``lm_vocab_file`` and ``processed_data_folder`` are the model's where they are None."""
+    """Returns the parameters, with the model's ``lm_vocab_file`` and ``processed_data_folder`` instead of None."""
     given = {} if model is None else {name: model.params.get(name) for name in ("lm_vocab_file",
                                                                               "processed_data_folder")}
     return {**params, **{name: value for name, value in given.items() if params.get(name) is None and value}}

@@ -18,7 +18,7 @@ Split = Callable[[str], Sequence[str]]
 
 
 class LMTokenizer(Protocol):
-    """Protocol of the tokenizers.
+    """Protocol of tokenizers that end every line with an end token.
 
     Attributes:
       vocab_size: number of ids.
@@ -42,7 +42,7 @@ class LMTokenizer(Protocol):
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids; line breaks stand for end tokens."""
+        """Returns the text of ids; end tokens become line breaks."""
         ...
 
 

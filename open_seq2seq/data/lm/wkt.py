@@ -147,7 +147,7 @@ class WKTDataLayer(DataLayer):
         if self._has_random_lengths:
             self._chunks = num_random_chunks(self._shifted_size, bptt)
         else:
-            # With shifted chunks, the last tokens of the text are left out, so that all chunks are full at any start.
+            # With a random start, the last tokens of the text are left out, so that all chunks have bptt tokens.
             self._chunks = self._shifted_size // bptt if shifts else -(-self._size // bptt)
         if self._chunks < 1:
             raise DataError(f"{corpus.path} has {self._size} tokens, too few for a chunk of bptt {bptt} tokens with "

@@ -85,7 +85,7 @@ def write_csv(path: str, rows: Iterable[Sequence[str | int]],
 
 
 class CsvList:
-    """A list of recordings with named columns, separated by tabs if the first line is, else by commas.
+    """A table of recordings, with tabs between columns if the first line contains tabs, otherwise commas.
 
     With commas, values can be in double quotes; with tabs, quotes have no special meaning.
 

@@ -109,7 +109,10 @@ def _fault(recording: Recording, text: str) -> str:
 
 
 def _decoded(recording: Recording) -> tuple[str, Recording]:
-    """Returns the kind of a recording's problem, empty if there is none, and the recording with duration or problem."""
+    """Decodes a recording; returns the kind of its problem (empty if there is none) and a copy of the recording.
+
+    The copy has ``seconds`` set or, if there is a problem, ``problem``.
+    """
     path = recording.utterance.path
     try:
         info = read_info(path)

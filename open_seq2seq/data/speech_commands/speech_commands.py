@@ -30,9 +30,9 @@ class SpeechCommandsDataLayer(DataLayer):
     """Short recordings and their classes, as log mel spectrograms of fixed size, for ``Image2Label``.
 
     The lists are CSV files without header whose rows are ``label,wav_filename``. A batch contains features
-    ``[batch, audio_length, num_audio_features, 1]``, or, with the ``model_format`` jasper, features
-    ``[batch, audio_length, 1, num_audio_features]`` and lengths ``[batch]``; and, except in inference, the
-    probabilities of the classes ``[batch, num_labels]``, which are one-hot.
+    ``[batch, audio_length, num_audio_features, 1]`` or, with the ``model_format`` jasper, features
+    ``[batch, audio_length, 1, num_audio_features]`` and lengths ``[batch]``. Except in inference, it also contains
+    one-hot labels ``[batch, num_labels]``.
 
     Raises:
       ConfigError: the parameters are invalid.

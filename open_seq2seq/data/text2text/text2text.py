@@ -42,8 +42,8 @@ class ParallelTextDataLayer(DataLayer):
     longer sentences are truncated, and empty ones become special tokens only, for which models return empty results.
     Inference needs no target file.
 
-    Lengths in a batch include special tokens, but not padding. The whole data set is shuffled, as a permutation of
-    example numbers (see ``data.batching``).
+    Lengths in a batch include special tokens, but not padding. Shuffling permutes the whole data set, without a buffer
+    (see ``data.batching``).
 
     Raises:
       ConfigError: parameters are missing or contradict each other.
