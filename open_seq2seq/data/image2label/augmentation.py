@@ -112,12 +112,12 @@ def mixed(first: tf.Tensor, second: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 def standardized(images: tf.Tensor, kind: str) -> tf.Tensor:
-    """Returns images with values around 0, FP32 in the shape of ``images``.
+    """Returns images with standardized values, FP32 in the shape of ``images``.
 
     Args:
       images: FP32 ``[batch, height, width, 3]`` from 0 to 255.
-      kind: ``image``: each image gets the mean 0 and the standard deviation 1, or less if it is almost uniform;
-        ``imagenet``: the mean of ImageNet is subtracted, and the result divided by 127.5; ``none``: values from 0 to 1.
+      kind: ``image`` gives each image the mean 0 and the standard deviation 1, or less if it is almost uniform.
+        ``imagenet`` subtracts the mean of ImageNet and divides by 127.5. ``none`` divides by 255.
     """
     if kind == "image":
         return tf.image.per_image_standardization(images)

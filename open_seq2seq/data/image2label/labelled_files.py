@@ -34,10 +34,10 @@ class Row(NamedTuple):
 
 
 def class_folders(folder: str) -> list[str]:
-    """Returns the sorted names of the folders in a folder, without hidden ones.
+    """Returns the sorted names of the subfolders of a folder, without hidden ones.
 
     Raises:
-      DataError: the folder cannot be read, or contains no folders.
+      DataError: the folder cannot be read, or has no subfolders.
     """
     try:
         with os.scandir(folder) as entries:

@@ -193,7 +193,7 @@ def name_from(folder: str, path: str) -> str:
     start = os.path.realpath(folder)
     name = real if os.path.commonpath([real, start]) == os.sep else os.path.relpath(real, start)
     if name != shown(name):
-        raise DataError(f"{shown(name)} cannot be in a list, because its name is not UTF-8: rename its folder.")
+        raise DataError(f"{shown(name)} cannot be in a list, because its path is not UTF-8: rename its folder.")
     return name
 
 

@@ -194,8 +194,8 @@ class ParallelTextDataLayer(DataLayer):
     def lengths(self) -> np.ndarray:
         """Numbers of ids of source and target ``[num_examples, 2]``, special tokens included.
 
-        In inference, there are no targets, so the shape is ``[num_examples]``; with prefixes or given translations, it
-        is ``[num_examples, 2]``. With ``pad_lengths_to_eight``, lengths are rounded up to multiples of 8.
+        In inference, prefixes or translations to score take the place of targets; without them, the shape is
+        ``[num_examples]``. With ``pad_lengths_to_eight``, lengths are rounded up to multiples of 8.
         """
         self._corpus()
         return self._lengths
