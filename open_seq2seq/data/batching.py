@@ -1,9 +1,9 @@
 """Assignment of examples to batches: the plan of an epoch, and the stream of micro-batches.
 
-The plan of an epoch depends only on the seed, epoch, lengths, costs and batch size, not on the number of ranks. Each
-replica counts as a rank here. One update consumes ``world_size · iter_size`` consecutive micro-batches, and rank r gets
-the r-th of each group of ``world_size``. So a run can resume at any micro-batch and on any number of ranks, and each
-rank gets the same number of micro-batches.
+The plan of an epoch depends only on the seed, epoch, lengths, costs and batch size, not on the number of ranks. Here,
+each replica (device) counts as a rank. One update consumes ``world_size · iter_size`` consecutive micro-batches, and
+rank r gets the r-th of each group of ``world_size``. So a run can resume at any micro-batch and on any number of ranks,
+and each rank gets the same number of micro-batches.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class BatchStream:
         return self.micro_batches_per_epoch // (self.world_size * self.iter_size)
 
     def examples(self, index: int) -> np.ndarray:
-        """Returns the example numbers ``[batch]`` of the micro-batch with this number since the start of training."""
+        """Returns the example numbers ``[batch]`` of micro-batch ``index``, counted from the start of training."""
         epoch, position = divmod(index, self.micro_batches_per_epoch)
         return self.plan(epoch).batch(position)
 
@@ -239,7 +239,7 @@ class BatchStream:
         return self.by_rank()[0].iterate(start)
 
     def epoch_of(self, index: int) -> int:
-        """Returns the epoch (from 0) of the micro-batch with this number since the start of training."""
+        """Returns the epoch (from 0) of micro-batch ``index``, counted from the start of training."""
         return index // self.micro_batches_per_epoch
 
     def by_rank(self) -> list[RankStream]:
@@ -258,8 +258,8 @@ class BatchStream:
         with self._lock:
             if epoch not in self._plans:
                 future: Future = Future()
-                # Number of earlier plans to keep. This epoch is usually the next one, so 1 keeps the plan in use.
-                # Several replicas have a loader thread each, and a slower one can still need the plan before that.
+                # Number of earlier plans to keep. A plan is usually computed one epoch ahead, so the plan in use is the
+                # previous one. With several replicas, a slower loader thread may still use the plan before that.
                 kept = 1 if self._replicas == 1 else 2
                 self._plans = {e: f for e, f in self._plans.items() if 0 < epoch - e <= kept}
                 self._plans[epoch] = future
@@ -324,7 +324,7 @@ class _PlanStream:
 def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan:
     """Returns the plan of one pass over all examples of a data layer, always in the same order.
 
-    With length buckets, the costliest examples come first, so results must be matched to examples by the batches' ids.
+    With length buckets, the costliest examples come first, so match results to examples by the ``ids`` of the batches.
     An example that alone costs more than the batch size forms a batch by itself.
 
     Args:

@@ -1,11 +1,11 @@
-"""Batches whose rows continue from batch to batch, for carried state (truncated back-propagation).
+"""Batches whose rows continue rows of earlier batches, to carry a state (truncated back-propagation).
 
 The examples of a contiguous data layer are consecutive pieces of one sequence. An update consumes G = ``world_size`` ×
 ``iter_size`` micro-batches, and the sequence is cut into stretches of equal length, one for each row of these G
-micro-batches. Micro-batch i belongs to slot i mod G, and row k of micro-batch i continues in row k of micro-batch
-i + G. So each replica keeps one state for each of its micro-batches in an update, and the rows depend only on the
-product G, not on its factors. Examples are not shuffled, and no plan is stored: the examples of a micro-batch are
-computed from its number with a few divisions.
+micro-batches. Row k of micro-batch i continues in row k of micro-batch i + G; both belong to slot i mod G, and each
+replica keeps one state for each of its slots. The rows depend only on the product G, not on its factors, so a run
+can resume on another number of devices if G stays the same. Examples are not shuffled, and no plan is stored: the
+examples of a micro-batch are computed from its number with a few divisions.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class ContiguousStream:
         self.updates_per_epoch = self.positions
 
     def epoch_of(self, index: int) -> int:
-        """Returns the epoch (from 0) of the micro-batch with this number since the start of training."""
+        """Returns the epoch (from 0) of micro-batch ``index``, counted from the start of training."""
         return index // self.micro_batches_per_epoch
 
     def examples(self, index: int) -> np.ndarray:
-        """Returns the example numbers ``[batch]`` of the micro-batch with this number since the start of training."""
+        """Returns the example numbers ``[batch]`` of micro-batch ``index``, counted from the start of training."""
         position, slot = divmod(index, self.slots)
         return (slot * self._batch_size + np.arange(self._batch_size)) * self.positions + position % self.positions
 
@@ -168,7 +168,7 @@ class PassBatch(NamedTuple):
 
     Attributes:
       number: the batch's number in the pass over all ranks; in a ``WindowLoader``, its number within the window.
-      fresh: whether the carried state starts from zeros.
+      fresh: whether the carried state starts from zeros at this batch.
       batch: the batch's NumPy arrays.
     """
 

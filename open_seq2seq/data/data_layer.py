@@ -23,9 +23,9 @@ from open_seq2seq.utils.errors import DataError, UserError
 class DataLayer(Component):
     """Base class of data layers.
 
-    A data layer knows the number, lengths and costs of its examples, and makes padded batches of the examples whose
-    numbers it is given. ``data.batching`` does the rest for every task: ordering, shuffling, batching, sharding and
-    resuming.
+    A data layer defines the number, lengths and costs of its examples, and makes a padded batch from a list of example
+    numbers. The modules ``data.batching`` and ``data.contiguous`` choose these numbers for all data layers: they order,
+    shuffle, batch and shard the examples, and resume at any batch.
 
     A batch is a dict ``{"source_tensors": [values, lengths, …], "target_tensors": [values, lengths, …], "ids":
     [batch]}`` of NumPy arrays ``[batch, …]``, declared by ``fields``. With ``xla_buckets``, batches are then padded
@@ -33,7 +33,7 @@ class DataLayer(Component):
 
     A subclass implements either ``make_batch`` (and optionally ``make_training_batch``), which background threads
     call, or ``make_dataset``, which uses ``tf.data``. If a class implements one and its base class the other, the
-    derived class wins; the same holds for ``fields`` and ``input_signature``.
+    derived class takes precedence; the same holds for ``fields`` and ``input_signature``.
 
     Args:
       params: the layer's parameters.
@@ -175,7 +175,7 @@ class DataLayer(Component):
         return self.make_batch(examples) if made is None else made
 
     def rate_factor(self, batch: dict[str, Any]) -> float | None:
-        """Returns the factor by which the update that uses this training batch multiplies its learning rate.
+        """Returns the factor for the learning rate of the update that uses this training batch.
 
         The factor must be the same for all batches of an update. None, the default, leaves the rate unchanged.
         """
@@ -187,8 +187,9 @@ class DataLayer(Component):
         The data set must have one batch for each element of the plan, in the same order: apply ``map`` to the plan,
         with any ``num_parallel_calls``. Batches have the structure of ``input_signature``, but with tuples instead of
         lists, because ``tf.data`` stacks the items of a list. This method and the functions given to ``map`` are traced
-        without AutoGraph. In training, derive random numbers from ``parts.randomness.example_seeds``. If an operation
-        fails (on a broken image, for instance), the error message names the example.
+        without AutoGraph, so use ``tf.cond`` instead of ``if`` for tensors. In training, derive random numbers from
+        ``parts.randomness.example_seeds``. If an operation fails (on a broken image, for instance), the error message
+        names the example.
 
         Args:
           plan: data set with one element ``{"examples": int64 [batch], "epoch": int64 []}`` for each batch to make.
@@ -287,12 +288,12 @@ class DataLayer(Component):
 
     @classmethod
     def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns parameters with the paths of files as the layer opens them, and None for files that it does not read.
+        """Returns the parameters with all file paths as the layer opens them, and None for files that it does not read.
 
         Used to find missing files before a run starts. By default, the parameters are returned unchanged.
 
         Args:
-          params: the parameters of training or evaluation, which may lack defaults.
+          params: the parameters of training or evaluation; parameters with default values may be missing.
         """
         return params
 
@@ -304,7 +305,8 @@ class DataLayer(Component):
     def fingerprints(self) -> dict[str, Fingerprint]:
         """Fingerprints of ``data_files`` by name; empty in inference.
 
-        They are taken when this property is first read, which should happen before the layer reads the files.
+        They are computed when this property is first read. A layer should read it before it reads the files, so that
+        ``check_unchanged`` detects all later changes.
         """
         if self._fingerprints is None:
             files = self.data_files() if self.mode in ("train", "eval") else {}
@@ -330,7 +332,7 @@ class DataLayer(Component):
 
     @classmethod
     def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-        """Returns a copy of the parameters with other files for ``assets()``, such as a checkpoint's copies of them.
+        """Returns a copy of the parameters with other paths for ``assets()``, such as those of a checkpoint's copies.
 
         Args:
           params: the layer's parameters.
@@ -374,7 +376,7 @@ def _nearest(cls: type, names: set[str]) -> type:
 
 
 def _value(attribute: Any, layer: DataLayer) -> Any:
-    """Returns the value that a class attribute, possibly a property, has for a layer."""
+    """Returns the value of a class attribute for a layer; the attribute may be a property."""
     return attribute.__get__(layer, type(layer)) if hasattr(attribute, "__get__") else attribute
 
 

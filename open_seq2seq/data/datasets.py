@@ -88,7 +88,7 @@ class _Run:
         self._over = True
 
     def batches(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields (number, batch); replaces TensorFlow's errors by ones that name the example."""
+        """Yields (number, batch); replaces TensorFlow's errors with errors that name the example."""
         made = self.raw_batches()
         while True:
             try:
@@ -147,7 +147,8 @@ class _Run:
 def _is_of(batch: Mapping[str, Any], wanted: Wanted) -> bool:
     """Returns whether a batch's integer ids are among the wanted examples.
 
-    A layer may leave out broken examples. Ids that are not integers are not checked.
+    Some wanted examples may be missing, because a layer may leave out broken ones. Ids that are not integers are not
+    checked.
     """
     ids = np.asarray(batch["ids"])
     if not np.issubdtype(ids.dtype, np.integer):

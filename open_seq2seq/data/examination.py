@@ -1,4 +1,4 @@
-"""Examination of files with one example each, for ``--check``."""
+"""Examines the files of a data layer that has one file for each example, for ``--check``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LISTED = 10
 
 
 def examined(problem_of: Callable[[int], str | None], count: int, what: str, skips: bool) -> list[str]:
-    """Examines all examples of a data layer, in several threads; returns the lines of ``DataLayer.examine``.
+    """Examines all examples of a data layer in several threads, and returns lines to print.
 
     Args:
       problem_of: returns a sentence about an example that cannot be used, and None for any other.

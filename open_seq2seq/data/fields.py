@@ -22,8 +22,8 @@ class Field:
       dtype: dtype of the array.
       shape: shape of the array, batch dimension first; None for dimensions that vary between batches.
       time: the axis along which examples have different lengths and are padded with zeros, or None.
-      lengths: where the lengths ``[batch]`` along that axis are: the index of their array in the same list, or a path
-        such as ``"source_tensors/1"``; None if no array has them. Arrays with the same lengths have the same width.
+      lengths: which array contains the examples' lengths along this axis ``[batch]``: its index in the same list, or a
+        path such as ``"source_tensors/1"``; None if no array does. Arrays with the same lengths have the same width.
     """
 
     dtype: tf.DType

@@ -10,7 +10,7 @@ from open_seq2seq.utils.progress import format_count
 
 
 class HasLine(Protocol):
-    """A row that knows the number of its line."""
+    """Protocol of a row of a file, with the number of its line."""
 
     @property
     def line(self) -> int:
@@ -45,7 +45,7 @@ class Kept(Generic[Row]):
         """Prints how many rows were left out and why.
 
         Args:
-          noun: what a row is, in the singular.
+          noun: word for a row, in the singular, such as ``pair``.
           path: file in which these rows are listed, if there is one.
         """
         if self.dropped:

@@ -1,7 +1,8 @@
 """Pads batches to the static shapes chosen by ``static_shapes``.
 
 The time axes of a batch are padded to the edges of its shape, and missing rows are filled with empty rows of length 0
-and id ``EMPTY_ID``. Padding does not change results. The data layer's fields declare which axis of an array is time.
+and id ``EMPTY_ID``. Models mask padding, so it does not change results. The data layer's fields declare the time axis
+of each array.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class StaticBatches:
                 return pad_batch(batch, StaticShape(shape.rows, edges), self._data_layer.fields)
         raise ConfigError([
             f"'xla_buckets' cannot be used with {name}: according to {name}.lengths, the sides of a batch have at "
-            f"most {self.shapes[-1].edges} positions, but a batch of {rows} examples has {widths}: correct lengths, "
-            "which need a column for each side with a time axis."])
+            f"most {self.shapes[-1].edges} positions, but a batch of {rows} examples has {widths}: correct the "
+            "property lengths, which needs a column for each side with a time axis."])
 
 
 def pad_batch(batch: Mapping[str, Any], shape: StaticShape, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def without_empty_rows(batch: dict[str, Any], outputs: list[np.ndarray]) -> tupl
     """Removes the rows without an example from a batch and from the outputs computed from the batch.
 
     Args:
-      batch: a nest of arrays, with ``ids`` ``[batch]``.
+      batch: a batch, with ``ids`` ``[batch]``.
       outputs: arrays; those whose number of rows differs from the batch's are returned unchanged.
     """
     ids = np.asarray(batch["ids"])

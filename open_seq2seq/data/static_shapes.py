@@ -1,11 +1,11 @@
 """A small set of static shapes for all batches, because XLA compiles the training step once for each shape.
 
-A shape is a number of rows and, for each column of the lengths (source, target), an edge: the padded length of that
-column. ``choose_shapes`` minimizes padding on the joint histogram of the lengths. Covering points by a few boxes is a
-facility-location problem. The search greedily adds the box that saves the most padding, which reaches at least
-1 − 1/e of the best possible saving (Nemhauser et al. 1978, https://doi.org/10.1007/BF01588971), and then replaces
-single boxes until no replacement helps. Edges at quantiles of the lengths would need 5 to 15 % more positions on
-Multi30k, and 2 to 7 % more on speech.
+A shape consists of a number of rows and of one edge, a padded length, for each column of the lengths (source, target).
+The edges form a box, and an example is padded to the smallest box that contains its lengths. Choosing few boxes with
+little padding, given the joint histogram of the lengths, is a facility-location problem. ``choose_shapes`` greedily
+adds the box that saves the most padding, which reaches at least 1 − 1/e of the best possible saving (Nemhauser et al.
+1978, https://doi.org/10.1007/BF01588971), and then replaces single boxes until no replacement helps. With edges at
+quantiles of the lengths, batches would have 5 to 15 % more positions on Multi30k, and 2 to 7 % more on speech.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StaticShape(NamedTuple):
 
     Attributes:
       rows: number of rows, empty rows included.
-      edges: padded length of each column, source first.
+      edges: padded length of each column of the lengths, source first.
     """
 
     rows: int
@@ -35,12 +35,12 @@ class StaticShape(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Number of positions in one row, over all columns."""
+        """Number of positions (time steps, padding included) in one row: the sum of the edges."""
         return sum(self.edges)
 
     @property
     def positions(self) -> int:
-        """Number of positions in a batch."""
+        """Number of positions (time steps, padding included) in a batch."""
         return self.rows * self.width
 
     def holds(self, rows: int, widths: Sequence[int]) -> bool:
@@ -52,8 +52,8 @@ class Arrangement(NamedTuple):
     """How examples, sorted by static shape, are cut into batches.
 
     Attributes:
-      pieces: slices (begin, end) of the sorted examples, to be concatenated in this order.
-      sizes: number of examples in each batch ``[batches]``, in the order of the concatenated pieces.
+      pieces: slices (begin, end) of the sorted examples; concatenated in this order, they give the order of batching.
+      sizes: number of consecutive examples of this order in each batch ``[batches]``.
       batches: number of batches of each shape ``[shapes]``.
     """
 
@@ -66,7 +66,7 @@ class _Histogram(NamedTuple):
     """Joint histogram of the lengths, which are rounded up to candidate edges.
 
     Attributes:
-      cells: edges of each occupied cell ``[cells, columns]``.
+      cells: rounded lengths of each cell that contains examples ``[cells, columns]``.
       counts: number of examples in each cell ``[cells]``.
     """
 
@@ -78,8 +78,8 @@ def choose_shapes(lengths: np.ndarray, limit: int, batch_size: int,
                   costs: np.ndarray | None = None) -> list[StaticShape]:
     """Chooses at most ``limit`` shapes into which all examples fit, with close to the least possible padding.
 
-    A row of a shape costs as much as the costliest example that fits into the shape. If the costs are the lengths of
-    the examples' longest sides, the cost is the shape's longest edge, because the row is padded.
+    A shape has ``batch_size // c`` rows, where c is the cost of a row: the cost of the costliest example that fits into
+    the shape or, if each example costs its longest length, the longest edge, because rows are padded to it.
 
     Args:
       lengths: positive integers ``[examples]`` or ``[examples, columns]``.
@@ -115,8 +115,8 @@ def assign_shapes(lengths: np.ndarray, shapes: Sequence[StaticShape]) -> np.ndar
 def arrange(counts: Sequence[int], shapes: Sequence[StaticShape]) -> Arrangement:
     """Cuts the examples of each shape into full batches.
 
-    The examples left over move to the next shape that they fit into, unless a partly empty batch of their own shape
-    needs no more positions than their rows in that shape.
+    The examples left over move to the next wider shape that they fit into if their rows need fewer positions there than
+    a partly empty batch of their own shape. Otherwise they form such a batch.
 
     Args:
       counts: number of examples of each shape ``[shapes]``.
@@ -132,7 +132,7 @@ def arrange(counts: Sequence[int], shapes: Sequence[StaticShape]) -> Arrangement
         wider = next((n for n in range(number + 1, len(shapes)) if shapes[n].holds(1, shape.edges)), None)
         if spare and wider is not None and spare * shapes[wider].width < shape.positions:
             pools[number], rest = _split(pools[number], total - spare)
-            # Prepended, so that any remainder of the wider shape consists of its own examples.
+            # Prepended, so that examples left over in the wider shape, which come from the end, are its own.
             pools[wider] = rest + pools[wider]
             spare = 0
         sizes += [shape.rows] * full + [spare] * (spare > 0)
@@ -162,7 +162,7 @@ def _row_costs(table: np.ndarray, costs: np.ndarray | None, boxes: np.ndarray) -
 def _edges_of(column: np.ndarray, most: int) -> np.ndarray:
     """Returns candidate edges: at most ``most`` of the lengths that occur, always including the longest.
 
-    About equally many positions lie between consecutive edges.
+    The examples between two consecutive edges have about equally many positions in total.
     """
     counts = np.bincount(column)
     present = np.flatnonzero(counts)

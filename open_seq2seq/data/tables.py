@@ -83,7 +83,7 @@ class Table:
             raise DataError(self._not_csv(error, begin, reader.line_num)) from error
 
     def _not_csv(self, error: csv.Error, begin: int, number: int) -> str:
-        """Returns the message for an error in a row that begins in the line ``begin``, found in the line ``number``."""
+        """Returns the message for an error found in line ``number``, in a row that begins in line ``begin``."""
         if "field limit" in str(error):
             return (f"{shown(self.path)}:{begin}: a value of the row that begins in this line has more than "
                     f"{csv.field_size_limit():,} characters: shorten it or, if a quote is not closed, close it.")

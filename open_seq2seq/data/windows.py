@@ -50,7 +50,7 @@ class WindowedPlan:
         self.batches = np.asarray([self._planner(number).num_batches for number in range(len(self))])
 
     def _cut(self, batch_size: int) -> np.ndarray:
-        """Returns ``cuts``.
+        """Returns the example numbers at which windows begin or end ``[windows + 1]``.
 
         A window ends as soon as its costs fill ``WINDOW_BATCHES`` batches, or it has ``WINDOW_EXAMPLES`` examples. To
         save memory, the costs are summed one window at a time.

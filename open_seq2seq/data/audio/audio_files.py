@@ -25,7 +25,7 @@ _MOST_SAMPLES_A_BYTE = 8192
 _BLOCK = 2 ** 22
 """Number of values, over all channels, to decode at a time: a header may declare more samples than fit in memory."""
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".sph", ".w64", ".caf")
-"""Suffixes of audio files in a folder."""
+"""Suffixes by which audio files in a folder are found; files that are named directly may have any suffix."""
 
 
 class AudioError(DataError):
@@ -176,7 +176,7 @@ def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
 
 
 def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
-    """Averages the channels of audio ``[samples]`` or ``[samples, channels]``, and resamples it.
+    """Averages the channels of audio ``[samples]`` or ``[samples, channels]``, and resamples it to ``sample_freq``.
 
     Returns:
       ``[samples]`` float32.
@@ -207,7 +207,7 @@ def resampled(audio: np.ndarray, rate: float, new_rate: float, length: int) -> n
 
     Args:
       audio: float32 ``[samples]``.
-      rate: sampling rate of the audio; rates need not be integers.
+      rate: sampling rate of the audio; only its ratio to ``new_rate`` matters.
       new_rate: sampling rate of the result.
       length: number of samples of the result, which is truncated or padded with zeros to compensate for rounding.
     """

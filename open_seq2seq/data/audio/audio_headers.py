@@ -131,7 +131,7 @@ def _end_of_frame(head: bytes, block: int) -> int | None:
 
 
 def _crc(content: bytes, bits: int, polynomial: int) -> int:
-    """Returns the CRC of the content, as FLAC computes it: 0 if the content ends with its own, correct CRC."""
+    """Returns the CRC of the content, as FLAC computes it: 0 if the content ends with its correct CRC."""
     top, mask, value = 1 << bits - 1, (1 << bits) - 1, 0
     for byte in content:
         value ^= byte << bits - 8

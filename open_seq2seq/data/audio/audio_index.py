@@ -20,7 +20,7 @@ from open_seq2seq.utils.sealed import read_sealed, sealed
 _REMEMBERED_FROM = 1000
 """Minimum number of recordings for a cache; reading the headers of fewer takes less than a second."""
 _STAMP = 3
-"""Number of columns that reveal a changed file: size in bytes, mtime and ctime in ns."""
+"""Number of columns by which a changed file is detected: size in bytes, mtime and ctime in ns."""
 _COLUMNS = _STAMP + 3
 """Total number of columns: the ``_STAMP`` columns, then samples, rate and channels."""
 

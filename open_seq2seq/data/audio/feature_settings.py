@@ -36,9 +36,9 @@ class FeatureSettings:
       num_fft: number of points of the Fourier transform; None for the backend's default.
       norm_per_feature: whether mean and deviation are computed for each feature, not over all features together.
       gain: factor that the audio is multiplied by; if None, the audio is divided by its peak.
-      mean: one number, or one for each feature, to subtract instead of the utterance's mean; None for that mean.
-      std_dev: one number, or one for each feature, to divide by instead of the utterance's standard deviation; None for
-        that deviation.
+      mean: one number, or one for each feature, to subtract from the features; None for the utterance's mean.
+      std_dev: one number, or one for each feature, to divide the features by; None for the utterance's standard
+        deviation.
       dither: standard deviation of the white noise that is added to audio in training.
       pad_to: the number of frames is padded to a multiple of this value.
       pad_signal: whether the signal is padded instead of the features (``psf`` only).
@@ -127,8 +127,8 @@ class FeatureSettings:
     @functools.cached_property
     def dither_power(self) -> np.ndarray:
         """Expected power that the dither adds to each frequency bin ``[bins]``, for audio with a peak of 1."""
-        # The power spectrum is the Fourier transform of the autocorrelation. That of white noise after pre-emphasis
-        # and windowing is non-zero only at lags -1, 0 and 1.
+        # The power spectrum is the Fourier transform of the autocorrelation. The autocorrelation of white noise after
+        # pre-emphasis and windowing is non-zero only at lags -1, 0 and 1.
         window, coefficient = self.window_values, PREEMPHASIS if self.has_preemphasis else 0.0
         phases = 2 * np.pi * np.arange(self.fft_points // 2 + 1) / self.fft_points
         power = (1 + coefficient ** 2) * np.sum(window ** 2)

@@ -16,8 +16,8 @@ from open_seq2seq.data.audio.features import (
 class FeatureStream:
     """Computes the features of an utterance incrementally.
 
-    The values of each window are stored, and computed again only if a new peak changes the scale of the audio. They are
-    normalised whenever features are requested. Statistics of the utterance (peak of the audio, mean, deviation and
+    The log powers of each window are stored, and computed again only if a new peak changes the scale of the audio. They
+    are normalised whenever features are requested. Statistics of the utterance (peak of the audio, mean, deviation and
     maximum of the features) are computed from the buffered part: all audio so far, except what ``forget`` has dropped.
     At the end of the utterance, if nothing was dropped, the features equal those of ``audio_features``.
 
@@ -67,7 +67,7 @@ class FeatureStream:
             return
         self._values = self._values[before - self.first:]
         self.first = before
-        # Keep one window more than the first frame needs, for the pre-emphasis and the reflection at the end.
+        # Keep one window more than frame ``before`` needs, for the pre-emphasis and the reflection at the end.
         settings = self.settings
         start = max(0, before * settings.hop - settings.samples_before - settings.window_samples)
         self._audio = self._audio[start - self._start:]

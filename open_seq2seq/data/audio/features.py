@@ -81,7 +81,7 @@ def completed_features(values: np.ndarray, settings: FeatureSettings) -> np.ndar
 def normalized_features(features: np.ndarray, settings: FeatureSettings) -> np.ndarray:
     """Returns features ``[frames, num_features]`` minus their mean, divided by their standard deviation.
 
-    The mean and deviation of the settings are used, or else those of the given features.
+    A mean or deviation that the settings do not give is computed from the features.
     """
     axis = 0 if settings.norm_per_feature else None
     mean = np.mean(features, axis=axis) if settings.mean is None else settings.mean

@@ -1,4 +1,4 @@
-"""Augmentation of batches of images. Random numbers are arguments, so the operations are deterministic."""
+"""Augmentation of batches of images. The functions are deterministic: random numbers are passed as arguments."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def moved(images: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
 
 def beta_quantiles(alpha: float) -> np.ndarray:
     """Returns the quantiles of the distribution Beta(alpha, alpha) for the probabilities i / 4096, FP32 ``[4097]``."""
-    # These values are closer together near 0 and 1, where the density can be infinite.
+    # Values between 0 and 1, closer together near the ends, where the density can be infinite.
     places = np.sin(np.linspace(0.0, math.pi / 2, 1 << 14)) ** 2
     with tf.device("CPU:0"):
         probabilities = tf.math.betainc(tf.constant(alpha, tf.float64), tf.constant(alpha, tf.float64),
@@ -86,7 +86,7 @@ def beta_quantiles(alpha: float) -> np.ndarray:
 
 
 def mixing_weights(draws: tf.Tensor, quantiles: np.ndarray) -> tf.Tensor:
-    """Returns samples of a distribution, FP32 ``[batch]``.
+    """Returns samples of a distribution, drawn by inverse transform sampling, FP32 ``[batch]``.
 
     Args:
       draws: random numbers, at least 0 and below 1, FP32 ``[batch]``.
@@ -112,12 +112,12 @@ def mixed(first: tf.Tensor, second: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 def standardized(images: tf.Tensor, kind: str) -> tf.Tensor:
-    """Returns images with values around 0, FP32 in the shape of ``images``.
+    """Returns images with standardized values, FP32 in the shape of ``images``.
 
     Args:
       images: FP32 ``[batch, height, width, 3]`` from 0 to 255.
-      kind: ``image``: each image gets the mean 0 and the standard deviation 1, or less if it is almost uniform;
-        ``imagenet``: the mean of ImageNet is subtracted, and the result divided by 127.5; ``none``: values from 0 to 1.
+      kind: ``image`` gives each image the mean 0 and the standard deviation 1, or less if it is almost uniform.
+        ``imagenet`` subtracts the mean of ImageNet and divides by 127.5. ``none`` divides by 255.
     """
     if kind == "image":
         return tf.image.per_image_standardization(images)

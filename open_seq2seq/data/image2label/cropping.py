@@ -38,7 +38,7 @@ def random_box(draws: tf.Tensor, height: tf.Tensor, width: tf.Tensor, areas: Seq
                ratios: Sequence[float]) -> tf.Tensor:
     """Draws a box of random area and shape in an image (Szegedy et al. 2014, https://arxiv.org/abs/1409.4842).
 
-    Of ten random boxes, the first that fits into the image is taken; if none fits, the largest square in the centre.
+    Returns the first of ten random boxes that fits into the image or, if none fits, the largest square in the centre.
 
     Args:
       draws: random numbers, at least 0 and below 1, FP32 ``[BOX_DRAWS]``.
@@ -74,7 +74,7 @@ def resized_short_side(image: tf.Tensor, size: int) -> tf.Tensor:
       FP32 ``[size, size, channels]``, from 0 to 255.
     """
     sides = tf.shape(image)[:2]
-    # Cut off the ends of a long image: they do not affect the square, and could exceed the memory when resized.
+    # Cut off the ends of a long image: they are outside of the square, and resizing them could exceed the memory.
     sides = tf.minimum(sides, 3 * tf.reduce_min(sides))
     image = _middle(image, sides)
     scaled = tf.cast(tf.round(tf.cast(sides, tf.float64) * (size / tf.cast(tf.reduce_min(sides), tf.float64))),

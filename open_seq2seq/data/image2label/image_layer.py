@@ -51,7 +51,7 @@ class ImageDataLayer(DataLayer):
         self._skipped: set[int] = set()
         self._set: PixelSet | FileSet | None = None
         if self.mode != "interactive_infer":
-            _ = self.fingerprints  # taken before the files are read
+            _ = self.fingerprints  # computed before the files are read, to detect later changes
             given = self.params["files"]
             self._set = FileSet(given, np.zeros(len(given), np.int32)) if given else self._labelled_images()
             if not self._set.num_images:
@@ -93,7 +93,8 @@ class ImageDataLayer(DataLayer):
     def make_dataset(self, plan: tf.data.Dataset, training: bool) -> tf.data.Dataset:
         """Returns a data set of batches; see ``DataLayer``.
 
-        With ``on_bad_example: skip``, bad images are left out; a batch of only bad images becomes one empty row.
+        With ``on_bad_example: skip``, images that cannot be decoded are left out. A batch in which no image can be
+        decoded has one row with the id -1.
         """
         def batch(wanted: dict[str, tf.Tensor]) -> dict[str, Any]:
             examples, epoch = wanted["examples"], wanted["epoch"]
@@ -103,7 +104,7 @@ class ImageDataLayer(DataLayer):
             made = {"source_tensors": standardized(images, self.params["standardize"]), "target_tensors": labels,
                     "ids": tf.where(good, examples, -1)}
             if self.params["on_bad_example"] == "skip":
-                # A batch of only bad images keeps one empty row, so that the number of batches does not change.
+                # If no image could be decoded, keep one row with the id -1, because every planned batch must be made.
                 kept = tf.concat([good[:1] | ~tf.reduce_any(good), good[1:]], axis=0)
                 made = {key: tf.boolean_mask(value, kept) for key, value in made.items()}
             made = {key: (value,) if key.endswith("tensors") else value for key, value in made.items()}
@@ -115,7 +116,7 @@ class ImageDataLayer(DataLayer):
 
     def _read(self, examples: tf.Tensor, epoch: tf.Tensor,
               training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns images from 0 to 255, probabilities of the classes, and whether each image is good ``[batch]``."""
+        """Returns images (0 to 255), class probabilities, and whether each image could be decoded, bool ``[batch]``."""
         source, draws = self._images, None
         if training:
             draws = example_uniforms(self.seed, examples, epoch, self._pipeline.num_draws)
@@ -129,7 +130,7 @@ class ImageDataLayer(DataLayer):
 
     def _decoded(self, source: FileSet, examples: tf.Tensor,
                  draws: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns images ``[batch, size, size, 3]``, labels ``[batch]``, and whether each image is good ``[batch]``."""
+        """Returns images ``[batch, size, size, 3]``, labels, and whether each could be decoded, both ``[batch]``."""
         skips = self.params["on_bad_example"] == "skip"
         numbers = tf.zeros([tf.shape(examples)[0], 0]) if draws is None else draws
         size = self._pipeline.read_size(draws is not None)

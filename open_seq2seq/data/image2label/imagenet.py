@@ -24,7 +24,7 @@ _FOLDERS = {"train": ("train",), "validation": ("validation", "val")}
 class ImagenetDataLayer(ImageDataLayer):
     """ImageNet: TFRecord files ``train-00000-of-01024``…, or folders ``train/<class>/`` and ``val/<class>/``.
 
-    By default, training images are boxes of random area and shape, mirrored at random; validation images are the square
+    By default, training images are crops of random area and shape, mirrored at random; validation images are the square
     in the centre, after the shorter side has been resized (to 256 for an ``image_size`` of 224). With folders, class
     indices are in the order of the folders' names; with TFRecord files, a class index is the label in the file minus 1.
     """

@@ -34,10 +34,10 @@ class Row(NamedTuple):
 
 
 def class_folders(folder: str) -> list[str]:
-    """Returns the sorted names of the folders in a folder, without hidden ones.
+    """Returns the sorted names of the subfolders of a folder, without hidden ones.
 
     Raises:
-      DataError: the folder cannot be read, or contains no folders.
+      DataError: the folder cannot be read, or has no subfolders.
     """
     try:
         with os.scandir(folder) as entries:
@@ -87,7 +87,7 @@ def read_class_file(path: str, counted_by: str = "", count: int | None = None) -
 
     Args:
       path: the file.
-      counted_by: name of the parameter that gives the number of classes, for the message.
+      counted_by: name of the parameter with the number of classes, for messages; needed if ``count`` is given.
       count: the number of classes; None for any.
 
     Raises:

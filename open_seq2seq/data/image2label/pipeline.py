@@ -39,7 +39,7 @@ class Pipeline:
         return self._size if self._takes_box(training) else self._resize
 
     def read(self, image: tf.Tensor, draws: tf.Tensor | None) -> tf.Tensor:
-        """Crops a decoded image to a square and resizes it, FP32 ``[size, size, 3]``; ``read_size`` returns the size.
+        """Returns an image cropped and resized to a square, FP32 ``[size, size, 3]``, with the size of ``read_size``.
 
         Args:
           image: uint8 ``[height, width, 3]``.
@@ -57,7 +57,7 @@ class Pipeline:
         Args:
           images: ``[batch, height, width, 3]`` from 0 to 255.
           draws: in training, random numbers FP32 ``[batch, num_draws]``; otherwise None.
-          was_read: whether the images are from ``read``, which in training may already have cropped them.
+          was_read: whether the images are results of ``read``, which has already cropped them if train_crop is resized.
         """
         training = draws is not None
         if self._takes_box(training) and not was_read:

@@ -48,7 +48,7 @@ def _operated(images: tf.Tensor, draws: tf.Tensor, strength: float) -> tf.Tensor
         """Returns the signed strength for images with this operation, and ``other`` for the rest, ``[batch]``."""
         return tf.where(tf.equal(chosen, OPERATIONS.index(name)), signed, other)
 
-    # Each operation is computed for all images, and has no effect on images for which another one was chosen.
+    # Each operation is computed for the whole batch, but changes only the images for which it was chosen.
     images = tf.cond(tf.reduce_any((chosen >= 1) & (chosen <= len(_GEOMETRIC))),
                      lambda: moved(images, _matrices(images, of)), lambda: images)
     for name, change in _COLOURS.items():

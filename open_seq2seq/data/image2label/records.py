@@ -14,7 +14,7 @@ from open_seq2seq.data.image2label.image_sets import FileSet
 from open_seq2seq.utils.data_files import opened_data, shown
 from open_seq2seq.utils.errors import DataError
 
-# Each record: length (8 bytes), checksum of the length (4); data; checksum of the data (4).
+# Sizes in bytes. A record consists of the data's length (8), its checksum (4), the data, and their checksum (4).
 _HEADER, _FOOTER = 12, 4
 _KEYS = {"image/encoded": tf.io.FixedLenFeature([], tf.string),
          "image/class/label": tf.io.FixedLenFeature([], tf.int64)}

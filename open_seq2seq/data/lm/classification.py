@@ -84,7 +84,7 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
 
     def _build(self, split: Split) -> LMVocabulary:
         """Returns the vocabulary of the training texts."""
-        _, texts, _ = self._read()  # fails if the labels are wrong, as with a wrong column
+        _, texts, _ = self._read()  # raises DataError if a label is unknown
         return build_vocabulary(self.params, map(split, texts), self._source_name)
 
     @property
@@ -116,7 +116,7 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
 
 
 class _Corpus(TextClassificationDataLayer):
-    """Base of the layers that know the files of one corpus; if ``text_file`` is given, it is read instead of them."""
+    """Base of data layers that read the files of one particular corpus or, if ``text_file`` is given, that file."""
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:

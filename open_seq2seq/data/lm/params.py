@@ -57,7 +57,7 @@ def tokenizer_params() -> dict[str, Any]:
 
 
 def with_model_params(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
-    """Returns the parameters, with the model's ``lm_vocab_file`` and ``processed_data_folder`` where these are None."""
+    """Returns the parameters, with the model's ``lm_vocab_file`` and ``processed_data_folder`` instead of None."""
     given = {} if model is None else {name: model.params.get(name) for name in ("lm_vocab_file",
                                                                               "processed_data_folder")}
     return {**params, **{name: value for name, value in given.items() if params.get(name) is None and value}}
@@ -113,7 +113,7 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
       path: path of the parameters in the config, for messages.
       build: function that makes the vocabulary if its file does not exist, given the function that splits a line; the
         vocabulary is then saved to the file. None if the file must exist.
-      fit: whether the tokenizer ``words`` adapts raw text to the vocabulary; see ``FittingTokenizer``.
+      fit: whether the tokenizer ``words`` gets raw text, with punctuation and capitals; see ``FittingTokenizer``.
 
     Raises:
       ConfigError: parameters are missing or invalid.

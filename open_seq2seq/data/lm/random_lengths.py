@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-_HALVED = 0.05  # probability that a length is drawn around half of the base length
+_HALVED = 0.05  # probability that the mean of a length is half of the base length
 _DEVIATION = 5.0  # standard deviation of the lengths, in tokens
 _SHORTEST = 5
 
@@ -18,7 +18,7 @@ SHORTEST_BASE = 2 * _SHORTEST
 
 
 def num_random_chunks(tokens: int, base: int) -> int:
-    """Returns into how many chunks of random lengths a text is cut."""
+    """Returns into how many chunks of random lengths a text is cut: its length divided by the mean chunk length."""
     return int(tokens / ((1.0 - _HALVED / 2.0) * base))
 
 

@@ -18,7 +18,7 @@ Split = Callable[[str], Sequence[str]]
 
 
 class LMTokenizer(Protocol):
-    """Protocol of the tokenizers.
+    """Protocol of tokenizers that end every line with an end token.
 
     Attributes:
       vocab_size: number of ids.
@@ -42,7 +42,7 @@ class LMTokenizer(Protocol):
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids; line breaks stand for end tokens."""
+        """Returns the text of ids; end tokens become line breaks."""
         ...
 
 
@@ -133,7 +133,7 @@ class PieceTokenizer:
 
 
 class FittingTokenizer(VocabularyTokenizer):
-    """Splits raw text to fit the vocabulary of a language model; looks up unknown words in lower case."""
+    """Splits raw text into words as in the training text of a language model; looks up unknown words in lower case."""
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         known = self.vocabulary.ids

@@ -34,10 +34,10 @@ class LMVocabulary:
         name = shown(path) or "The vocabulary"
         if len(self.ids) < len(self.tokens):
             double = next(token for number, token in enumerate(self.tokens) if self.ids[token] != number)
-            raise DataError(f"{name} has the token {double!r} twice: use the vocab.txt that a language model wrote.")
+            raise DataError(f"{name} has the token {double!r} twice: use the vocab.txt that training wrote.")
         missing = [token for token in (UNKNOWN, END) if token not in self.ids]
         if missing:
-            raise DataError(f"{name} has no token {missing[0]}: use the vocab.txt that a language model wrote.")
+            raise DataError(f"{name} has no token {missing[0]}: use the vocab.txt that training wrote.")
         self.unknown_id, self.end_id = self.ids[UNKNOWN], self.ids[END]
         self.fingerprint = hashlib.sha256("\n".join(self.tokens).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -50,7 +50,7 @@ class LMVocabulary:
 
         Args:
           counts: how often each token occurs; tokens of equal frequency keep their order.
-          min_count: rarer tokens are left out; ``<eos>`` never is.
+          min_count: rarer tokens are left out, except ``<eos>``.
         """
         kept = {token: count for token, count in counts.items() if token != UNKNOWN and count >= min_count}
         kept.setdefault(END, counts[END])
@@ -78,7 +78,7 @@ class LMVocabulary:
                 last = line.strip()
             elif not second or not count.strip().isdecimal() or identity != str(len(tokens)):
                 raise DataError(f"{shown(path)}:{number}: the line must be the id {len(tokens)}, a tab, the token, a "
-                                "tab and its count: use the vocab.txt that a language model wrote, or remove the file "
+                                "tab and its count: use the vocab.txt that training wrote, or remove the file "
                                 "to build it again.")
             else:
                 tokens.append(token)

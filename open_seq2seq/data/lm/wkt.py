@@ -136,7 +136,7 @@ class WKTDataLayer(DataLayer):
         return build_vocabulary(self.params, (split(line) for line in read_lines(path, "The text file")), path)
 
     def _load_text(self) -> None:
-        _ = self.fingerprints  # taken before the file is read
+        _ = self.fingerprints  # computed before the file is read, to detect later changes
         self._corpus = corpus = self._load(self._text_path(self.mode))
         self._size = len(corpus.tokens)
         if self.params["small"]:
@@ -147,7 +147,7 @@ class WKTDataLayer(DataLayer):
         if self._has_random_lengths:
             self._chunks = num_random_chunks(self._shifted_size, bptt)
         else:
-            # With shifted chunks, the last tokens of the text are left out, so that all chunks are full at any start.
+            # With a random start, the last tokens of the text are left out, so that all chunks have bptt tokens.
             self._chunks = self._shifted_size // bptt if shifts else -(-self._size // bptt)
         if self._chunks < 1:
             raise DataError(f"{corpus.path} has {self._size} tokens, too few for a chunk of bptt {bptt} tokens with "
@@ -196,7 +196,8 @@ class WKTDataLayer(DataLayer):
             return {"source_tensors": list(self._lines(self._prompts, examples)), "ids": np.asarray(examples, np.int64)}
         examples, bptt = np.asarray(examples, np.int64), self.params["bptt"]
         begins = examples * bptt
-        if self._has_random_lengths:  # there are more such chunks than chunks of bptt tokens in the text
+        if self._has_random_lengths:
+            # There are more random chunks than chunks of bptt tokens, so the last ones would begin after the text.
             begins = np.minimum(begins, max(0, self._size - bptt))
         return self._chunks_at(examples, begins, np.full(len(examples), bptt))
 
@@ -276,7 +277,7 @@ class WKTDataLayer(DataLayer):
         return self._prompts.line(example)
 
     def text_size(self) -> tuple[int, int] | None:
-        """Returns the number of words in the text, and its number of bytes; None if only a part of the text is read.
+        """Returns the numbers of words and of bytes in the text; None if only a part of the text is read.
 
         Words are separated by white space; each line end counts as a word, too.
         """

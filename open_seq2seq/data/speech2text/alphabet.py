@@ -17,8 +17,8 @@ class Alphabet(abc.ABC):
 
     Attributes:
       path: the file that the alphabet was read from.
-      labels: the text of each id, without ``<S>`` and ``</S>``. Pieces are spelled as in the SentencePiece model,
-        except control pieces (empty) and the unknown piece, whose text is what SentencePiece decodes it to.
+      labels: the text of each id, without ``<S>`` and ``</S>``. A SentencePiece piece is spelled as in the model, but a
+        control piece is empty, and the unknown piece is the text to which SentencePiece decodes it.
       size: number of ids, including ``<S>`` and ``</S>`` if the alphabet has them.
       start_id: id of ``<S>``, or None.
       end_id: id of ``</S>``, or None.

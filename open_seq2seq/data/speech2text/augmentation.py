@@ -115,7 +115,7 @@ class Augmentation:
     def masks(self, frames: int, features: int, draw: Draw) -> np.ndarray:
         """Returns random rectangles to mask, int32 ``[masks, 4]``.
 
-        Each is (first frame, last frame + 1, first feature, last feature + 1).
+        Each rectangle is (first frame, last frame + 1, first feature, last feature + 1).
 
         Args:
           frames: number of frames of the example.
@@ -158,7 +158,7 @@ def make_augmentation(params: Mapping[str, Any] | None, num_features: int, dithe
     """
     given = dict(params or {})
     if _OLD_NAME in given and "speed_perturbation_ratio" not in given:
-        deco_print(f"'{path}/{_OLD_NAME}' is the old name of 'speed_perturbation_ratio' and is used as such.")
+        deco_print(f"'{path}/{_OLD_NAME}' is the old name of 'speed_perturbation_ratio': its value is used; rename it.")
         given["speed_perturbation_ratio"] = given.pop(_OLD_NAME)
     values, problems = check_params(given, {}, PARAMS, path)
     problems = problems or _problems(values, num_features, path)

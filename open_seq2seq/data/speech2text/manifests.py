@@ -85,9 +85,9 @@ def write_csv(path: str, rows: Iterable[Sequence[str | int]],
 
 
 class CsvList:
-    """A list of recordings with named columns, separated by commas or, if the first line is, by tabs.
+    """A table of recordings, with tabs between columns if the first line contains tabs, otherwise commas.
 
-    Values may be in double quotes only in a list with commas.
+    With commas, values can be in double quotes; with tabs, quotes have no special meaning.
 
     Args:
       path: UTF-8 file whose first line names the columns.

@@ -77,7 +77,7 @@ def clean(recordings: Iterable[Recording], normalize: Callable[[str], str]) -> K
     """Leaves out recordings without a transcript or a speaker, repeated ones, and those that cannot be decoded.
 
     Args:
-      recordings: the rows of the table; the result contains them with their durations.
+      recordings: the rows of the table; the rows that are kept get their durations.
       normalize: the function that normalises a transcript; transcripts that it empties are left out.
     """
     kept, candidates = Kept[Recording](), dict[str, Recording]()
@@ -109,7 +109,10 @@ def _fault(recording: Recording, text: str) -> str:
 
 
 def _decoded(recording: Recording) -> tuple[str, Recording]:
-    """Returns the kind of the problem that prevents decoding, empty if there is none, and the completed recording."""
+    """Decodes a recording; returns the kind of its problem (empty if there is none) and a copy of the recording.
+
+    The copy has ``seconds`` set or, if there is a problem, ``problem``.
+    """
     path = recording.utterance.path
     try:
         info = read_info(path)
@@ -123,11 +126,13 @@ def _decoded(recording: Recording) -> tuple[str, Recording]:
 def split(recordings: Sequence[Recording], dev_share: float, test_share: float) -> list[list[Recording]]:
     """Splits recordings by checksums of their names or speakers, so that every call gives the same parts.
 
+    The recordings of a speaker stay together, so dev and test can be smaller than their shares. A part is larger than
+    its share only if every speaker has too many recordings for it.
+
     Args:
-      recordings: the recordings; those of one speaker stay together.
-      dev_share: share of the recordings in the second part.
-      test_share: share of the recordings in the third part. Parts of whole speakers can be smaller; they are larger
-        only if no speaker has few enough recordings.
+      recordings: the recordings.
+      dev_share: share of the recordings in dev.
+      test_share: share of the recordings in test.
 
     Returns:
       train, dev and test; none is empty. Within a part, recordings are in the order of ``recordings``.
@@ -179,7 +184,7 @@ def _held_out(sizes: Mapping[str, int], wanted: Sequence[int]) -> dict[str, int]
 
 
 def name_from(folder: str, path: str) -> str:
-    """Returns a name of a file that works from a folder; absolute if they have only the root folder in common.
+    """Returns the path of a file relative to a folder, or its absolute path if only the root folder contains both.
 
     Raises:
       DataError: the name is not UTF-8.
@@ -188,12 +193,12 @@ def name_from(folder: str, path: str) -> str:
     start = os.path.realpath(folder)
     name = real if os.path.commonpath([real, start]) == os.sep else os.path.relpath(real, start)
     if name != shown(name):
-        raise DataError(f"{shown(name)} cannot be in a list, because its name is not UTF-8: rename its folder.")
+        raise DataError(f"{shown(name)} cannot be in a list, because its path is not UTF-8: rename its folder.")
     return name
 
 
 def listed(recording: Recording, header: Sequence[str], folder: str) -> list[str]:
-    """Returns the values of all columns of a row for a list in a folder, with a file name that works from there."""
+    """Returns the row of a recording for a list in a folder: all columns, with the path relative to the folder."""
     cells = list(recording.cells)
     cells[header.index(FILE_COLUMN)] = name_from(folder, recording.utterance.path)
     return cells

@@ -1,4 +1,4 @@
-"""The rows of a data set's lists: their lengths, and the problems of rows that cannot be used."""
+"""The rows of a data set's lists: their lengths, and the reasons why some rows cannot be used."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Recordings:
     def _duplicates(self) -> dict[int, tuple[str, str]]:
         """Returns a dict of row → problem, for recordings that are repeated within one list.
 
-        A whole list may be given twice, so that its recordings occur more often.
+        The same recording in two lists is allowed, and so is a list that is given twice to use its recordings twice.
         """
         found: dict[int, tuple[str, str]] = {}
         seen: dict[tuple[str, str], Utterance] = {}

@@ -39,8 +39,8 @@ class Speech2TextDataLayer(DataLayer):
     ``features`` computes features and lengths in the graph. Targets are ids of the alphabet, without CTC's blank.
     Recordings of any sampling rate and number of channels are converted, unless ``convert_audio`` is False.
 
-    Bad examples (a broken file, characters outside the alphabet, a label longer than its frames…) are reported with
-    file and line. Depending on ``on_bad_example``, they stop the run or are left out.
+    Bad examples (a broken file, characters outside the alphabet, a transcript too long for its recording…) are reported
+    with file and line. Depending on ``on_bad_example``, they stop the run or are left out.
 
     Attributes:
       alphabet: converts text to ids and back.
@@ -70,7 +70,7 @@ class Speech2TextDataLayer(DataLayer):
         self._recordings: Recordings | None = None
         self._bad: dict[int, Problem] = {}
         if self.mode != "interactive_infer":
-            _ = self.fingerprints  # taken before the lists are read
+            _ = self.fingerprints  # computed before the lists are read, to detect later changes
             self._recordings = Recordings(params, self.mode, self.alphabet, self.settings, self._threads)
             if params["encoder_stride"]:
                 self._require_steps(params["encoder_stride"])
@@ -116,7 +116,7 @@ class Speech2TextDataLayer(DataLayer):
     def limit_labels(self, stride: int, steps_of: StepsOf | None = None) -> None:
         """Finds examples whose label needs more CTC steps than the encoder makes, and handles them as bad examples.
 
-        The model calls this method once its encoder is known. It has no effect if the parameter ``encoder_stride`` is
+        The model calls this method after creating its encoder. It has no effect if the parameter ``encoder_stride`` is
         set, because the constructor has then already found such examples.
 
         Args:
@@ -149,7 +149,7 @@ class Speech2TextDataLayer(DataLayer):
     def lengths(self) -> np.ndarray:
         """Numbers of frames (samples for ``tf``) and of ids ``[num_examples, 2]``.
 
-        In inference, only the numbers of frames or samples ``[num_examples]``. Frames include padding to a multiple of
+        In inference, there are no ids, so the shape is ``[num_examples]``. Frames include padding to a multiple of
         ``pad_to``. With speed perturbation, the lengths are the maximum lengths that can be drawn.
         """
         found, settings = self._set, self.settings

@@ -15,7 +15,7 @@ NORMALIZATION = ("unicode_form", "lower_case", "remove_characters")
 
 
 class Transcripts:
-    """The labels of all rows of a data set.
+    """The labels (encoded transcripts) of all rows of a data set.
 
     Args:
       texts: normalised transcript of each row; None for a row without a transcript.

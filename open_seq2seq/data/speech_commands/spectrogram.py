@@ -79,9 +79,9 @@ def fitted(features: np.ndarray, frames: int, draw: Draw | None) -> np.ndarray:
     """Returns features ``[frames, num_features]`` of fixed length.
 
     Args:
-      features: ``[time, num_features]``; if ``time`` exceeds ``frames``, a span of ``frames`` frames is taken; if it is
-        smaller, zeros are added on both sides.
-      frames: number of frames of the result.
+      features: ``[time, num_features]``.
+      frames: number of frames of the result. Longer features are cut to a span of consecutive frames, and shorter ones
+        padded with zeros on both sides.
       draw: random numbers for the position of the span; None for the span in the middle.
     """
     missing = frames - len(features)

@@ -30,9 +30,9 @@ class SpeechCommandsDataLayer(DataLayer):
     """Short recordings and their classes, as log mel spectrograms of fixed size, for ``Image2Label``.
 
     The lists are CSV files without header whose rows are ``label,wav_filename``. A batch contains features
-    ``[batch, audio_length, num_audio_features, 1]``, or, with the ``model_format`` jasper, features
-    ``[batch, audio_length, 1, num_audio_features]`` and lengths ``[batch]``; and, except in inference, the
-    probabilities of the classes ``[batch, num_labels]``, which are one-hot.
+    ``[batch, audio_length, num_audio_features, 1]`` or, with the ``model_format`` jasper, features
+    ``[batch, audio_length, 1, num_audio_features]`` and lengths ``[batch]``. Except in inference, it also contains
+    one-hot labels ``[batch, num_labels]``.
 
     Raises:
       ConfigError: the parameters are invalid.
@@ -47,7 +47,7 @@ class SpeechCommandsDataLayer(DataLayer):
         self._bad: set[int] = set()
         self._pool: ThreadPoolExecutor | None = None
         if self.mode != "interactive_infer":
-            _ = self.fingerprints  # taken before the lists are read
+            _ = self.fingerprints  # computed before the lists are read, to detect later changes
             self._rows = [(path, 0, "") for path in self.params["files"]] or list(self._listed())
             if not self._rows:
                 raise DataError(f"'{self.params_path}/dataset_files' lists no recordings.")

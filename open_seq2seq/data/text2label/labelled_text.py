@@ -28,7 +28,7 @@ class LabelledTextDataLayer(DataLayer):
     """Texts with one label each, from a TSV or CSV file; by default, lines ``label<TAB>text``.
 
     A text becomes ``tokens + [EOS]``, preceded by the start token S if ``use_start_token`` is True. Longer texts are
-    truncated to ``max_length``; in training, empty texts are dropped. Labels become their positions in ``labels`` or in
+    truncated to ``max_length``; in training, empty texts are dropped. A label becomes its index in ``labels`` or in
     the lines of ``label_file``. Inference does not read labels.
 
     A batch has ``source_tensors`` ``[ids [batch, time], lengths [batch]]`` and ``target_tensors`` ``[labels [batch]]``.
@@ -147,7 +147,7 @@ class LabelledTextDataLayer(DataLayer):
         return list(Table(params["text_file"], columns, params["format"], params["has_header"]).rows())
 
     def _load(self) -> None:
-        _ = self.fingerprints  # taken before the file is read
+        _ = self.fingerprints  # computed before the file is read, to detect later changes
         numbers, texts, labels = self._read()
         self._select(corpus_of_lines(texts, self._tokenizer), numbers, labels)
 

@@ -66,7 +66,7 @@ class TextDigest:
 
 
 def identity_of(path: str) -> dict[str, Any]:
-    """Returns the identity of a text: size, mtime, ctime, and a checksum of samples.
+    """Returns the identity of a text: size, mtime, ctime, a checksum of samples, and the version of the index format.
 
     The ctime is included because, unlike the mtime, it cannot be set by users (with ``touch``, for instance).
 

@@ -80,7 +80,7 @@ def load_given_targets(params: Mapping[str, Any], source: TokenCorpus, tokenizer
       source: the source sentences.
       tokenizer: tokenizer of the target side.
       max_tokens: maximum number of tokens of a text.
-      how: further positional arguments of ``load_corpus``: ``index_dir`` and those after it.
+      how: the remaining arguments of ``load_corpus``: (index_dir, threads, thorough).
 
     Raises:
       DataError: a file cannot be read, or its texts do not fit; see ``check_given_targets``.
@@ -105,7 +105,7 @@ def check_given_targets(given: TokenCorpus, source: TokenCorpus, max_tokens: int
     Args:
       given: the prefixes or translations.
       source: the source sentences.
-      max_tokens: maximum number of tokens of a text; a longer one could not be used as a whole.
+      max_tokens: maximum number of tokens of a text; longer ones are errors, because they must not be truncated.
       what: ``prefix`` or ``translation``, for messages.
 
     Raises:

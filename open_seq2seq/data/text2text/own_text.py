@@ -18,8 +18,8 @@ from open_seq2seq.utils.errors import DataError
 _SHORT = 20  # number of characters up to which the ratio of lengths is not checked
 _MOST_BAD_ROWS = 0.05  # largest share of the rows of a table that may lack a column
 _MOST_WITHOUT_LETTERS = 0.5  # share of rows without letters above which a column is reported
-# A pair counts as swapped if exchanging its sides raises the log-probability by more than both of these: a constant,
-# and a number for each character.
+# A pair counts as swapped if exchanging its sides raises its log-probability by more than _SURE, and by more than
+# _SURE_PER_CHARACTER for each of its characters.
 _SURE = 10.0
 _SURE_PER_CHARACTER = 0.2
 
@@ -69,7 +69,7 @@ def read_table(path: str, columns: tuple[int, int]) -> Iterator[Pair]:
 
 
 def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept[Pair]:
-    """Leaves out pairs that are empty, too long, unequally long, untranslated, repeated, or in the wrong order.
+    """Leaves out pairs that are empty, too long, unequally long, untranslated, repeated, or have swapped languages.
 
     White space is normalised, and so is Unicode (NFC).
 
@@ -128,7 +128,7 @@ def swapped_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     totals = [math.log(sum(side.values()) + kinds) for side in sides]
 
     def favour(found: Sequence[str], own: tuple[Counter[str], Counter[str]]) -> float:
-        """Returns the log-probability of trigrams as a source minus that as a target, estimated without their pair."""
+        """Returns the log-probability of trigrams as a source minus that as a target, estimated from other pairs."""
         return sum(math.log(sides[0][gram] - own[0][gram] + 1) - math.log(sides[1][gram] - own[1][gram] + 1)
                    for gram in found) - len(found) * (totals[0] - totals[1])
 
@@ -153,12 +153,12 @@ def split(pairs: Sequence[Pair], sizes: Sequence[int], seed: int = 0) -> list[li
 
     Args:
       pairs: the pairs.
-      sizes: number of pairs of each part but the first, which gets all others. A part can get a few pairs more, because
-        pairs with a common sentence stay together.
+      sizes: number of pairs of each part to hold out. A part can get a few pairs more, because pairs with a common
+        sentence stay together.
       seed: seed of the choice.
 
     Returns:
-      The largest part, then one for each of ``sizes``. Within a part, pairs are in the order of ``pairs``.
+      The remaining pairs, then a part for each of ``sizes``. Within a part, pairs are in the order of ``pairs``.
 
     Raises:
       DataError: there are too few pairs, or too few different ones.

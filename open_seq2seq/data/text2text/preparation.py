@@ -1,4 +1,4 @@
-"""Functions for the scripts that prepare text: sentence pairs, cleaning, shuffling, and files of pieces."""
+"""Functions for the scripts that prepare text: sentence pairs, cleaning, shuffling, and SentencePiece encoding."""
 
 from __future__ import annotations
 

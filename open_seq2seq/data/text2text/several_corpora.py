@@ -26,7 +26,7 @@ _OWN = ("corpora", "temperature", "source_file", "shuffle", "repeat", "length_bu
 
 
 class _Corpus(ParallelTextDataLayer):
-    """One corpus; messages give its path in the config."""
+    """The data layer of one corpus; messages name the corpus by its path in the config."""
 
     def __init__(self, params: Mapping[str, Any], path: str) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class _Corpus(ParallelTextDataLayer):
 class MultiCorpusDataLayer(DataLayer):
     """Sentence pairs from several parallel corpora, mixed in given proportions, for one or several target languages.
 
-    ``corpora`` is a dict of name → ``{"source_file": …, "target_file": …}``, whose other entries are all optional:
+    ``corpora`` is a dict of name → ``{"source_file": …, "target_file": …}``. These further entries are optional:
 
     * ``language``: the target language; by default the corpus's name;
     * ``tgt_vocab_file``, or ``target_model`` for SentencePiece: the vocabulary of that language; by default the one
@@ -188,7 +188,7 @@ class MultiCorpusDataLayer(DataLayer):
         return next(iter(self._parts.values()))
 
     def _count(self) -> None:
-        """Numbers examples: those of the first corpus as often as it is read, then those of the second, and so on."""
+        """Numbers the examples: first those of the first corpus, repeated as often as it is read, and so on."""
         sizes = [part.num_examples for part in self._parts.values()]
         times = [1] * len(sizes)
         if self.mode == "train":

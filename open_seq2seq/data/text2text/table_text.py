@@ -18,7 +18,7 @@ from open_seq2seq.data.text2text.text_params import max_length_param
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 
-# Parameters of ParallelTextDataLayer that concern files besides source_file; here they have fixed values.
+# Parameters of ParallelTextDataLayer that are fixed here instead of declared; _completed then replaces target_file.
 _NOT_OF_TABLES = {"target_file": None, "use_targets": True, "prefix_file": None, "prefix_column": False,
                   "score_file": None}
 
@@ -89,7 +89,7 @@ class TableTextDataLayer(ParallelTextDataLayer):
         return len(self._source_columns)
 
     def _load(self, thorough: bool = False) -> None:
-        path, _ = self.params["source_file"], self.fingerprints  # taken before the file is read
+        path, _ = self.params["source_file"], self.fingerprints  # computed before the file is read
         rows = list(self._rows())
         if not rows:
             raise DataError(f"The file {shown(path)} has no examples.")

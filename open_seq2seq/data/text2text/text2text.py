@@ -42,8 +42,8 @@ class ParallelTextDataLayer(DataLayer):
     longer sentences are truncated, and empty ones become special tokens only, for which models return empty results.
     Inference needs no target file.
 
-    Lengths in a batch include special tokens, but not padding. The whole data set is shuffled, as a permutation of
-    example numbers (see ``data.batching``).
+    Lengths in a batch include special tokens, but not padding. Shuffling permutes the whole data set, without a buffer
+    (see ``data.batching``).
 
     Raises:
       ConfigError: parameters are missing or contradict each other.
@@ -128,7 +128,7 @@ class ParallelTextDataLayer(DataLayer):
         return self.params["max_length"] - self.num_special
 
     def _load(self, thorough: bool = False) -> None:
-        params, _ = self.params, self.fingerprints  # taken before the files are read
+        params, _ = self.params, self.fingerprints  # computed before the files are read, to detect later changes
         threads = max(1, min(params["map_parallel_calls"], os.cpu_count() or 1))
         how = params["index_dir"], threads, thorough
         self._source = load_corpus(params["source_file"], self._of_column(self._source_tokenizer, 0), *how)
@@ -153,7 +153,7 @@ class ParallelTextDataLayer(DataLayer):
         return ColumnTokenizer(tokenizer, column) if self._has_prefix_column else tokenizer
 
     def _select(self, counts: np.ndarray) -> None:
-        """Drops lines that training cannot use.
+        """Chooses the lines that are examples (all, except in training), and computes the examples' lengths.
 
         Args:
           counts: number of tokens in each line ``[lines, sides]``, without special tokens.
@@ -194,8 +194,8 @@ class ParallelTextDataLayer(DataLayer):
     def lengths(self) -> np.ndarray:
         """Numbers of ids of source and target ``[num_examples, 2]``, special tokens included.
 
-        In inference, only those of the source ``[num_examples]``. With ``pad_lengths_to_eight``, lengths are rounded up
-        to multiples of 8.
+        In inference, prefixes or translations to score take the place of targets; without them, the shape is
+        ``[num_examples]``. With ``pad_lengths_to_eight``, lengths are rounded up to multiples of 8.
         """
         self._corpus()
         return self._lengths
@@ -306,9 +306,9 @@ class ParallelTextDataLayer(DataLayer):
         return self._source_tokenizer.decode(ids)
 
     def source_tokens(self, example: int, row: int) -> list[str]:
-        """Returns the tokens of a source sentence as they stand in the text, as many as ``max_length`` allows.
+        """Returns the tokens of a source sentence as text, at most as many as ``max_length`` allows.
 
-        Tokens that the vocabulary does not contain are returned too.
+        Tokens that the vocabulary does not contain are returned as they are in the sentence.
 
         Args:
           example: index of the example; not used in interactive inference.

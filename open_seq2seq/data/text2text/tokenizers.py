@@ -46,7 +46,7 @@ class TextTokenizer(Tokenizer, Protocol):
 
     @property
     def tokens(self) -> Sequence[str]:
-        """The tokens in the order of their ids; ids that only fill up the vocabulary may be missing."""
+        """The tokens in the order of their ids; ids that only round up the vocabulary size may have none."""
         ...
 
     def split(self, line: str) -> list[str]:
@@ -103,7 +103,7 @@ class DelimiterTokenizer:
         return self.to_text(self.delimiter.join(tokens))
 
     def to_text(self, tokenised: str) -> str:
-        """Returns a tokenised line in the form that ``decode`` returns."""
+        """Returns a tokenised line as ``decode`` would return it: as plain text if ``detokenize`` is True."""
         if not self.detokenize:
             return tokenised
         return "".join(tokenised.split(self.delimiter)).replace(_BLANK, " ").strip()
@@ -155,7 +155,7 @@ class SentencePieceTokenizer:
         return self._processor.decode_pieces(list(tokens))
 
     def to_text(self, line: str) -> str:
-        """Returns a line of a file in the form that ``decode`` returns, which is the unchanged line."""
+        """Returns a line unchanged, because ``decode`` returns raw text, too."""
         return line
 
 

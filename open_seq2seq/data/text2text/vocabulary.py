@@ -65,8 +65,8 @@ class Vocabulary:
           pad_to_eight: whether to append tokens ``<$0$>``, ``<$1$>``… until the size is a multiple of 8.
 
         Raises:
-          DataError: the file is missing, not UTF-8 or has no tokens, a token occurs twice, or the special tokens that
-            ``special_tokens_already_in_vocab`` promises are missing.
+          DataError: the file is missing, not UTF-8 or has no tokens, a token occurs twice, or
+            ``special_tokens_already_in_vocab`` is True but the file does not begin with special tokens.
         """
         tokens = _read_tokens(path)
         if special_tokens_already_in_vocab:
