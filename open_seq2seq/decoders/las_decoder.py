@@ -40,9 +40,9 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
     """The speller (Chan et al. 2015, https://arxiv.org/abs/1508.01211): recurrent layers that attend to the encoder.
 
     Targets are ids ``[batch, time]`` that end with END_SYMBOL; the inputs are the targets shifted right, after
-    GO_SYMBOL. The decoder returns ``outputs``: ids ``[batch, length]`` and lengths ``[batch]`` without END_SYMBOL. With
-    targets, it also returns ``logits`` ``[batch, time, vocabulary]`` in FP32 and, with ``plot_attention``,
-    ``alignments`` ``[batch, time, heads, source]``.
+    GO_SYMBOL. The decoder returns ``outputs``: ids ``[batch, length]``, and lengths ``[batch]`` that do not count
+    END_SYMBOL. With targets, it also returns ``logits`` ``[batch, time, vocabulary]`` in FP32 and, if the parameter
+    ``plot_attention`` is True, ``alignments`` ``[batch, time, heads, source]``.
     """
 
     are_log_probs = True

@@ -63,9 +63,9 @@ class DecoderLayer(Module):
         Args:
           x: ``[batch, time, hidden]``.
           mask: boolean ``[batch, time]``, False at padding.
-          bias: ``[1, 1, time, time]``, -1e9 at later positions.
+          bias: ``[1, 1, time, time]``, added to the attention scores: -1e9 at positions after the query's, else 0.
           encoded: ``[batch, source time, source_size]``.
-          source_bias: ``[batch, 1, 1, source time]``, -1e9 at padding.
+          source_bias: ``[batch, 1, 1, source time]``, -1e9 at padding, else 0.
           training: whether to apply dropout.
         """
         x = residual_sublayer(
@@ -199,7 +199,7 @@ class TransformerDecoder(AutoregressiveDecoder):
         return self.params["EOS_ID"]
 
     def _embedding(self, encoder_output: Mapping[str, Any]) -> SharedEmbedding:
-        """Returns the embedding, by default the one that encoder and decoder share.
+        """Returns the embedding of the targets, by default the one that encoder and decoder share.
 
         Raises:
           ConfigError: the encoder's output has no embedding, or one with another hidden size or too few rows.
