@@ -26,7 +26,8 @@ class LogitsDump(NamedTuple):
       logits: maps each utterance's name to logits ``[time, vocabulary]``, the blank last.
       labels: the alphabet without the blank.
       step_seconds: time between two frames of the logits, in seconds.
-      normalization: the data layer's parameters (name to value) for normalising transcripts; empty in old files.
+      normalization: the data layer's parameters (name to value) for normalising transcripts; empty if the file does not
+        contain them.
     """
 
     logits: dict[str, np.ndarray]
@@ -176,10 +177,10 @@ def _empty_array(*_: Any) -> np.ndarray:
 
 
 class _ArraysOnly(pickle._Unpickler):
-    """Refuses all functions and classes that logits do not need, because a pickle may call any function.
+    """An unpickler that refuses functions and classes that logits do not need, because a pickle may call any function.
 
-    The base class is the pure-Python unpickler: the C version allocates room for 2 ** 32 objects if told to by a
-    damaged byte.
+    The base class is the pure-Python unpickler, because a damaged byte can make the C version allocate memory for
+    2 ** 32 objects.
     """
 
     _ALLOWED = {("_reconstruct", "multiarray"), ("scalar", "multiarray"), ("ndarray", "numpy"), ("dtype", "numpy"),
