@@ -157,7 +157,7 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         return tf.cast(tf.math.ceil(lengths * self.params["max_length_factor"]), tf.int32) + 1
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns each head's keys and values of the source, cast weights, and a bias that excludes GO_SYMBOL."""
+        """Returns each head's keys and values, weights in the dtype of the source, and a bias excluding GO_SYMBOL."""
         source = self._source(encoder_output)
         return {
             "memories": self.speller.memories(source, lengths_of(encoder_output)),

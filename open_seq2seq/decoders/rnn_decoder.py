@@ -279,7 +279,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         return limits_by_factor(lengths_of(encoder_output), self.params["max_length_factor"])
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the memory of the source, the table of the embeddings, and cast weights."""
+        """Returns the memory of the source, the table of the embeddings, and weights cast to the compute dtype."""
         table = self._table(encoder_output)
         return {"memory": self._memory(encoder_output), "table": table, "projection": self._projection(table),
                 "layers": self.stack.prepare(self.dtype_of("recurrence"))}

@@ -82,7 +82,10 @@ class DecoderLayer(Module):
             self.post_dropout, mask, training)
 
     def prepare(self, encoded: tf.Tensor) -> dict[str, Any]:
-        """Returns the values that are the same at all steps: keys and values of the source, and cast weights."""
+        """Returns the values that are the same at all steps: keys and values of the source, and cast kernels.
+
+        The kernels have the dtype of ``encoded``, so that they are not cast at each step.
+        """
         return {
             "memory": self.cross_attention.memory(encoded),
             "self_attention": self.self_attention.kernels(encoded.dtype),
@@ -253,7 +256,7 @@ class TransformerDecoder(AutoregressiveDecoder):
         return shorter_limits(lengths + self.params["extra_decode_length"], lengths, self.params["max_length_factor"])
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the layers' keys and values of the source, the bias that masks its padding, and cast weights."""
+        """Returns keys and values of the source, the bias that masks its padding, and weights in the compute dtype."""
         embedding = self._embedding(encoder_output)
         encoded = tf.cast(encoder_output["outputs"], self.compute_dtype)
         return {
