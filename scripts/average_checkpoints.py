@@ -36,9 +36,10 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def chosen_checkpoints(args: argparse.Namespace) -> list[Path]:
-    """Returns the folders of the checkpoints to average: those of the run, oldest first, or those given, in that order.
+    """Returns the folders of the checkpoints to average.
 
-    Prints a warning if the learning rate changed between checkpoints of the run.
+    With --logdir, these are the newest checkpoints of the run, oldest first; otherwise the given folders, in the given
+    order. Prints a warning if the learning rate changed between checkpoints of the run.
 
     Raises:
       UserError: both or neither of --logdir and checkpoint folders were given, or --last is invalid.

@@ -21,7 +21,7 @@ from open_seq2seq.data.speech2text.transcripts import text_normalizer
 from open_seq2seq.utils.output_file import check_no_input
 from open_seq2seq.utils.script import run_script
 
-_SHOWN = 60
+_SHOWN = 60  # maximum number of characters whose counts are printed
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -10,9 +10,10 @@ usage: python scripts/decode.py --logits logits.npz --labels dev.csv --lm words.
 
 Logits are dumped by `run.py --mode=infer` with decoder_params/infer_logits_to_pickle. Mode eval does a grid search over
 alpha and beta on all processors and writes the results of the best pair. Mode rescore sorts an n-best list with another
-language model: an n-gram model, or the logdir of a language model that was trained here. References are read from lists
-in the data layer's formats and normalised as when the logits were dumped; in mode rescore, which reads no dump, only as
-the options say. The options of the beam search have the same names and defaults as in a config.
+language model: an n-gram model, or the logdir of a language model that was trained with this toolkit. References are
+read from lists in the data layer's formats. They are normalised as recorded in the dump, unless options say otherwise;
+mode rescore reads no dump, so only the options apply. The options of the beam search have the same names and defaults
+as in a config.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--mode", choices=["eval", "infer", "rescore"], default="eval", help="(default: %(default)s)")
-    add("--logits", metavar="FILE", help="dumped logits: .npz, or .pickle as written by the original toolkit")
+    add("--logits", metavar="FILE", help="dumped logits: .npz, or .pickle as written by the TensorFlow 1 toolkit")
     add("--labels", metavar="LIST", nargs="+", help="references: CSV, JSON lines, LibriSpeech folders")
     add("--labels_case", choices=list(CASES), default="as_is", help="case conversion of the references, after the "
         "normalisation recorded in the dump (default: %(default)s)")
@@ -146,7 +147,8 @@ def _check_language_model(args: argparse.Namespace, given: set[str]) -> None:
     """Raises UserError if an option or the mode does not suit the kind of language model, a file or a folder."""
     if not is_trained(args):
         if args.trust_code:
-            raise UserError("--trust_code concerns a language model that was trained here: set --lm to its logdir.")
+            raise UserError("--trust_code applies only to a trained language model: set --lm to its logdir, or leave "
+                            "--trust_code out.")
     elif args.mode != "rescore":
         raise UserError(f"--lm is the folder {args.lm_path}, but the beam search of --mode {args.mode} needs the file "
                         "of an n-gram model: write n-best lists first, and rescore them with --mode rescore.")
@@ -183,7 +185,7 @@ def grid(args: argparse.Namespace, name: str) -> list[float]:
 
 
 def read_references(args: argparse.Namespace, names: Sequence[str], dumped: Mapping[str, Any]) -> Texts:
-    """Returns the references of utterances, normalised as in evaluation.
+    """Returns the references of utterances, normalised as the dump and the options say.
 
     Args:
       args: the command line.
@@ -323,11 +325,11 @@ def log_probs(args: argparse.Namespace, texts: set[str]) -> dict[str, float]:
 def read_lists(args: argparse.Namespace) -> dict[str, list[Candidate]]:
     """Returns the n-best lists to rescore, by utterance.
 
-    The lists of a beam dump belong to the utterances of --labels in their order; without --labels their names are
-    their numbers, from 0.
+    A beam dump does not name the utterances. Its lists get the names of the utterances in --labels, in the same order;
+    without --labels, the names are numbers from 0.
 
     Raises:
-      DataError: the file is invalid or contains no lists, or not as many as --labels has utterances.
+      DataError: the file is invalid or contains no lists, or --labels has another number of utterances.
     """
     if not is_beam_dump(args.n_best):
         found = read_n_best(args.n_best)

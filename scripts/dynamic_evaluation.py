@@ -3,7 +3,8 @@
 usage: python scripts/dynamic_evaluation.py --rate=0.1 --config_file=config.py [values of the config]
 
 See Krause et al. 2018, https://arxiv.org/abs/1709.07432. The text is read as one sequence (eval_batch_size_per_gpu 1)
-unless the command line says otherwise; the state is carried from chunk to chunk. The checkpoint is not changed.
+unless the command line says otherwise. Each chunk starts with the recurrent state in which the previous chunk ended.
+The checkpoint is not changed.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ usage: python scripts/export_ctranslate2.py --logdir=RUN --output=FOLDER --sente
 
 Needs the package ctranslate2 (pip install ctranslate2). Further arguments are those of run.py, such as
 --config_file, --restore_best_checkpoint=True or --trust_code. The sentences, one per line, are translated by
-both models, greedily and with a beam. A float32 model is not written if fewer than --least_equal of the translations
-are equal.
+both models, greedily and with a beam. A float32 model is not written if the share of equal translations is below
+--least_equal.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import run_script
 
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
-"""The alphabet of the recipes of the original TensorFlow 1 toolkit."""
+"""The alphabet of the TensorFlow 1 toolkit's recipes."""
 _TRANSCRIPTS = ".trans.txt"
 
 
@@ -90,8 +90,8 @@ def import_archives(archives: Sequence[str], output_dir: str, file_format: str,
       shortest: number of recordings to list from each subset, the shortest ones; None for all.
 
     Raises:
-      DataError: an archive contains no recordings, a recording has no transcript or a transcript no recording, or a
-        recording whose length is needed cannot be read.
+      DataError: an archive contains no recordings, a recording has no transcript, a transcript has no recording, or a
+        recording cannot be read to find its length.
     """
     texts: dict[str, dict[str, str]] = defaultdict(dict)
     recordings: dict[str, dict[str, PurePosixPath]] = defaultdict(dict)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from open_seq2seq.models.model import Model
     from open_seq2seq.training.checkpoints import Checkpoint
 
-# Config entries that are removed from the components that follow the model's dtype by default: dtype, because it might
+# Config entries that are removed from the components whose default dtype is that of the model: dtype, because it might
 # override float32, and recompute, because the gradients of activations inside recomputed layers cannot be measured.
 LEFT_OUT = ("dtype", "recompute")
 
@@ -91,7 +91,7 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
         if part.follows_dtype:
             given = spec.params.get(f"{name}_params") or {}
             spec.params[f"{name}_params"] = {key: value for key, value in given.items() if key not in LEFT_OUT}
-    # The check is that of the mode eval, because training would refuse a logdir that is not empty.
+    # The mode is eval even for training data, because the check of mode train refuses a logdir that is not empty.
     logdir = check_logdir(dataclasses.replace(options, mode="eval"), spec.params)
     model = build_model(spec)
     checkpoint = choosing.for_inference(logdir.checkpoint_dir, model.params)
@@ -100,7 +100,7 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
 
 
 def present_scale(checkpoint: Checkpoint, params: Any) -> float:
-    """Returns the checkpoint's loss scale; else the config's, if that is a number; else 1."""
+    """Returns the loss scale of the checkpoint or else of the config; 1 if neither contains a number."""
     if "loss_scale/scale" in checkpoint.optimizer:
         return float(checkpoint.optimizer["loss_scale/scale"])
     given = params["loss_scaling"]

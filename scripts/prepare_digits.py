@@ -110,7 +110,7 @@ def split_takes(takes: list[Take], validation: int, left_out: str | None) -> dic
 
 def join_takes(takes: list[Take], count: int, args: argparse.Namespace,
                name: str) -> list[tuple[str, np.ndarray, int]]:
-    """Joins random takes to digit strings, each of one speaker, whose takes are all used about equally often.
+    """Joins random takes into digit strings, each of one speaker. All takes of a speaker are used about equally often.
 
     Args:
       takes: the takes of one split.

@@ -30,7 +30,7 @@ from open_seq2seq.utils.script import run_script
 
 PARTS = ("train", "dev", "test")
 RECIPE = "example_configs/speech2text/own-speech.py"
-_SHOWN = 10  # characters of the alphabet
+_SHOWN = 10  # maximum number of characters whose counts are printed
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -52,7 +52,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def checkpoint_of(args: argparse.Namespace, event: dict[str, Any]) -> Path | None:
-    """Returns the folder of the checkpoint to use; None if the run had none yet, for newly initialised weights.
+    """Returns the folder of the checkpoint to use; None, for newly initialised weights, if the run had none yet.
 
     Raises:
       CheckpointError: the checkpoint no longer exists.
@@ -120,7 +120,7 @@ def first_operation(examiner: Examiner, batch: dict[str, Any], event: dict[str, 
 
 
 def _shortened(message: str) -> str:
-    """Extracts operation, line and kind of values from TensorFlow's long message, which is returned if that fails."""
+    """Shortens TensorFlow's message to operation, line and kind of values; returns it unchanged if it lacks these."""
     node = re.search(r"Detected at node (\S+?)(?:/CheckNumericsV2)? defined at", message)
     places = re.findall(r'^\s*File "([^"]+)", line (\d+), in (\w+)', message, re.MULTILINE)
     finding = re.search(r"Tensor had (.+?) values", message)

@@ -163,7 +163,7 @@ def compare(asr: FrameASR, found: dict[str, tuple[str, str]]) -> None:
     offline = InteractiveModel(asr.model)
     whole = [offline.infer([read(name)])[0].text for name in found]
     for what, texts in (("transcripts", [text for text, _ in found.values()]),
-                        ("last transcripts before the end was known", [text for _, text in found.values()])):
+                        ("last transcripts before the end of the audio", [text for _, text in found.values()])):
         rates = error_rates(whole, texts, list(found))
         deco_print(f"{what} compared with those of whole recordings: WER {100 * rates.wer:.2f}%, "
                    f"CER {100 * rates.cer:.2f}%, "
@@ -216,7 +216,8 @@ def main(argv: list[str] | None = None) -> None:
 
     asr = FrameASR.from_logdir(args.logdir, overrides, history_seconds=args.history_seconds,
                                trust_code=args.trust_code)
-    deco_print(f"logits of a sound are provisional at first, and final after {1000 * asr.look_ahead_seconds:.0f} ms")
+    deco_print("The model's output for a sound is provisional at first. It becomes final "
+               f"{1000 * asr.look_ahead_seconds:.0f} ms after the sound.")
     clock = Clock()
     if args.microphone:
         listen(asr, args, clock)

@@ -65,7 +65,7 @@ class AutoregressiveDecoder(Decoder):
     are_log_probs: ClassVar[bool] = False
     beam_size_param: ClassVar[str] = "beam_size"
     alpha_param: ClassVar[str] = "alpha"
-    # Whether targets begin with the start id, so that position t predicts the target at t + 1.
+    # Whether targets begin with the start id. If so, position t predicts target t + 1; otherwise, target t.
     _begin_with_start = False
 
     @staticmethod
@@ -114,7 +114,9 @@ class AutoregressiveDecoder(Decoder):
         return self.params["tgt_vocab_size"]
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> Any:
-        """Returns values that all steps and hypotheses share, such as the attention's keys and cast weights.
+        """Returns values that are computed once per search, because they are the same for all steps and hypotheses.
+
+        Examples are the keys of the attention, and weights cast to the compute dtype.
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
@@ -140,7 +142,7 @@ class AutoregressiveDecoder(Decoder):
           ids: the newest ids, ``[batch, beam]`` int32; ``start_id`` at the first step.
           step: int32 scalar, index of this step, counted from 0.
           cache: nested structure of tensors ``[batch, beam, …]``, from ``initial_cache`` or from the previous step. The
-            search has reordered it, so that each hypothesis has the entries of the hypothesis that it extends.
+            search reorders it after each step, so that each hypothesis has the entries of the one that it extends.
           prepared: result of ``prepare``.
 
         Returns:
@@ -186,13 +188,14 @@ class AutoregressiveDecoder(Decoder):
           encoder_output: see ``parts.keys.EncoderOutput``.
           scorer: second scorer of the hypotheses, or None.
           weight: weight of the scorer's log probabilities, from 0 to 1; the decoder's have the weight 1 - ``weight``.
-          ids: indices of the examples ``[batch]``, on which samples depend; by default the row indices.
+          ids: indices of the examples in the data set ``[batch]``, from which the random numbers of sampling are
+            computed; by default the row indices.
           prefix: the ids ``[batch, time]`` with which hypotheses begin, and the number of ids in each prefix
             ``[batch]``; None for no prefix.
 
         Returns:
           A dict with ``logits`` (None), ``outputs`` (the best hypotheses, see ``_outputs``), ``beam_ids``
-          ``[batch, n_best, length]``, and ``beam_scores`` and ``beam_lengths`` ``[batch, n_best]``.
+          ``[batch, n_best, length]``, and ``beam_scores`` and ``beam_lengths`` ``[batch, n_best]``; see ``BeamResult``.
         """
         limits, prepared = self.limits(encoder_output), self.prepare(encoder_output)
         sampling = self._sampling()
@@ -216,7 +219,7 @@ class AutoregressiveDecoder(Decoder):
 
     def _best(self, step_fn: StepFunction, cache: Any, limits: tf.Tensor, settings: SearchSettings,
               encoder_output: Mapping[str, Any]) -> BeamResult:
-        """Runs greedy search, diverse beam search or beam search, whichever the settings select."""
+        """Runs greedy search, diverse beam search or beam search, as the settings select."""
         if settings.beam_size == 1:
             return greedy_search(step_fn, cache, limits, settings)
         if settings.groups > 1:
@@ -307,6 +310,6 @@ class AutoregressiveDecoder(Decoder):
 
 
 def _follow(scorer: PrefixScorer, prefixes: Any, ids: tf.Tensor, step: tf.Tensor) -> Any:
-    """Extends the prefixes by the newest ids, except at the first step, whose id is only the start id."""
+    """Extends the prefixes by the newest ids, except at the first step, where the newest ids are start ids."""
     grown = tf.cond(step > 0, lambda: tuple(scorer.follow(prefixes, ids)), lambda: tuple(prefixes))
     return type(prefixes)(*(tf.ensure_shape(new, old.shape) for new, old in zip(grown, prefixes, strict=True)))

@@ -12,7 +12,7 @@ from open_seq2seq.decoding.hypothesis_scores import CTRANSLATE2, WU
 
 
 def beam_params() -> dict[str, Any]:
-    """Returns the parameters of beam search that any autoregressive decoder can have."""
+    """Returns the parameters of beam search that are suitable for any autoregressive decoder."""
     return with_change(FREE, {
         "beam_rules": Param([WU, CTRANSLATE2], WU, "How beam search scores hypotheses and when it stops. wu: log "
                             "probability divided by ((5 + length) / 6)^a, where a is the exponent of the length "
@@ -37,7 +37,7 @@ def coverage_params() -> dict[str, Any]:
 
 
 def max_length_factor_param() -> dict[str, Any]:
-    """Returns the parameter that limits translations relative to their sources, in addition to another limit."""
+    """Returns the parameter that limits the length of a translation to a multiple of its source's length."""
     return with_change(FREE, {
         "max_length_factor": Param((float, type(None)), None, "Maximum length of a translation divided by the length "
                                    "of its source; None disables this limit. The limit set by extra_decode_length "

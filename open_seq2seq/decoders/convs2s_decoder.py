@@ -66,7 +66,7 @@ class DecoderLayer(Module):
         return y * tf.cast(self.scaling, y.dtype)
 
     def kernels(self, dtype: tf.DType) -> dict[str, Any]:
-        """Returns the normalised kernels, which are the same at all steps."""
+        """Returns the normalised kernels for ``step``, which are the same at all steps."""
         return {**self.convolution.kernels(dtype), "attention": self.attention.kernels(dtype)}
 
     def step(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, cache: tf.Tensor,
@@ -81,9 +81,9 @@ class DecoderLayer(Module):
 class ConvS2SDecoder(AutoregressiveDecoder):
     """Causal convolutions, each followed by attention to the source (Gehring et al. 2017).
 
-    Decoding keeps the last ``kernel width - 1`` inputs of each convolution. Any encoder can be used: its
-    ``outputs`` are the keys, and its ``outputs_b`` (``outputs`` if it returns none) the values. If the encoder's
-    ``output_size`` differs from ``tgt_emb_size``, a linear layer projects keys and values.
+    The search caches the last ``kernel width - 1`` inputs of each convolution. Any encoder can be used. Its
+    ``outputs`` are the keys of the attention, and its ``outputs_b`` are the values; without ``outputs_b``, ``outputs``
+    are both. If the encoder's ``output_size`` differs from ``tgt_emb_size``, a linear layer projects keys and values.
 
     Targets begin with the start symbol, and position t predicts target t + 1, as ``BasicSequenceLoss`` expects; with
     ``use_start_token: False`` in the data layer, position t predicts target t, as

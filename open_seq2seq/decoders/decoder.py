@@ -24,7 +24,7 @@ class Decoder(Component):
         Args:
           input_dict: a dict with ``encoder_output`` (the encoder's result) and, if a loss will be computed,
             ``target_tensors`` (``[values, lengths, …]``); see ``parts.keys.DecoderInput`` for other keys.
-          training: whether to apply dropout and similar operations; ``self.training`` in ``_decode``.
+          training: whether to apply dropout and similar operations. ``_decode`` reads it as ``self.training``.
 
         Returns:
           A dict with keys of ``parts.keys.DecoderOutput``: ``logits`` for the loss, None after a search, and

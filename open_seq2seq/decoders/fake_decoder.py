@@ -13,8 +13,8 @@ from open_seq2seq.utils.errors import ConfigError
 class FakeDecoder(Decoder):
     """Passes the encoder's output on, with ``outputs`` renamed to ``outputs_of_encoder``.
 
-    ``outputs`` of the decoder are the likeliest ids ``[batch, time]``, or the probabilities of classes
-    ``[batch, classes]``.
+    The decoder's own ``outputs`` are computed from the logits: the likeliest ids ``[batch, time]`` if the logits have a
+    time axis, otherwise the probabilities of the classes ``[batch, classes]``.
     """
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:

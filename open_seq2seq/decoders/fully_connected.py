@@ -17,7 +17,7 @@ from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.errors import ConfigError
 
 _OBSOLETE = {
-    "decoder_library_path": "decoding no longer needs a compiled library; remove the parameter",
+    "decoder_library_path": "decoding needs no compiled library; remove the parameter",
     "trie_path": "the lexicon consists of the language model's words; remove the parameter",
     "alphabet_config_path": "the alphabet is that of the data layer (vocab_file); remove the parameter",
     "trie_weight": "the language model scores whole words of its lexicon; remove the parameter",

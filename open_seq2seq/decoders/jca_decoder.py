@@ -21,8 +21,8 @@ class JointCTCAttentionDecoder(Decoder):
     See Kim et al. 2016, https://arxiv.org/abs/1609.06773; the joint search follows Watanabe et al. 2017, algorithm 2.
     The CTC decoder has all symbols except GO_SYMBOL and END_SYMBOL, plus the blank. The result is that of the
     attention decoder, with the CTC decoder's result as ``ctc_output``. The model uses only the CTC decoder's result in
-    evaluation and inference with ``use_language_model`` in ``ctc_decoder_params``, and in inference with
-    ``infer_logits_to_pickle`` there.
+    evaluation and inference if ``ctc_decoder_params`` set ``use_language_model``, and in inference if they set
+    ``infer_logits_to_pickle``.
     """
 
     @staticmethod

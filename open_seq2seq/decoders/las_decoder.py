@@ -40,9 +40,9 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
     """The speller (Chan et al. 2015, https://arxiv.org/abs/1508.01211): recurrent layers that attend to the encoder.
 
     Targets are ids ``[batch, time]`` that end with END_SYMBOL; the inputs are the targets shifted right, after
-    GO_SYMBOL. The decoder returns ``outputs``: ids ``[batch, length]`` and lengths ``[batch]`` without END_SYMBOL. With
-    targets, it also returns ``logits`` ``[batch, time, vocabulary]`` in FP32 and, with ``plot_attention``,
-    ``alignments`` ``[batch, time, heads, source]``.
+    GO_SYMBOL. The decoder returns ``outputs``: ids ``[batch, length]``, and lengths ``[batch]`` that do not count
+    END_SYMBOL. With targets, it also returns ``logits`` ``[batch, time, vocabulary]`` in FP32 and, if the parameter
+    ``plot_attention`` is True, ``alignments`` ``[batch, time, heads, source]``.
     """
 
     are_log_probs = True
@@ -157,7 +157,7 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         return tf.cast(tf.math.ceil(lengths * self.params["max_length_factor"]), tf.int32) + 1
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns each head's keys and values of the source, cast weights, and a bias that excludes GO_SYMBOL."""
+        """Returns each head's keys and values, weights in the dtype of the source, and a bias excluding GO_SYMBOL."""
         source = self._source(encoder_output)
         return {
             "memories": self.speller.memories(source, lengths_of(encoder_output)),

@@ -14,7 +14,7 @@ from open_seq2seq.parts.row_groups import joined_rows, rows_of
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 _INHERITED = ("dtype", "initializer", "initializer_params", "regularizer", "regularizer_params", "batch_size")
-# Results of a search, which are joined over the languages.
+# Results of a search; those of all languages are joined into one batch.
 _SEARCHED = ("beam_ids", "beam_scores", "beam_lengths")
 
 
@@ -22,8 +22,8 @@ class MultiDecoder(Decoder):
     """Decoders of the same class, one for each target language; for ``MultiDecoderModel``.
 
     The decoder of the language ``de`` is the attribute ``to_de``, and the names of its variables begin with
-    ``decoder/to_de``. In training and evaluation, each decoder computes the rows of its language; in inference, one
-    decoder computes all rows.
+    ``decoder/to_de``. In training and evaluation, each decoder decodes the rows of the batch in its language. Inference
+    has a single target language, whose decoder decodes all rows.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Recorded attention to the source: sums for the coverage penalty, and checks of selected layers and heads."""
+"""Uses of recorded attention to the source: sums for the coverage penalty, and checks of selected layers and heads."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from open_seq2seq.utils.errors import ConfigError
 
 def with_coverage(step_fn: StepFunction, cache: Any, lengths: tf.Tensor, hypotheses: int,
                   width: tf.Tensor) -> tuple[StepFunction, Any]:
-    """Returns a step function that also sums the attention over the steps, and its initial cache.
+    """Returns a step function that also sums the attention over the steps, and the initial cache of this function.
 
-    Its cache is the pair (the decoder's cache, the attention that each source position has received so far,
-    ``[batch, hypotheses, source]`` FP32, 1 at padding).
+    The cache is a pair: the decoder's cache, and the attention that each source position has received so far,
+    ``[batch, hypotheses, source]`` FP32. At padding, the attention starts at 1, so that padding adds no penalty.
 
     Args:
       step_fn: the decoder's step function.
       cache: the decoder's initial cache.
       lengths: lengths of the sources, ``[batch]``.
       hypotheses: number of hypotheses per sentence.
-      width: padded length of the sources.
+      width: padded length of the sources, an int32 scalar.
     """
     def step(ids: tf.Tensor, number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
         inner, coverage = cache

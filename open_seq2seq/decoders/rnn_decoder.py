@@ -1,4 +1,4 @@
-"""Recurrent decoders with attention for translation, among them that of GNMT."""
+"""Recurrent decoders with attention for translation, including the decoder of GNMT."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ def _search_params() -> dict[str, Any]:
 class RNNDecoderWithAttention(AutoregressiveDecoder):
     """Recurrent layers that attend to the source.
 
-    With ``bahdanau`` and ``luong``, the last layer's output is the query, and the logits are computed from the context
-    alone; with ``bahdanau_monotonic`` and ``luong_monotonic``, the attention only moves forward in the source (see
-    ``parts.rnn.monotonic``). With ``gnmt`` and ``gnmt_v2`` (Wu et al. 2016, https://arxiv.org/abs/1609.08144), the
-    first layer's output is the query of normalised ``bahdanau`` attention; the layers above read the output of the
-    layer below and the context: that of the previous step in ``gnmt``, that of the same step in ``gnmt_v2``.
+    The parameter ``attention_type`` selects the kind of attention. With ``bahdanau`` and ``luong``, the last layer's
+    output is the query, and the logits are computed from the context alone. ``bahdanau_monotonic`` and
+    ``luong_monotonic`` are the same, but the attention only moves forward in the source (see ``parts.rnn.monotonic``).
+    With ``gnmt`` and ``gnmt_v2`` (Wu et al. 2016, https://arxiv.org/abs/1609.08144), the first layer's output is the
+    query of normalised ``bahdanau`` attention. The layers above read the output of the layer below and the context,
+    in ``gnmt`` that of the previous step, in ``gnmt_v2`` that of the same step.
 
-    With ``input_feeding``, the first layer also reads the context of the previous step, so training computes the layers
-    below the attention, and the attention, step by step. Without it, training runs each layer over the whole target.
+    With ``input_feeding``, the first layer also reads the context of the previous step. Training then computes the
+    attention and the layers below it step by step. Without it, training runs each layer over the whole target.
 
     Targets are ids ``[batch, time]`` that end with END_SYMBOL. If they begin with GO_SYMBOL (``use_start_token`` of the
     data layer, on by default), the logits at position t predict the id at t + 1, otherwise the id at t. With targets,
@@ -98,8 +99,9 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                                  on_change=REFUSE),
             "score_scale_init": Param((float, type(None)), None, "With normalised bahdanau (so in gnmt and gnmt_v2) or "
                                       "luong_scale: initial value of the learned factor of the scores; by default, "
-                                      "1 / √attention_layer_size or 1. The former keeps attention almost uniform for "
-                                      "about a thousand updates; for short training, 3.0 is better.", above=0.0,
+                                      "1 / √attention_layer_size with bahdanau and 1 with luong_scale. The default "
+                                      "with bahdanau keeps attention almost uniform for about a thousand updates; for "
+                                      "short training, 3.0 is better.", above=0.0,
                                       on_change=FREE),
             "embedding_scale": Param(float, 1.0, "Factor of the embeddings that the first layer reads. "
                                      "With a value above 1, they matter from the start of training, and are learned "
@@ -109,7 +111,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
             "score_bias_init": Param(float, 0.0, "With monotonic attention: initial value of the learned bias that is "
                                      "added to the scores.", on_change=FREE),
             "input_feeding": Param(bool, True, "Whether the first layer also reads the context of the previous step, "
-                                   "as in the original toolkit. If False, training runs each layer over the whole "
+                                   "as in the TensorFlow 1 toolkit. If False, training runs each layer over the whole "
                                    "target instead of step by step; with gnmt_v2, the model is then that of NVIDIA's "
                                    "GNMT v2 in PyTorch.",
                                    on_change=REFUSE),
@@ -230,7 +232,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         """Returns the table of the embeddings, ``[ids, tgt_emb_size]`` FP32.
 
         Raises:
-          ConfigError: the decoder shares the encoder's table, but the encoder returns none, or one of another shape.
+          ConfigError: the decoder shares the encoder's table, but the encoder returns no table, or one whose shape is
+            not ``[tgt_vocab_size, tgt_emb_size]``.
         """
         if not self.params["share_source_embedding"]:
             return tf.convert_to_tensor(self.embedding)
@@ -276,7 +279,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         return limits_by_factor(lengths_of(encoder_output), self.params["max_length_factor"])
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the memory of the source, the table of the embeddings, and cast weights."""
+        """Returns the memory of the source, the table of the embeddings, and weights cast to the compute dtype."""
         table = self._table(encoder_output)
         return {"memory": self._memory(encoder_output), "table": table, "projection": self._projection(table),
                 "layers": self.stack.prepare(self.dtype_of("recurrence"))}
@@ -296,4 +299,4 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
 
 
 class BeamSearchRNNDecoderWithAttention(RNNDecoderWithAttention):
-    """``RNNDecoderWithAttention`` under the name by which old configs choose beam search for inference."""
+    """``RNNDecoderWithAttention`` under the name that configs for the TensorFlow 1 toolkit use for beam search."""

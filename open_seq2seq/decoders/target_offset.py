@@ -1,4 +1,4 @@
-"""Inputs of decoders, and checks of losses, for targets with and without the start symbol."""
+"""Inputs of decoders and checks of losses, for targets that may or may not begin with the start symbol."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def targets_begin_with_start(model: Any) -> bool:
 
 
 def decoder_inputs(ids: tf.Tensor, start_id: int, begin_with_start: bool) -> tf.Tensor:
-    """Returns the inputs, ``[batch, time]``, for target ids ``[batch, time]``.
+    """Returns a decoder's inputs for teacher forcing, ``[batch, time]``, made from target ids ``[batch, time]``.
 
-    If targets begin with the start symbol, they are the inputs, and position t predicts target t + 1. Otherwise the
-    start symbol is put before them, the last position is dropped, and position t predicts target t.
+    If the targets begin with the start symbol, they are used as inputs, and position t predicts target t + 1. Otherwise
+    the start symbol is put before the targets, the last position is dropped, and position t predicts target t.
     """
     return ids if begin_with_start else tf.pad(ids, [[0, 0], [1, 0]], constant_values=start_id)[:, :-1]
 
@@ -27,7 +27,7 @@ def decoder_inputs(ids: tf.Tensor, start_id: int, begin_with_start: bool) -> tf.
 def check_loss_of_same_positions(model: Any, decoder: str) -> None:
     """Checks that a model's loss compares position t of the logits with target t.
 
-    This check is for decoders that predict target t at position t, whether or not targets begin with the start symbol.
+    Decoders call this function if they predict target t at position t even if targets begin with the start symbol.
 
     Args:
       model: the model, or None.

@@ -63,9 +63,9 @@ class DecoderLayer(Module):
         Args:
           x: ``[batch, time, hidden]``.
           mask: boolean ``[batch, time]``, False at padding.
-          bias: ``[1, 1, time, time]``, -1e9 at later positions.
+          bias: ``[1, 1, time, time]``, added to the attention scores: -1e9 at positions after the query's, else 0.
           encoded: ``[batch, source time, source_size]``.
-          source_bias: ``[batch, 1, 1, source time]``, -1e9 at padding.
+          source_bias: ``[batch, 1, 1, source time]``, -1e9 at padding, else 0.
           training: whether to apply dropout.
         """
         x = residual_sublayer(
@@ -82,7 +82,10 @@ class DecoderLayer(Module):
             self.post_dropout, mask, training)
 
     def prepare(self, encoded: tf.Tensor) -> dict[str, Any]:
-        """Returns the values that are the same at all steps: keys and values of the source, and cast weights."""
+        """Returns the values that are the same at all steps: keys and values of the source, and cast kernels.
+
+        The kernels have the dtype of ``encoded``, so that they are not cast at each step.
+        """
         return {
             "memory": self.cross_attention.memory(encoded),
             "self_attention": self.self_attention.kernels(encoded.dtype),
@@ -199,7 +202,7 @@ class TransformerDecoder(AutoregressiveDecoder):
         return self.params["EOS_ID"]
 
     def _embedding(self, encoder_output: Mapping[str, Any]) -> SharedEmbedding:
-        """Returns the embedding, by default the one that encoder and decoder share.
+        """Returns the embedding of the targets, by default the one that encoder and decoder share.
 
         Raises:
           ConfigError: the encoder's output has no embedding, or one with another hidden size or too few rows.
@@ -253,7 +256,7 @@ class TransformerDecoder(AutoregressiveDecoder):
         return shorter_limits(lengths + self.params["extra_decode_length"], lengths, self.params["max_length_factor"])
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the layers' keys and values of the source, the bias that masks its padding, and cast weights."""
+        """Returns keys and values of the source, the bias that masks its padding, and weights in the compute dtype."""
         embedding = self._embedding(encoder_output)
         encoded = tf.cast(encoder_output["outputs"], self.compute_dtype)
         return {

@@ -1,1 +1,1 @@
-"""Decoding: turns step-by-step scores into sequences."""
+"""Search and sampling of output sequences, CTC decoding, and n-gram language models."""

@@ -18,7 +18,7 @@ BEGIN, END = "B=>>>>>>>>", "E=>>>>>>>>"
 
 
 def is_beam_dump(path: str) -> bool:
-    """Returns whether the first line of a file is that of a beam dump.
+    """Returns whether a file is a beam dump, judged by its first line.
 
     Raises:
       DataError: the file cannot be read.
@@ -39,7 +39,7 @@ def read_beam_dump(path: str) -> list[list[Candidate]]:
     """Reads the lists of a beam dump, in order; runs of white space in texts become single spaces.
 
     Raises:
-      DataError: the file cannot be read, or a line is not where it belongs.
+      DataError: the file cannot be read, a line is invalid, or a list is empty or incomplete.
     """
     found: list[list[Candidate]] = []
     is_open = False
@@ -55,7 +55,7 @@ def read_beam_dump(path: str) -> list[list[Candidate]]:
         elif is_open:
             found[-1].append(_candidate(line, place))
         else:
-            raise DataError(f"{place}: expected {BEGIN}.")
+            raise DataError(f"{place}: expected {BEGIN}, the line that begins the list of each utterance.")
     if is_open:
         raise DataError(f"{shown(path)} ends before the last list is complete: its last line has to be {END}.")
     return found

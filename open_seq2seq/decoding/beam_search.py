@@ -31,17 +31,17 @@ class SearchSettings:
       beam_size: number of hypotheses that beam search keeps for each sentence.
       n_best: number of hypotheses returned for each sentence: at most ``beam_size`` in beam search, any number in
         sampling.
-      rules: how hypotheses are scored, and when the search stops. ``wu``: log probability divided by
-        ((5 + length) / 6)^alpha; the search stops when the result can no longer change. ``ctranslate2``: log
-        probability divided by length^alpha; a hypothesis finishes only if it is among the ``beam_size`` best of its
-        step, and the search stops when ``beam_size`` have finished, or without penalties when ``n_best`` have finished,
-        among them one that was the best of its step. EOS counts in the length.
+      rules: how hypotheses are scored, and when the search stops; EOS counts in the length. ``wu``: log probability
+        divided by ((5 + length) / 6)^alpha; the search stops when the result can no longer change. ``ctranslate2``: log
+        probability divided by length^alpha. A hypothesis finishes only if it is among the ``beam_size`` best candidates
+        of its step. The search stops when ``beam_size`` hypotheses have finished. Without length and coverage
+        penalties, ``n_best`` finished hypotheses are enough if one of them was the best candidate of its step.
       groups: number of groups of diverse beam search; must divide ``beam_size``. See ``decoding.diverse_search``.
       diversity: with several groups, number subtracted from an id's log probability for each hypothesis of an earlier
         group that continues with this id.
       coverage: weight of the coverage penalty; 0 disables it.
-      are_log_probs: whether the step function returns log probabilities, or weighted sums of several models' log
-        probabilities, all at most 0, which are used without normalisation; otherwise it returns logits.
+      are_log_probs: True if the step function returns log probabilities, or weighted sums of several models' log
+        probabilities; these must be at most 0 and are used without normalisation. False if it returns logits.
     """
 
     vocab_size: int
@@ -76,16 +76,16 @@ class _State(NamedTuple):
     """The variables of the search loop.
 
     Attributes:
-      step: number of ids in each alive hypothesis.
-      last_ids: newest id of each hypothesis ``[batch, beam]``.
-      alive_ids: ``[batch, beam, step]``.
+      step: number of ids in each unfinished hypothesis.
+      last_ids: newest id of each unfinished hypothesis ``[batch, beam]``.
+      alive_ids: ids of the unfinished hypotheses ``[batch, beam, step]``.
       alive_log_probs: ``[batch, beam]``, best first.
-      alive_penalties: coverage penalties of the alive hypotheses ``[batch, beam]``.
+      alive_penalties: coverage penalties of the unfinished hypotheses ``[batch, beam]``.
       finished_ids: ``[batch, beam, step]``, 0 after EOS.
       finished_scores: ``[batch, beam]``, best first; -inf in unused entries.
       finished_lengths: ``[batch, beam]``.
       num_finished: number of hypotheses that have finished, ``[batch]``.
-      top_finished: ``[batch]``: whether the best hypothesis of a step has finished.
+      top_finished: ``[batch]``: whether a finished hypothesis was the best candidate of its step.
       done: ``[batch]``: whether the search of a sentence has stopped.
       cache: the decoder's cache.
     """
@@ -109,7 +109,8 @@ class Candidates(NamedTuple):
 
     Attributes:
       log_probs: ``[batch, candidates]``.
-      ranks: the numbers by which continuations are compared; ``log_probs`` except in diverse beam search.
+      ranks: the numbers by which continuations are compared, ``[batch, candidates]``: ``log_probs`` or, in diverse beam
+        search, ``log_probs`` minus the diversity penalty.
       parents: index of the hypothesis that is continued, ``[batch, candidates]``.
       ids: the id that continues the hypothesis, ``[batch, candidates]``.
       cache: the new cache, not yet reordered.
@@ -139,24 +140,23 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tenso
 
     Each step keeps the ``beam_size`` best unfinished hypotheses and, separately, the best finished ones. A sentence is
     done when its own maximum length is reached or, by the rules ``wu``, when none of its unfinished hypotheses can
-    still beat its ``n_best``-th finished one; ``SearchSettings`` describes the rules ``ctranslate2``. So a
-    sentence's result does not depend on the rest of the batch. If fewer than ``n_best`` hypotheses have finished by
-    then, ``wu`` adds unfinished ones, scored in the same way (the original OpenSeq2Seq returned their plain log
-    probabilities). With a beam of 1 this is greedy search (a sentence ends where EOS is the likeliest id), for which
-    ``decoding.sampling.greedy_search`` is faster.
+    still beat its ``n_best``-th finished one; ``SearchSettings`` describes the rules ``ctranslate2``. A sentence's
+    result therefore does not depend on the rest of the batch. If fewer than ``n_best`` hypotheses of a sentence have
+    finished when it is done, ``wu`` adds unfinished ones, scored in the same way. With a beam of 1, this is greedy
+    search (a sentence ends where EOS is the likeliest id), for which ``decoding.sampling.greedy_search`` is faster.
 
     Args:
-      step_fn: ``(ids [batch, beam], step, cache) → (logits [batch, beam, vocab], cache)``,
-        where ``ids`` are the newest ids and ``step`` is the number of ids before them.
+      step_fn: ``(ids [batch, beam], step, cache) → (logits [batch, beam, vocab], cache)``, where ``ids`` are the newest
+        ids (the start id at the first step), and ``step`` is the index of the step, counted from 0.
       initial_cache: nest of tensors ``[batch, beam, …]``, reordered along the beam after
         each step; the remaining dimensions may grow. Tensors that are the same for all
         hypotheses of a sentence belong in ``step_fn`` instead.
       max_lengths: ``[batch]`` int32, maximum length of a hypothesis in tokens, including EOS.
       settings: sizes, ids and rules.
-      coverage_of: needed for a coverage penalty: function that returns the attention in a cache, summed over the steps,
-        ``[batch, beam, source]`` FP32, 1 at padding.
-      candidates: function that chooses the continuations, for ``decoding.diverse_search``; by default, those of highest
-        log probability.
+      coverage_of: function that reads from the cache the attention to each source position, summed over the steps,
+        ``[batch, beam, source]`` FP32, 1 at padding. Required if ``settings.coverage`` is not 0.
+      candidates: function that chooses the continuations at each step; ``decoding.diverse_search`` gives its own. By
+        default, those of highest log probability are chosen.
 
     Raises:
       ValueError: ``n_best`` is not between 1 and ``beam_size``, or there are fewer than 2 ids.
@@ -223,7 +223,7 @@ def _advance(search: _Search, state: _State) -> _State:
         done |= _enough(search.settings, num_finished, top_finished)
     else:
         done |= _cannot_improve(search, finished[1], alive_log_probs, length)
-    # The loop may continue for other sentences of the batch; results of done sentences do not change.
+    # While the loop continues for other sentences of the batch, the results of done sentences must not change.
     alive_log_probs = tf.where(state.done[:, tf.newaxis], state.alive_log_probs, alive_log_probs)
     alive_penalties = tf.where(state.done[:, tf.newaxis], state.alive_penalties,
                                tf.gather(penalties, chosen, batch_dims=1))
@@ -272,8 +272,8 @@ def _reorder(tensor: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
 def candidates_wanted(beam_size: int) -> int:
     """Returns how many of the best continuations of a sentence's hypotheses a step needs.
 
-    At most ``beam_size`` of them end with EOS, so at least ``beam_size`` do not. A beam of 1 needs only the best
-    continuation.
+    Of the best ``2 * beam_size``, at most ``beam_size`` end with EOS, because each hypothesis has one continuation by
+    EOS. So at least ``beam_size`` do not end. A beam of 1 needs only the best continuation.
     """
     return 2 * beam_size if beam_size > 1 else 1
 
@@ -311,7 +311,7 @@ def _one_longer(ids: tf.Tensor) -> tf.Tensor:
 
 def _merge_finished(search: _Search, state: _State, sequences: tf.Tensor, scores: tf.Tensor,
                     length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns ids, scores and lengths of the best finished hypotheses, old or new; done sentences keep theirs."""
+    """Returns ids, scores and lengths of the best finished hypotheses, old or new; for done sentences, the old ones."""
     scores = tf.where(state.done[:, tf.newaxis], NEGATIVE_INFINITY, scores)
     all_scores = tf.concat([state.finished_scores, scores], 1)
     best, index = tf.math.top_k(all_scores, search.settings.beam_size)  # on equal scores, older ones come first

@@ -28,8 +28,8 @@ def diverse_beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: 
     the log probability of that id. This only affects which continuations a group chooses; the log probabilities and
     scores in the result are the model's own. Groups that are done no longer affect others.
 
-    The arguments are those of ``beam_search``. The result contains the best hypotheses of all groups, the finished ones
-    first.
+    The arguments are those of ``beam_search``. The result contains the best hypotheses of all groups: those that end
+    with EOS first, each part sorted by score.
 
     Raises:
       ValueError: ``groups`` does not divide ``beam_size``.
@@ -95,7 +95,7 @@ def _candidates(search: Any, state: Any, groups: int) -> Candidates:
 
 
 def _continuations(ranks: tf.Tensor, ids: tf.Tensor, settings: SearchSettings) -> tf.Tensor:
-    """Returns how many of a group's new unfinished hypotheses have each id as their last, ``[batch, vocabulary]``."""
+    """Returns how many of a group's new unfinished hypotheses end with each id, ``[batch, vocabulary]``."""
     best, index = tf.math.top_k(tf.where(tf.equal(ids, settings.eos_id), NEGATIVE_INFINITY, ranks), settings.beam_size)
     counted = tf.cast(best > NEGATIVE_INFINITY, tf.float32)[:, :, tf.newaxis]
     return tf.reduce_sum(tf.one_hot(tf.gather(ids, index, batch_dims=1), settings.vocab_size) * counted, 1)

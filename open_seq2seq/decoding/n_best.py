@@ -19,7 +19,7 @@ class Candidate(NamedTuple):
 
 
 def scored_candidate(score: str, text: str) -> Candidate:
-    """Returns a hypothesis of a file that contains only total scores; the score counts as acoustic.
+    """Returns a hypothesis of a file that contains only total scores: ``acoustic`` is the score, and ``lm`` is 0.
 
     Raises:
       ValueError: the score is not a number.

@@ -22,16 +22,17 @@ class Prefix(NamedTuple):
 
 
 def with_prefix(step_fn: StepFunction, prefix: Prefix, are_log_probs: bool) -> StepFunction:
-    """Returns a step function that, until the prefix ends, makes all ids but the prefix's next one impossible.
+    """Returns a step function that allows only the next id of the prefix until the prefix ends.
 
-    The ids of the prefix keep their own log probabilities, so scores are those of the whole hypotheses.
+    All other ids get the log probability -inf. The ids of the prefix keep the log probabilities that the model gives
+    them, so the scores are those of whole hypotheses, including the prefix.
 
     Args:
       step_fn: see ``beam_search``.
       prefix: the forced ids.
       are_log_probs: whether ``step_fn`` returns log probabilities; the returned function always does.
     """
-    ids = tf.pad(prefix.ids, [[0, 0], [0, 1]])  # so that there is a column to read at every step
+    ids = tf.pad(prefix.ids, [[0, 0], [0, 1]])  # adds a column to read after the longest prefix
 
     def step(last: tf.Tensor, number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
         scores, cache = step_fn(last, number, cache)

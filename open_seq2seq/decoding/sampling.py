@@ -64,10 +64,10 @@ class _State(NamedTuple):
 
 def greedy_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor,
                   settings: SearchSettings) -> BeamResult:
-    """Takes the likeliest id at each step, like ``beam_search`` with a beam of 1, but without its bookkeeping.
+    """Takes the likeliest id at each step, like ``beam_search`` with a beam of 1, but faster.
 
-    See ``beam_search`` for the arguments. Of the settings, ``beam_size``, ``n_best`` and those of groups, diversity and
-    coverage are ignored.
+    See ``beam_search`` for the arguments. The settings ``beam_size``, ``n_best``, ``groups``, ``diversity`` and
+    ``coverage`` are ignored.
     """
     return _one_by_one(step_fn, initial_cache, max_lengths, settings, 1, lambda logits, best, step: best)
 
@@ -88,7 +88,8 @@ def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, se
         probabilities are normalised before drawing.
       sampling: how ids are drawn.
       examples: index of each example, ``[batch]`` integers.
-      first: number that the random numbers have for the first step, an int32 scalar.
+      first: int32 scalar that is added to the index of each step before its random numbers are computed, such as the
+        number of tokens that precede the first step.
 
     Returns:
       The samples, highest score first. Scores use the model's own probabilities, without the temperature.
@@ -107,7 +108,7 @@ def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, setti
                 choose: _ChooseFunction) -> BeamResult:
     """Decodes a batch with the ids that ``choose(logits, likeliest_ids, step)`` returns at each step.
 
-    The argument ``hypotheses`` is the number of hypotheses for each example; see ``beam_search`` for the others.
+    The argument ``hypotheses`` is the number of hypotheses for each example. ``beam_search`` describes the others.
     """
     max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)[:, tf.newaxis]
     rules = settings.alpha, settings.rules

@@ -1,4 +1,4 @@
-"""The parameters of sampling that decoders and language models have."""
+"""The parameters of sampling that decoders and language models share."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class CharacterScorer:
         return np.zeros([0]), np.array([self._model.start_state()])
 
     def _rows(self, states: np.ndarray) -> np.ndarray:
-        """Returns the row of each state in ``_gains`` and ``_next``, and computes the missing rows."""
+        """Returns the row of each state in ``_gains`` and ``_next``; computes the rows that are not cached."""
         listed = states.tolist()
         new = [state for state in dict.fromkeys(listed) if state not in self._row_of]
         if new and (len(self._row_of) + len(new)) * len(self._words) > _MAX_SCORES:

@@ -26,7 +26,7 @@ class Transcript(NamedTuple):
       text: the words, separated by single spaces.
       ids: ids of the symbols in the text's likeliest spelling ``[symbols]``.
       acoustic: log probability of the text under the acoustic model, in nats.
-      lm: weighted language model scores plus bonuses.
+      lm: weighted log probability under the language model, plus bonuses, in nats.
       score: ``acoustic`` + ``lm``.
     """
 
@@ -105,7 +105,7 @@ class CtcDecoder:
         return self.transcripts(search)
 
     def transcripts(self, search: PrefixSearch) -> list[Transcript]:
-        """Returns a search's transcripts, best first; probabilities of different spellings of a text are summed."""
+        """Returns a search's transcripts, best first; the probabilities of hypotheses with the same text are added."""
         texts: dict[str, list[Hypothesis]] = {}
         for hypothesis in search.best(self.params["beam_width"]):
             texts.setdefault(self.symbols.text(hypothesis.ids.tolist()), []).append(hypothesis)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-_IMPOSSIBLE, _UNLIKELY = -1e30, -1e3  # used instead of -inf, which could leave the beam empty
+_IMPOSSIBLE, _UNLIKELY = -1e30, -1e3  # replace -inf, with which the beam could become empty
 
 
 class Pruning(NamedTuple):
@@ -62,9 +62,9 @@ def says_nothing(logits: np.ndarray) -> np.ndarray:
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the log-softmax of logits ``[…, vocabulary]`` in float64, which leaves log probabilities unchanged.
+    """Returns the log-softmax of logits ``[…, vocabulary]`` in float64; log probabilities are returned unchanged.
 
-    Invalid frames (see ``says_nothing``) become blanks, so that one bad utterance does not end a run.
+    Invalid frames (see ``says_nothing``) become blanks, so that decoding continues in spite of a bad utterance.
     """
     shifted = np.maximum(np.asarray(logits, np.float64), _IMPOSSIBLE)
     if (nothing := says_nothing(logits)).any():

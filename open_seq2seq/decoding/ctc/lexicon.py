@@ -14,7 +14,7 @@ _NONE = -1
 class Lexicon:
     """A trie of words. Nodes are prefixes of words; the root is 0, and the last node stands for all other spellings.
 
-    All operations work on arrays. A node's successors are computed when the node is first used, and kept.
+    Operations work on arrays of nodes. A node's successors are computed when the node is first used, and then cached.
     Memory: 16 bytes per node, plus at least 4 bytes per symbol for each node that was used.
 
     Args:

@@ -26,7 +26,8 @@ class LogitsDump(NamedTuple):
       logits: maps each utterance's name to logits ``[time, vocabulary]``, the blank last.
       labels: the alphabet without the blank.
       step_seconds: time between two frames of the logits, in seconds.
-      normalization: the data layer's parameters (name to value) for normalising transcripts; empty in old files.
+      normalization: the data layer's parameters (name to value) for normalising transcripts; empty if the file does not
+        contain them.
     """
 
     logits: dict[str, np.ndarray]
@@ -40,7 +41,7 @@ class LogitsFile:
 
     Args:
       file: binary file, open for writing; it need not be seekable.
-      pickled: whether to write the original toolkit's pickled dict (see ``is_pickle``) instead of ``.npz``, which
+      pickled: whether to write the TensorFlow 1 toolkit's pickled dict (see ``is_pickle``) instead of ``.npz``, which
         contains plain arrays.
     """
 
@@ -96,7 +97,7 @@ def _pickled(value: Any) -> bytes:
 
 def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[str], step_seconds: float,
                  normalization: Mapping[str, Any] | None = None) -> None:
-    """Writes logits to an ``.npz`` archive, or to a pickled dict as the original toolkit does.
+    """Writes logits to an ``.npz`` archive, or to a pickled dict as the TensorFlow 1 toolkit does.
 
     Args:
       path: the file; a name that ends in ``.pickle`` or ``.pkl`` selects the pickled dict.
@@ -110,7 +111,7 @@ def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[s
 
 
 def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
-    """Reads a dump written by ``write_logits`` or by the original toolkit.
+    """Reads a dump written by ``write_logits`` or by the TensorFlow 1 toolkit.
 
     Args:
       path: ``.npz`` file, or a pickle, which may contain only arrays, containers, text and numbers.
@@ -176,10 +177,10 @@ def _empty_array(*_: Any) -> np.ndarray:
 
 
 class _ArraysOnly(pickle._Unpickler):
-    """Refuses all functions and classes that logits do not need, because a pickle may call any function.
+    """An unpickler that refuses functions and classes that logits do not need, because a pickle may call any function.
 
-    The base class is the pure-Python unpickler: the C version allocates room for 2 ** 32 objects if told to by a
-    damaged byte.
+    The base class is the pure-Python unpickler, because a damaged byte can make the C version allocate memory for
+    2 ** 32 objects.
     """
 
     _ALLOWED = {("_reconstruct", "multiarray"), ("scalar", "multiarray"), ("ndarray", "numpy"), ("dtype", "numpy"),

@@ -13,7 +13,7 @@ _NUMBER = (float, type(None))
 
 
 def beam_search_params() -> dict[str, Any]:
-    """Returns the options of ``CtcDecoder``, name to declaration."""
+    """Returns the declarations of the options of ``CtcDecoder``, by name."""
     return with_change(FREE, {
         "beam_width": Param(int, 128, "Number of prefixes that the beam search keeps after each frame.", "prefixes",
                             minimum=1, maximum=10**6),

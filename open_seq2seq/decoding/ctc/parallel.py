@@ -34,7 +34,7 @@ def decode_all(decoders: Sequence[CtcDecoder], utterances: Iterable[np.ndarray],
     # Forked processes share the language model's memory, but forking a process with TensorFlow's threads is unsafe.
     method = "spawn" if "tensorflow" in sys.modules else "fork"
     with ProcessPoolExecutor(processes, multiprocessing.get_context(method), _hold, (list(decoders),)) as pool:
-        # Most chunks use only one decoder, so that its cache serves several utterances.
+        # Most chunks contain several utterances for a single decoder, so that they benefit from its cached scores.
         chunk = max(1, min(len(utterances), count // (4 * processes)))
         found = list(pool.map(_decode, numbers, utterances * len(decoders), chunksize=chunk))
     return [found[begin:begin + len(utterances)] for begin in range(0, count, len(utterances))]

@@ -15,7 +15,7 @@ _LOG_ZERO = -1e30
 
 
 class PrefixState(NamedTuple):
-    """State of the prefixes of a beam: a cache of ``decoding.beam_search``, reordered along the beam.
+    """State of the prefixes of a beam, which ``decoding.beam_search`` stores in its cache and reorders along the beam.
 
     Attributes:
       by_symbol: ``[batch, beam, time]``: log probability of all paths up to each frame that spell the prefix and end in
@@ -37,14 +37,14 @@ class CtcPrefixScorer:
     Args:
       logits: ``[batch, time, vocabulary]``, the blank last.
       lengths: number of frames of each utterance ``[batch]``.
-      end_id: the id that ends a hypothesis: the blank's id, or any id that CTC does not have.
+      end_id: the id that ends a hypothesis: the blank's id, or an id outside CTC's vocabulary.
     """
 
     def __init__(self, logits: tf.Tensor, lengths: tf.Tensor, end_id: int) -> None:
         self._blank = int(logits.shape[-1]) - 1
         self._end_id = end_id
         in_time = tf.sequence_mask(lengths, tf.shape(logits)[1])[:, :, tf.newaxis]
-        # Blanks after the end of an utterance change nothing.
+        # Frames after the end of an utterance are blanks of probability 1, which do not change the scores.
         silence = tf.where(tf.range(self._blank + 1) == self._blank, 0.0, _LOG_ZERO)
         self._log_probs = tf.where(in_time, tf.nn.log_softmax(tf.cast(logits, tf.float32)), silence)
 
@@ -60,7 +60,7 @@ class CtcPrefixScorer:
 
         The shape is ``[batch, beam, vocabulary]``, and impossible ids have values below -1e29. Column ``end_id``
         scores the event that the output ends after the prefix. If ``end_id`` is outside the vocabulary, columns are
-        appended up to ``end_id``; ids that CTC does not have are impossible.
+        appended up to ``end_id``, and ids outside the vocabulary are impossible, except ``end_id``.
         """
         psi = self._prefix_scores(state)
         ends = tf.reduce_logsumexp(tf.stack([state.by_symbol[:, :, -1], state.by_blank[:, :, -1]]), 0)
@@ -70,7 +70,7 @@ class CtcPrefixScorer:
         return tf.maximum(tf.where(is_end, ends[:, :, tf.newaxis], psi) - state.score[:, :, tf.newaxis], _LOG_ZERO)
 
     def _prefix_scores(self, state: PrefixState) -> tf.Tensor:
-        """Returns ln P(output begins with prefix and symbol) ``[batch, beam, vocabulary]``."""
+        """Returns ln P(output begins with the prefix followed by the symbol), ``[batch, beam, vocabulary]``."""
         # Sums over all frames in which the new symbol may begin; the prefix is complete one frame earlier.
         start = self._log_probs[:, tf.newaxis, :, :]  # [batch, 1, time, vocabulary]
         # Before the first frame, only the empty prefix is complete.

@@ -1,10 +1,12 @@
 """Prefix beam search for CTC in NumPy, vectorised over prefixes and symbols.
 
 Hannun et al. 2014, "First-Pass Large Vocabulary Continuous Speech Recognition using Bi-Directional Recurrent DNNs":
-the beam holds label sequences (prefixes), each with the probability of all paths to it that end in a blank and of
-all those that do not. If extensions of several prefixes give the same prefix, their probabilities are summed.
+the beam holds label sequences (prefixes). For each prefix, the search stores the probability of its paths that end in a
+blank, and that of its paths that end in its last symbol. If extensions of several prefixes give the same prefix, their
+probabilities are summed.
 
-In most frames of a trained model only one symbol is considered. Runs of such frames are processed at once.
+In most frames of a trained model, only one symbol is considered. Consecutive frames with one symbol are processed at
+once.
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ class Beam(NamedTuple):
       ends_symbol: log probability of each prefix's paths that end in its last symbol ``[beam]``.
       totals: log probability of all paths of each prefix ``[beam]``.
       extras: the scorer's score of each prefix so far ``[beam]``.
-      scorer_floats: the scorer's floating-point state ``[rows, beam]``, see ``PrefixScorer``; if it has no rows, its
-        width is arbitrary.
-      scorer_ints: the scorer's integer state, likewise.
+      scorer_floats: the scorer's floating-point states ``[rows, beam]``, see ``PrefixScorer``; without rows, the second
+        dimension is arbitrary.
+      scorer_ints: the scorer's integer states, also ``[rows, beam]``.
     """
 
     nodes: np.ndarray
@@ -132,7 +134,8 @@ class PrefixSearch:
     def decide(self, open_symbols: int) -> None:
         """Keeps only prefixes that begin with all but the last ``open_symbols`` symbols of the best prefix.
 
-        Without this, a difference early in an endless stream might stay undecided, so that the tree would keep growing.
+        Otherwise, prefixes that differ early in an endless stream could all stay in the beam, and the tree of prefixes
+        would grow without limit.
         """
         beam = self._beam
         best = int(beam.nodes[np.argmax(beam.totals + beam.extras)])
@@ -271,8 +274,8 @@ class PrefixSearch:
     def _take_run(self, frames: Frames, start: int, end: int) -> bool:
         """Processes the run of frames from ``start`` to ``end`` (exclusive).
 
-        Returns False, and leaves the beam unchanged, if the first symbol is a repetition for some of the paths only, or
-        if the scorer forbids all extensions.
+        Returns False, and leaves the beam unchanged, if the first symbol repeats the last symbol of some paths but not
+        of all, or if the scorer forbids all extensions.
         """
         repeats = self._repeats(frames.likeliest[start])
         if repeats is None:
@@ -290,7 +293,7 @@ class PrefixSearch:
         return True
 
     def _repeats(self, symbol: int) -> bool | None:
-        """Returns whether all paths end in this symbol, so that it repeats (True), none do (False), or some (None)."""
+        """Returns True if all paths in the beam end in this symbol, False if none do or it is the blank, else None."""
         if symbol == self._blank:
             return False
         repeating = self._tree.last.take(self._beam.nodes) == symbol

@@ -11,8 +11,8 @@ _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
 class PrefixTree:
     """A tree of prefixes: each node has a parent and a last symbol, and a higher number than its parent.
 
-    Node 0 is the root: first the empty prefix, later the common beginning of all prefixes in the beam (see
-    ``compacted``). A prefix that was dropped and comes back gets a new node with the same hash.
+    Node 0 is the root: the empty prefix or, in a tree returned by ``compacted``, the common beginning of its prefixes.
+    A prefix that was dropped from the beam and is found again gets a new node with the same hash.
 
     Args:
       blank: id that stands for the last symbol of the empty prefix.
@@ -20,7 +20,7 @@ class PrefixTree:
     Attributes:
       last: each node's last symbol ``[capacity]``.
       hashes: hash of each node's prefix ``[capacity]``. Hashes collide in a beam with a probability of about 1e-15.
-        Of the nodes added by ``add_sequence``, only the last ones have hashes.
+        Of each sequence added by ``add_sequence``, only the last node has a hash.
       parent_hashes: hash of each node's prefix without its last symbol ``[capacity]``.
     """
 
@@ -35,7 +35,7 @@ class PrefixTree:
         self._parents, self.last, self.hashes, self.parent_hashes = np.zeros([4, size], np.int64)
 
     def add(self, parents: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-        """Extends each of ``parents`` ``[n]`` by one of ``symbols`` ``[n]``; returns the new nodes ``[n]``."""
+        """Extends, for each i, the prefix of node ``parents[i]`` by ``symbols[i]``; returns the new nodes ``[n]``."""
         first, end = self._append(parents, symbols)
         hashes = self.hashes.take(parents)
         self.parent_hashes[first:end] = hashes
@@ -45,7 +45,7 @@ class PrefixTree:
         return np.arange(first, end)
 
     def add_sequence(self, parents: np.ndarray, symbols: list[int]) -> np.ndarray:
-        """Extends each of ``parents`` ``[n]`` by the same sequence of symbols; returns the last nodes ``[n]``."""
+        """Extends each node in ``parents`` ``[n]`` by the same sequence of symbols; returns the last nodes ``[n]``."""
         width, length = len(parents), len(symbols)
         # Each new node's parent is the node before it, except for the nodes of the first symbol.
         before = np.arange(self._count - 1, self._count + width * length - 1).reshape(width, length)

@@ -14,7 +14,7 @@ _MARKED = "open_seq2seq.mark_each_byte"
 
 
 def _mark_each(error: UnicodeError) -> tuple[str, int]:
-    """Replaces each invalid byte by U+FFFD, as SentencePiece does; Python's "replace" may use one for several bytes."""
+    """Replaces each invalid byte by U+FFFD, as SentencePiece does. Python's "replace" may merge several bytes."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return "\ufffd" * (error.end - error.start), error.end
@@ -31,8 +31,9 @@ class Symbols:
 
     Attributes:
       labels: the argument ``labels``.
-      starts_word: ``[symbols]`` bool: whether a symbol ends the word before it (a space, or the first piece of a word).
-      texts: what each symbol adds to a word, as spelled by ``spelling``; empty for a space.
+      starts_word: ``[symbols]`` bool: whether a symbol begins a new word, so that the word before it is complete; True
+        for a space and for the first piece of a word.
+      texts: the characters that each symbol adds to a word, in the form that ``spelling`` returns; empty for a space.
     """
 
     def __init__(self, labels: Sequence[str]) -> None:
@@ -46,16 +47,16 @@ class Symbols:
         return len(self.labels)
 
     def _unit(self, label: str) -> str:
-        """Returns a symbol's spelling, with a space where a word begins."""
+        """Returns a symbol's spelling (see ``spelling``), with a space where a word begins."""
         byte = _BYTE.fullmatch(label)
         return chr(int(byte[1], 16)) if byte else self.spelling(label.replace(_PIECE_START, " "))
 
     def spelling(self, text: str) -> str:
-        """Returns a text as the symbols spell it: unchanged, or one character per UTF-8 byte if symbols are bytes."""
+        """Returns a text unchanged or, if some symbols are bytes, with one character for each of its UTF-8 bytes."""
         return text.encode("utf-8", "replace").decode("latin-1") if self._in_bytes else text
 
     def _spelled(self, spelling: str) -> str:
-        """Returns the text of a spelling, with U+FFFD for invalid bytes."""
+        """Inverse of ``spelling``: returns the text, with U+FFFD for invalid bytes."""
         return spelling.encode("latin-1").decode("utf-8", _MARKED) if self._in_bytes else spelling
 
     def text(self, ids: Sequence[int]) -> str:
@@ -64,7 +65,7 @@ class Symbols:
         return " ".join(part for part in raw.split(" ") if part)
 
     def words(self, ids: Sequence[int]) -> list[tuple[str, int, int]]:
-        """Returns the words that ids spell, each with the start and end (exclusive) of its symbols in ``ids``."""
+        """Returns (word, start, end) of each word that the ids spell; its symbols are ``ids[start:end]``."""
         found: list[tuple[str, int, int]] = []
         text, begin = "", 0
         for place, symbol in enumerate(ids):

@@ -78,7 +78,7 @@ class WordScorer:
         return gains
 
     def _complete(self, floats: np.ndarray, ints: np.ndarray) -> None:
-        """Replaces gains that are NaN by the gains of ending the last words, and sets the states after them."""
+        """Replaces gains that are NaN by the gains if the last words were complete, and sets the states after them."""
         (ending_gains,), (states, nodes, end_states) = floats, ints
         rows = np.nonzero(np.isnan(ending_gains))[0]
         if not len(rows):
@@ -87,7 +87,7 @@ class WordScorer:
         words = self.lexicon.word(nodes)
         scores, after = self._cached_scores(states, words)
         gains = self._alpha * scores + self._beta
-        # Prefixes of words that are not words themselves have not been charged the penalty yet.
+        # A prefix of a word that is not a word itself is an unknown word, not yet charged the penalty.
         gains -= np.where((words < 0) & (nodes != self.lexicon.outside), self._penalty, 0.0)
         empty = nodes == 0
         ending_gains[rows] = np.where(empty, 0.0, gains)

@@ -68,7 +68,7 @@ def align(logits: np.ndarray, ids: Sequence[int]) -> Alignment:
 
 
 def _best_states(log_probs: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Returns the likeliest path's state in each frame: 2 k is the k-th blank, 2 k + 1 the k-th symbol."""
+    """Returns the likeliest path's state in each frame: 2 k + 1 for symbol k (from 0), 2 k for the blank before it."""
     states = np.full(2 * len(label) + 1, log_probs.shape[1] - 1)
     states[1::2] = label
     emissions = log_probs[:, states]

@@ -56,7 +56,7 @@ def read_arpa(path: str) -> NgramModel:
     room = os.path.getsize(path) * (1032 if path.endswith(".gz") else 1) // 4
     if max(counts) > room:
         raise DataError(f"The header of {path} announces {max(counts):,} n-grams of one length, but the file is too "
-                        "small to contain them.")
+                        "small to contain them: give a file that is not truncated.")
     words: dict[str, int] = {}
     orders: list[Order] = []
     # Maps the word ids of the previous order's n-grams, which are the contexts of the current order, to their indices.
@@ -93,7 +93,7 @@ def _read_counts(reader: _Reader, lines: Iterator[str]) -> tuple[list[int], str]
 
 
 class _Table:
-    """The rows of one section, in the order of the file."""
+    """The n-grams of one section, in the order of the file, and the line after the section."""
 
     def __init__(self, n: int, count: int) -> None:
         self.ids = np.empty([count, n], np.int32)

@@ -1,8 +1,8 @@
 """Estimation of n-gram models from text with interpolated modified Kneser-Ney smoothing.
 
-Chen and Goodman 1998, "An Empirical Study of Smoothing Techniques for Language Modeling", section 3; counts at the
-beginning of sentences and the unknown word as in Heafield et al. 2013, "Scalable Modified Kneser-Ney Language Model
-Estimation". The corpus is kept in memory: about 60 bytes per word and order.
+See Chen and Goodman 1998, "An Empirical Study of Smoothing Techniques for Language Modeling", section 3. N-grams at the
+beginning of sentences and the unknown word are treated as in Heafield et al. 2013, "Scalable Modified Kneser-Ney
+Language Model Estimation". The corpus is kept in memory: about 60 bytes per word and order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Estimate(NamedTuple):
       words: number of running words in the text.
       sentences: number of sentences that have words.
       discounts: D1, D2, D3+ of each order.
-      fallback_orders: orders with fixed discounts, because the discounts could not be estimated from their counts.
+      fallback_orders: orders whose discounts could not be estimated from the counts and are 0.5, 1 and 1.5 instead.
     """
 
     model: NgramModel
@@ -42,7 +42,8 @@ class _Counts(NamedTuple):
     """The distinct n-grams of one order, sorted by context and last word.
 
     Attributes:
-      keys: context · vocabulary size + word ``[n-grams]``.
+      keys: context · vocabulary size + last word ``[n-grams]``; the context is the index of an (n-1)-gram in its own
+        order.
       raw: number of occurrences of each n-gram.
       adjusted: the raw count in the highest order and for n-grams that begin a sentence; otherwise the number of
         distinct words that precede the n-gram.
@@ -169,7 +170,7 @@ def _smooth(counted: list[_Counts], discounts: list[tuple[float, ...]], threshol
     """Discounts, interpolates and prunes the n-grams, from the lowest order up."""
     orders: list[Order] = []
     lower = np.zeros(0)  # probabilities of the order below
-    kept_below = np.zeros(0, np.int64)  # index of each n-gram of the order below among the kept ones, or -1
+    kept_below = np.zeros(0, np.int64)  # new index of each n-gram of the order below, or -1 if it was pruned
     ends = _suffixes(counted, vocab_size)
     for n, (counts, discount, threshold) in enumerate(zip(counted, discounts, thresholds, strict=True), 1):
         contexts, words = np.divmod(counts.keys, vocab_size)

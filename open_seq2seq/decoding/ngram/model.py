@@ -52,14 +52,16 @@ class Order(NamedTuple):
 
 
 class NgramModel:
-    """A back-off model: P(w | h) is the probability of the longest known n-gram times the back-off weights used.
+    """A back-off n-gram model, stored in sorted arrays.
 
-    A state is the longest suffix of the words so far that is an n-gram below the highest order. N-grams are numbered
-    across all orders; the empty n-gram is 0. Memory: 28 bytes per n-gram, plus the words.
+    P(w | h) is the probability of the longest known n-gram that consists of a suffix of h and w, times the back-off
+    weights of all longer suffixes of h. A state is the longest suffix of the words so far that is an n-gram below the
+    highest order. N-grams are numbered across all orders; the empty n-gram is 0. Memory: 28 bytes per n-gram, plus the
+    words.
 
     Args:
       words: the vocabulary with <s>, </s> and, if the model has it, <unk>; case as in the file.
-      orders: the n-grams of each length, unigrams first; the keys of the unigrams are all word ids.
+      orders: the n-grams of each length, unigrams first; the keys of the unigrams are the ids 0, 1, … of all words.
       unknown_log_prob: natural log probability of unknown words if the model has no <unk>; the logarithm of 10^-100
         by default.
     """
@@ -108,7 +110,7 @@ class NgramModel:
         return found
 
     def _longest(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the longest known suffix of each state and word, and the sum of log back-off weights: ``[n]``."""
+        """Returns the longest known suffix of each state and word, and the log back-off weights summed: ``[n]``."""
         result = self._child(states, words)
         weights = np.zeros(len(states))
         missing = np.nonzero(result == _MISSING)[0]

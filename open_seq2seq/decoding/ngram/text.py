@@ -13,7 +13,7 @@ CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upp
 
 
 def read_transcripts(path: str) -> Iterator[str]:
-    """Yields the lines of a text file, or the last column of a ``.csv`` file, skipping a header ``…,transcript``.
+    """Yields the lines of a text file or, of a ``.csv`` file, the last column without a header named ``transcript``.
 
     Raises:
       DataError: the file cannot be read, is not UTF-8, or is not a valid CSV file.
