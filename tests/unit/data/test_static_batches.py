@@ -93,7 +93,7 @@ def test_lengths_that_are_not_the_batches_are_named():
     shapes = [StaticShape(8, (20, 10))]
     with pytest.raises(ConfigError, match=r"cannot be used with Layer: according to Layer.lengths, .*\(20, 10\)"):
         StaticBatches(Layer(), shapes).make_batch(np.arange(8))
-    with pytest.raises(ConfigError, match="need a column"):
+    with pytest.raises(ConfigError, match="needs a column"):
         StaticBatches(Layer(), [StaticShape(8, (50,))]).make_batch(np.arange(8))
 
 

@@ -68,7 +68,7 @@ def test_beam_decoder_has_the_decoders_options():
 
 
 @pytest.mark.parametrize("params, what", [
-    ({"decoder_library_path": "x.so"}, "'decoder_params/decoder_library_path' is obsolete: .* needs a compiled "
+    ({"decoder_library_path": "x.so"}, "'decoder_params/decoder_library_path' is obsolete: .* needs no compiled "
      "library"),
     ({"alphabet_config_path": "a.txt"}, "alphabet is that of the data layer"),
     ({"trie_path": "trie"}, "lexicon consists of"), ({"trie_weight": 0.1}, "trie_weight"),
