@@ -121,8 +121,9 @@ def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, st
                         f"{all_required[rank][name][:12]} instead of {all_required[0][name][:12]}. All ranks need "
                         "the same code, the same libraries and the same config.")
     return [f"WARNING: rank {rank} on host {hosts[rank]} differs from rank 0: {name} is {all_wished[rank][name]} "
-            f"instead of {all_wished[0][name]}. Sums may be rounded differently on that rank, so that ranks could "
-            "drift apart in the last digits." for rank, name in differences(all_wished)[:_SHOWN]]
+            f"instead of {all_wished[0][name]}. Sums may be rounded differently on that rank, so the last digits of "
+            "its results may differ. Make this equal on all ranks to avoid it."
+            for rank, name in differences(all_wished)[:_SHOWN]]
 
 
 def check_data(runner: Runner, section: str, lengths: np.ndarray, costs: np.ndarray | None = None) -> None:

@@ -179,7 +179,7 @@ class Watchdog:
                 called, caller = sorted((me, other), key=lambda member: member.rank)
                 say(f"WARNING: rank {caller.rank} on host {caller.host} has not connected to rank {called.rank} on "
                     f"host {called.host}, port {called.port} at {', '.join(called.addresses)}: neither will notice at "
-                    "once if the other ends.\n")
+                    "once if the other ends. Check that no firewall separates the hosts.\n")
         self._network.missing.clear()
 
     def _about(self, rank: int, kind: str) -> Failure:
