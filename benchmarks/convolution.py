@@ -4,8 +4,9 @@ usage: python benchmarks/convolution.py [--rounds 9] [--dtype bfloat16] [--shape
 
 A shape is taps, input channels, output channels, stride, batch and frames. Both versions run forward and backward
 passes on the same inputs, alternately; the reported ratio is the median over the pairs. In the second version, the
-gradient of the kernel is computed by products if oneDNN is on, and by a convolution otherwise; the last line of the
-output says which. open_seq2seq.parts.conv_blocks.convolution decides which version is used in training.
+gradient of the kernel is computed by products if oneDNN is on and the stride is 1, and by a convolution otherwise; the
+last line of the output says whether oneDNN is on. open_seq2seq.parts.conv_blocks.convolution decides which version is
+used in training.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.processor import has_onednn
 
 Shape = tuple[int, ...]
+# Taps, input channels, output channels, stride, batch and frames; docs/speed.md has the times.
 SHAPES: tuple[Shape, ...] = (
     (11, 64, 96, 1, 24, 80), (13, 128, 128, 1, 24, 80), (17, 128, 192, 1, 24, 80), (11, 256, 256, 1, 8, 200),
     (13, 384, 384, 1, 8, 200), (17, 512, 512, 1, 4, 200), (11, 64, 256, 2, 8, 800), (29, 896, 896, 1, 2, 64),
@@ -48,9 +50,10 @@ def parse_shape(text: str) -> Shape:
 
 
 def ways(shape: Shape) -> tuple[Callable, Callable]:
-    """Returns two versions of a shape's convolution, as functions of the input and the kernel.
+    """Returns two versions of a shape's convolution.
 
-    The first has TensorFlow's own gradients; the gradients of the second are computed by convolutions or products.
+    The first has TensorFlow's own gradients, the second those of ``convolve_1d``. Both are functions of the input
+    ``[batch, frames, input channels]`` and the kernel ``[taps, input channels, output channels]``.
     """
     taps, stride = shape[0], shape[3]
     before = (taps - 1) // 2
@@ -78,7 +81,13 @@ def with_gradients(convolve: Callable, x: tf.Tensor, kernel: tf.Tensor) -> Calla
 
 
 def measure(shape: Shape, rounds: int, dtype: str) -> list[str]:
-    """Times both versions of one shape alternately, ``rounds`` times each; returns a row of the table."""
+    """Times both versions of one shape alternately; returns a row of the table.
+
+    Args:
+      shape: see ``parse_shape``.
+      rounds: number of timed passes of each version.
+      dtype: name of the dtype of the input and the kernel.
+    """
     taps, inputs, outputs, stride, batch, frames = shape
     x = tf.random.stateless_normal([batch, frames, inputs], seed=[0, 1])
     kernel = tf.random.stateless_normal([taps, inputs, outputs], seed=[0, 2]) / (taps * inputs) ** 0.5

@@ -29,13 +29,15 @@ from open_seq2seq.decoding.ngram import write_arpa
 from open_seq2seq.decoding.ngram.estimation import estimate
 
 LABELS = list("abcdefghijklmnopqrstuvwxyz' ")
-BEAM_THRESHOLD, SYMBOL_THRESHOLD = 10.0, -5.0  # pyctcdecode's defaults
+BEAM_THRESHOLD, SYMBOL_THRESHOLD = 10.0, -5.0  # natural logarithms; pyctcdecode's defaults
+# Weight of the language model, bonus for each word, and penalty for each word outside of the vocabulary.
 ALPHA, BETA, OOV_PENALTY = 0.5, 1.5, 10.0
+# Standard deviation of the noise that is added to logits of 10 for the symbol of a frame and 0 for all others.
 KINDS = {"clear": 1.0, "noisy": 2.5}
 
 
 def make_words(rng: np.random.Generator, count: int) -> list[str]:
-    """Returns distinct made-up words of 2 to 9 letters."""
+    """Returns ``count`` distinct made-up words of 2 to 9 letters."""
     words: dict[str, None] = {}
     while len(words) < count:
         words["".join(rng.choice(LABELS[:26], rng.integers(2, 10)))] = None
@@ -43,7 +45,7 @@ def make_words(rng: np.random.Generator, count: int) -> list[str]:
 
 
 def make_text(rng: np.random.Generator, words: list[str], sentences: int) -> list[list[str]]:
-    """Returns sentences of random words; words at the start of the list are the most frequent."""
+    """Returns sentences, lists of 4 to 19 random words; the first words of ``words`` are the most frequent."""
     shares = 1.0 / np.arange(1, len(words) + 1)
     return [list(rng.choice(words, rng.integers(4, 20), p=shares / shares.sum())) for _ in range(sentences)]
 
@@ -73,7 +75,12 @@ def make_logits(rng: np.random.Generator, kind: str, text: list[list[str]], fram
 
 
 def our_decoder(width: int, lm_path: str | None) -> Callable[[np.ndarray], str]:
-    """Returns a function that decodes logits to the best text with CtcDecoder."""
+    """Returns a function that decodes logits ``[frames, 29]`` to the best text with ``CtcDecoder``.
+
+    Args:
+      width: beam width.
+      lm_path: path of an n-gram model, or None.
+    """
     decoder = CtcDecoder(LABELS, {
         "beam_width": width, "beam_threshold": BEAM_THRESHOLD, "symbol_threshold": SYMBOL_THRESHOLD, "alpha": ALPHA,
         "beta": BETA, "oov_penalty": OOV_PENALTY, "lm_path": lm_path})
@@ -81,9 +88,14 @@ def our_decoder(width: int, lm_path: str | None) -> Callable[[np.ndarray], str]:
 
 
 def their_decoder(width: int, lm_path: str | None, words: list[str]) -> Callable[[np.ndarray], str] | None:
-    """Returns a function that decodes logits to the best text with pyctcdecode.
+    """Returns a function that decodes logits ``[frames, 29]`` to the best text with pyctcdecode.
 
     Returns None if pyctcdecode, or kenlm for a language model, is not installed.
+
+    Args:
+      width: beam width.
+      lm_path: path of an n-gram model, or None.
+      words: the vocabulary of the n-gram model.
     """
     try:
         from pyctcdecode import build_ctcdecoder
@@ -101,6 +113,11 @@ def their_decoder(width: int, lm_path: str | None, words: list[str]) -> Callable
 def in_turns(programs: list[Callable[[np.ndarray], str] | None], logits: np.ndarray,
              repeats: int) -> list[tuple[float, str]]:
     """Decodes with the programs alternately, ``repeats`` times each.
+
+    Args:
+      programs: functions from logits to a text; None for a program that is not installed.
+      logits: ``[frames, 29]``.
+      repeats: number of times that each program decodes the logits.
 
     Returns:
       For each program, its shortest CPU time in milliseconds and the decoded text; NaN and an empty text for None.

@@ -5,7 +5,7 @@ usage: python benchmarks/ctc_loss.py [--kernels here,ctc_loss_op,tf_dense] [--ro
 `here` is open_seq2seq.parts.ctc, `ctc_loss_op` is TensorFlow's CPU kernel (tf.raw_ops.CTCLoss), and `tf_dense` is
 TensorFlow's loop of operations (tf.nn.ctc_loss with dense labels), which takes minutes on long labels. They run
 alternately on the same inputs. Two columns show how accurate each is: the largest error of a loss, compared with a
-float64 recursion, and the largest absolute value of a frame's gradient summed over the symbols, which should be 0.
+recursion in float64, and the largest absolute sum over the symbols of a frame's gradient, which should be 0.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ Inputs = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
 
 
 def _ctc_loss_op(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Returns the losses ``[batch]`` for the arguments that ``make_inputs`` returns."""
     places = tf.where(tf.sequence_mask(label_lengths, tf.shape(labels)[1]))
 
     @tf.custom_gradient
@@ -52,9 +53,17 @@ KERNELS = {"here": ctc_loss, "ctc_loss_op": _ctc_loss_op, "tf_dense": _tf_dense}
 
 
 def make_inputs(batch: int, frames: int, symbols: int, label: int) -> Inputs:
-    """Returns the logits, labels, label lengths and frame counts of a random batch.
+    """Returns a random batch, whose labels never contain equal adjacent symbols.
 
-    Adjacent symbols of a label are never equal. ``label`` is the greatest length of a label.
+    Args:
+      batch: number of examples.
+      frames: largest number of frames.
+      symbols: number of symbols, including the blank, which is last.
+      label: largest length of a label.
+
+    Returns:
+      (logits ``[batch, frames, symbols]``, labels ``[batch, label]``, label lengths ``[batch]``, numbers of frames
+      ``[batch]``).
     """
     rng = np.random.default_rng(0)
     steps = rng.integers(1, symbols - 1, (batch, label))
@@ -65,11 +74,17 @@ def make_inputs(batch: int, frames: int, symbols: int, label: int) -> Inputs:
 
 
 def exact_losses(inputs: Inputs) -> np.ndarray:
-    """Returns the losses ``[batch]``, computed by a float64 recursion."""
+    """Returns the losses ``[batch]``, computed by the forward recursion in float64.
+
+    Args:
+      inputs: the batch, as returned by ``make_inputs``.
+    """
     found = []
     for logits, labels, count, steps in zip(*(tensor.numpy() for tensor in inputs), strict=True):
         log_probs = logits.astype(np.float64)
         log_probs -= np.logaddexp.reduce(log_probs, axis=1, keepdims=True)
+        # The states are the label's symbols, with blanks before, between and after them. A state between two different
+        # symbols may be skipped.
         states = np.full(2 * count + 1, logits.shape[1] - 1)
         states[1::2] = labels[:count]
         skips = np.where(np.r_[True, True, states[2:] == states[:-2]], -np.inf, 0.0)
@@ -83,7 +98,11 @@ def exact_losses(inputs: Inputs) -> np.ndarray:
 
 
 def with_gradient(loss: Callable) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
-    """Returns a compiled function that computes the losses and their sum's gradient with respect to the logits."""
+    """Returns a compiled function that computes the losses, and the gradient of their sum by the logits.
+
+    The function takes what ``make_inputs`` returns, as separate arguments, and returns (losses ``[batch]``, gradient
+    ``[batch, frames, symbols]``).
+    """
     def run(logits: tf.Tensor, *others: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(logits)
@@ -94,7 +113,13 @@ def with_gradient(loss: Callable) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
 
 
 def measure(names: list[str], inputs: Inputs, rounds: int) -> list[list[str]]:
-    """Measures the kernels alternately on one shape; returns their rows of the table."""
+    """Measures the kernels alternately on one batch; returns a row of the table for each.
+
+    Args:
+      names: the kernels to measure, keys of ``KERNELS``.
+      inputs: the batch, as returned by ``make_inputs``.
+      rounds: number of timed passes of each kernel.
+    """
     functions = {name: with_gradient(KERNELS[name]) for name in names}
     exact = exact_losses(inputs)
     results = {name: [value.numpy() for value in function(*inputs)] for name, function in functions.items()}

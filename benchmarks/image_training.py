@@ -4,9 +4,10 @@
     python benchmarks/image_training.py --blocks 5 --dtypes mixed --keras on
 
 All take turns on random images, which are padded, cropped at random, mirrored at random and standardised. The toolkit
-uses its own input pipeline, and the last lines give the share of the time that its steps wait for it; Keras is measured
-with XLA (``jit_compile``) on and off; PyTorch, in channels-last layout, makes each batch in its loop. The same
-multiplications and additions as products of matrices take the time of the raw products.
+uses its own input pipeline; the lines "input wait" give the share of the time for which its steps wait for input. Keras
+is measured with XLA (``jit_compile``) on and off. PyTorch, in channels-last layout, makes each batch in its loop. The
+last lines, "raw products", give the time of matrix products with as many multiplications and additions as a step's
+convolutions and last layer, without any other operation.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _params(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def convolution_products(options: argparse.Namespace) -> list[Product]:
-    """Returns the products of matrices with the multiplications and additions of a forward pass."""
+    """Returns matrix products with as many multiplications and additions as a forward pass of the network."""
     products, channels = [Product(1, options.batch * SIDE ** 2, 3 * 9, 16)], 16
     for group in range(3):
         filters, rows = 16 << group, options.batch * (SIDE >> group) ** 2
@@ -73,9 +74,11 @@ def convolution_products(options: argparse.Namespace) -> list[Product]:
 
 
 def measure(options: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Returns the mean milliseconds per step of all rounds, and the toolkit's shares of input wait, by name.
+    """Measures all programs in turns.
 
-    The faster of Keras's settings comes first.
+    Returns:
+      (mean milliseconds per step in each round by the program's name, the faster of Keras's settings first; by the
+      setting's name, the fraction of the time for which the toolkit waited for input).
     """
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(options.threads)
     on_gpu = describe_machine().on_gpu
@@ -102,7 +105,7 @@ def measure(options: argparse.Namespace) -> tuple[dict[str, list[float]], dict[s
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Returns the options."""
+    """Returns the parsed options; raises UserError if a value is invalid."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=3, help="residual blocks in each of the three groups: 3 is "
                         "ResNet-20, 5 ResNet-32")

@@ -5,10 +5,10 @@
 
 ``--parts`` selects what is measured. ``stack`` is the recurrent stack alone, forward and backward, with the gradients
 of its inputs and weights; ``step`` is a training step with embeddings, softmax over the whole vocabulary with tied
-weights, and Adam. All programs take turns on chunks of ``--length`` random tokens, without dropout. The lines below
-these tables are the raw products: the time of the matrix products alone, without any other operation. ``generation`` is
-the time to continue a text of ``--context`` random tokens by the likeliest ones, with the Transformer of
-``--transformer_layers`` and ``--transformer_hidden``; with the cache, it includes reading the text.
+weights, and Adam. All programs take turns on chunks of ``--length`` random tokens, without dropout. The lines "raw
+products" below these tables give the time of the matrix products alone, without any other operation. ``generation`` is
+the time in which a Transformer of ``--transformer_layers`` and ``--transformer_hidden`` continues a text of
+``--context`` random tokens with the most likely tokens; with the cache, it includes reading the text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from benchmarks.measuring.turns import Worker
 from open_seq2seq.utils.errors import UserError
 
 PARTS = ("stack", "step", "generation")
-_CHUNKS = 16  # per row of the batch and epoch
+_CHUNKS = 16  # number of chunks in each row of the batch, in an epoch
 
 
 def write_lstm(folder: Path, options: argparse.Namespace) -> str:
@@ -70,7 +70,14 @@ def _params(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def stack_seconds(trainer: Any, batch: int, length: int, passes: int) -> float:
-    """Returns the mean seconds of a pass forward and backward through the recurrent stack of a trainer's model."""
+    """Returns the mean seconds of a forward and backward pass through the recurrent stack of a trainer's model.
+
+    Args:
+      trainer: the trainer.
+      batch: number of sequences.
+      length: number of time steps.
+      passes: number of passes over which the mean is taken.
+    """
     return mean_pass(_stack_pass(trainer, batch, length), passes)()
 
 
@@ -104,7 +111,7 @@ def step_products(options: argparse.Namespace) -> list[Product]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
-    """Returns the mean milliseconds per pass of all rounds, by part and name."""
+    """Returns the mean milliseconds per pass in each round, by part and by the program's name."""
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(options.threads)
     on_gpu = describe_machine().on_gpu
     passes: dict[str, dict[str, Pass]] = {part: {} for part in PARTS if part in options.parts and part != "generation"}
@@ -134,17 +141,21 @@ def _torch(part: str, options: argparse.Namespace) -> TorchProcess:
 
 
 def report_generation(options: argparse.Namespace) -> None:
-    """Measures generation and prints its table; fails if the texts differ."""
+    """Measures generation and prints its table.
+
+    Raises:
+      Failure: the texts that were generated with and without the cache differ.
+    """
     found, same = call(generation_times, options)
     print(f"\ngeneration of {options.new_tokens} tokens after {options.context}:")
     print(comparison_table(found, "tokens", options.new_tokens))
     if not same:
-        raise Failure("The text generated with the cache differs from the text generated without.")
+        raise Failure("The text generated with the cache differs from the text generated without it.")
     print("both texts are equal")
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Returns the options."""
+    """Returns the parsed options; raises UserError if a value is invalid."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated parts (default: %(default)s)")
     parser.add_argument("--layers", type=int, default=2, help="layers of the LSTM")

@@ -4,8 +4,9 @@
         --dtypes float32,mixed --limit_mb 8000 --start 1024
 
 Prints a Markdown table. Each batch size is tried in a separate process, which makes a few updates
-on the batch that contains the longest example. Sizes double from ``--start`` until one exceeds the
-limit; then ``--halvings`` steps of bisection follow. Unknown options override the config.
+on the batch that contains the longest example. Sizes, in the config's unit, double from ``--start``
+until one exceeds the limit; then ``--halvings`` steps of bisection follow. Unknown options override
+the config.
 """
 
 from __future__ import annotations

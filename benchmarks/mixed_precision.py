@@ -71,7 +71,13 @@ def chosen_settings(names: str | None, machine: Machine) -> list[Setting]:
 
 
 def largest_batch(options: argparse.Namespace, overrides: Sequence[str], start: int) -> str:
-    """Returns the largest batch size that fits, as text for the table."""
+    """Returns the largest batch size that fits the memory limit, as text for the table.
+
+    Args:
+      options: the program's options.
+      overrides: overrides of the config, including the dtype.
+      start: first batch size to try, in the config's unit.
+    """
     trials = list(search(options.config_file, overrides, options.limit_mb, start, options.halvings))
     fitting = [trial.batch_size for trial, fits in trials if fits]
     return f"{max(fitting):,}" if fitting else f"below {start:,}"
@@ -99,7 +105,7 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def check_options(options: argparse.Namespace, machine: Machine) -> None:
-    """Raises UserError for mistakes that would otherwise be found only after the measurements."""
+    """Raises UserError for invalid options that would otherwise be found only after the measurements."""
     if options.largest_batch and options.limit_mb is None and not machine.on_gpu:
         raise UserError("--largest_batch needs a limit on a CPU: give --limit_mb, in MB.")
     if options.loss_steps is not None and options.loss_steps < 1:

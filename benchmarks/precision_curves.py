@@ -8,8 +8,9 @@
 A setting is written dtype[/loss_scaling]:updates:seeds, or mixed/product+recurrence:updates:seeds with the kinds of
 operations that mixed computes in bfloat16 on a CPU. Each run has its own process and is added to the CSV file
 when it is complete; running the same command again continues after the last complete run. Settings are compared
-after equal numbers of updates; steps that loss scaling skipped do not count. The band is two standard deviations
-over the float32 seeds. Unknown options override the config.
+after equal numbers of updates; steps that loss scaling skipped do not count. The table and the plot compare each
+difference with a band around 0, whose half-width is two standard deviations of the float32 losses over the seeds.
+Unknown options override the config.
 """
 
 from __future__ import annotations
@@ -48,7 +49,13 @@ def run_missing(losses: LossFile, plans: Sequence[Plan], config_file: str, overr
 
 
 def draw(path: str, losses: LossFile, rows: Sequence[Row], window: int) -> None:
-    """Writes the plot: the mean loss curves, and the paired differences with the band.
+    """Writes the plot: mean loss curves, and the differences at equal seeds with the band.
+
+    Args:
+      path: path of the image file.
+      losses: the losses of all runs.
+      rows: the rows of the table.
+      window: number of updates over which training losses are averaged.
 
     Raises:
       UserError: matplotlib is missing.
@@ -84,7 +91,12 @@ def _draw_differences(axes: Any, row: Row) -> None:
 
 
 def report(losses: LossFile, plans: Sequence[Plan], window: int) -> tuple[str, list[Row]]:
-    """Returns the table as Markdown, and its rows.
+    """Returns (the table as Markdown, its rows).
+
+    Args:
+      losses: the losses of all runs.
+      plans: the settings to compare.
+      window: number of updates over which training losses are averaged.
 
     Raises:
       UserError: the file contains no complete run.

@@ -38,6 +38,7 @@ TYPES = ("float32", "mixed")
 
 def measure(options: argparse.Namespace, machine: Machine) -> dict[str, Any]:
     """Measures this processor and returns its row of the table."""
+    # A single round is for trials of this program, in which the raw operations are measured only once, too.
     raw = rounded(raw_speeds(*(RAW_LIMITS if options.rounds > 1 else (0.0, 1))))
     with tempfile.TemporaryDirectory(prefix="os2s-processors-") as folder:
         configs = write_small_models(Path(folder))
@@ -50,12 +51,16 @@ def measure(options: argparse.Namespace, machine: Machine) -> dict[str, Any]:
 
 
 def rounded(speeds: Speeds) -> Speeds:
-    """Returns the speeds, rounded to one decimal place."""
+    """Returns the speeds, in GFLOP/s, rounded to one decimal place."""
     return {kind: {name: round(value, 1) for name, value in by_type.items()} for kind, by_type in speeds.items()}
 
 
 def train(config: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Returns a model's training speed in each dtype, measured alternately, and the unit of the speed."""
+    """Trains a model in both dtypes alternately, and measures the speeds.
+
+    Returns:
+      The dict ``{"unit": objects that are counted, "float32": objects per second, "mixed": objects per second}``.
+    """
     with workers_in_turns([make_setting(name, on_gpu=False) for name in TYPES], str(config), [], steps=options.steps,
                           warmup=options.warmup, rounds=options.rounds) as workers:
         speeds = {worker.result.name: round(worker.result.speed, 1) for worker in workers}
@@ -98,7 +103,7 @@ def decoding_speed(config_file: str, dtype: str, rounds: int) -> float:
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Parses the command line."""
+    """Returns the parsed options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
     parser.add_argument("--steps", type=int, default=6, help="updates per round (default: %(default)s)")

@@ -30,7 +30,12 @@ from benchmarks.measuring.settings import default_names, make_setting
 
 
 def format_table(names: Sequence[str], profiles: Sequence[Profile]) -> str:
-    """Returns the table of milliseconds and shares by category, with the speed-up of each profile over the first."""
+    """Returns the table of milliseconds and shares by category, with the speed-up of each profile over the first.
+
+    Args:
+      names: headings of the profiles.
+      profiles: the profiles; the first is the baseline.
+    """
     head = ["part of the step"]
     for number, name in enumerate(names):
         head += [f"{name} ms", "share", *(["quicker"] if number else [])]
@@ -57,7 +62,7 @@ def _ratio(first: float, value: float) -> str:
 
 
 def format_types(name: str, profile: Profile, top: int) -> str:
-    """Returns one line with the types of operations that take the most time."""
+    """Returns one line with the ``top`` types of operations that take the most time."""
     longest = list(profile.by_type.items())[:top]
     return f"{name}: " + ", ".join(f"{kind} {1e3 * seconds:,.1f} ms" for kind, seconds in longest)
 

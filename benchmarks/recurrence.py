@@ -66,7 +66,7 @@ def _tensorflow_pass(options: argparse.Namespace, forward: Callable[[Any], Any],
 
 
 def torch_pass(options: argparse.Namespace, dtype: str) -> TorchProcess:
-    """Returns a process that makes passes of PyTorch's layers."""
+    """Returns a process that makes passes of PyTorch's layers; calling it makes a pass and returns its seconds."""
     return TorchProcess(options.torch_python, "torch_recurrence", [
         options.cell, options.layers, options.hidden, options.input, options.batch, options.steps,
         int(not options.unidirectional), options.threads, dtype])

@@ -5,9 +5,9 @@
 
 The implementations take turns on batches of the same shape: sentences of ``--length`` random tokens on both sides, so
 that nothing is padded. A step includes the loss over the whole vocabulary and Adam. Without ``--input_feeding``, the
-decoder is that of NVIDIA's GNMT v2, which needs no loop over the attention; with it, that of the original toolkit,
-which does. The last lines are the raw products: the time of the step's matrix products alone, without any other
-operation.
+decoder is that of NVIDIA's GNMT v2, which computes the attention for all target positions at once. With it, the decoder
+is that of the original toolkit, which computes the attention in its loop over the positions. The last lines, "raw
+products", give the time of the step's matrix products alone, without any other operation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from benchmarks.measuring.torch_process import TorchProcess
 from benchmarks.measuring.turns import Worker
 from open_seq2seq.utils.errors import UserError
 
-_BATCHES = 16
+_BATCHES = 16  # in an epoch
 
 
 def write_gnmt(folder: Path, options: argparse.Namespace) -> str:
@@ -44,7 +44,8 @@ def write_gnmt(folder: Path, options: argparse.Namespace) -> str:
     (folder / "vocab.txt").write_text("".join(f"w{number}\n" for number in range(words)), encoding="utf-8")
     random = np.random.default_rng(0)
     for side in ("source", "target"):
-        rows = random.integers(words, size=[options.batch * _BATCHES, options.length - 1])  # and the end symbol
+        # The data layer appends the end symbol, the last of ``length`` tokens.
+        rows = random.integers(words, size=[options.batch * _BATCHES, options.length - 1])
         lines = [" ".join(f"w{word}" for word in row) for row in rows]
         (folder / f"train.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(write_config(folder / "config.py", "Text2Text", {"base_params": _params(folder, options)}))
@@ -88,7 +89,7 @@ def product_shapes(options: argparse.Namespace) -> list[Product]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, list[float]]:
-    """Returns the mean milliseconds per step of all rounds, by name."""
+    """Returns the mean milliseconds per step in each round, by the program's name."""
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(options.threads)
     on_gpu = describe_machine().on_gpu
     shape = [options.layers, options.layers, options.hidden, options.ids, options.batch, options.length,
@@ -106,7 +107,7 @@ def measure(options: argparse.Namespace) -> dict[str, list[float]]:
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Returns the options."""
+    """Returns the parsed options; raises UserError if a value is invalid."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=4, help="layers of the encoder, and of the decoder")
     parser.add_argument("--hidden", type=int, default=512, help="units of each layer, and size of the embeddings")

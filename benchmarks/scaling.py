@@ -4,10 +4,10 @@
         --ranks 1,2 --mode weak --batch_size_per_gpu=4096
 
 For each number N of replicas, two measurements alternate: N independent runs that train at the same time, and one run
-on N replicas; the processes of the other measurement are stopped meanwhile. Efficiency is the speed of the one run
-divided by the summed speed of the N runs. The N runs train at the same time because the ranks of one machine share its
-memory and caches, too. All replicas have the same number of threads. In weak scaling, each replica has the config's
-batch size; in strong scaling, one N-th of it.
+on N replicas; during each, the processes of the other are suspended. Efficiency is the speed of the one run divided by
+the summed speed of the N runs. The N runs train at the same time because the ranks of one machine share its memory and
+caches, too. All replicas have the same number of threads. In weak scaling, each replica has the config's batch size; in
+strong scaling, one N-th of it.
 
 With Horovod, the program also times the reduction of the model's gradients and one raw grouped_allreduce of the same
 size, fits a cost model of reductions (start-up time, latency, bandwidth), compares the efficiency that it predicts with
@@ -43,17 +43,19 @@ from benchmarks.measuring.scaling_table import (
 
 # Sizes, in bytes, of the reductions to which the cost model is fitted.
 SIZES = (4, 2**16, 2**20, 2**22, 2**24, 2**26)
+# Numbers of ranks, and bandwidths in Gbit/s, for which efficiency is predicted by default.
 _CLUSTERS, _GBPS = "8,64,512,1024", "10,25,100,400"
 
 
 def _numbers(kind: Callable[[str], float]) -> Callable[[str], list[float]]:
+    """Returns a parser of comma-separated positive numbers, for ``add_argument(type=…)``."""
     def parse(text: str) -> list[float]:
         values = [kind(part) for part in text.split(",")]
         if min(values) <= 0:
             raise ValueError
         return values
 
-    parse.__name__ = "list of numbers above 0"
+    parse.__name__ = "list of numbers above 0"  # argparse names the type in its error messages
     return parse
 
 
@@ -97,7 +99,14 @@ def default_launcher() -> list[str]:
 
 
 def measure(count: int, options: argparse.Namespace, overrides: list[str], machine: Machine) -> Scale:
-    """Measures scaling for one number of replicas."""
+    """Measures scaling for one number of replicas.
+
+    Args:
+      count: number of replicas.
+      options: the program's options.
+      overrides: overrides of the config.
+      machine: describes this machine.
+    """
     gpus = [{"CUDA_VISIBLE_DEVICES": str(n % len(machine.gpus))} for n in range(count)] if machine.on_gpu else ()
     with single_runs(count, options.config_file, overrides, options.warmup, gpus) as alone:
         batch = alone.batch_size

@@ -17,9 +17,10 @@ def _rms(x: tf.Tensor) -> tf.Tensor:
 class Adafactor(Optimizer):
     """Adafactor (Shazeer & Stern 2018, algorithms 4 and 5), with the learning rate of ``lr_policy``.
 
-    For a matrix, the mean square of gradients is stored as one value per row and one per column of its last two
-    dimensions; for a vector it is stored in full. The policy's learning rate is the paper's ρ: by default it is
-    multiplied by the root mean square of the variable, so a rate of 1e-2 changes weights by about 1 % per update.
+    For a variable with two or more axes, the moving average of squared gradients is stored as one value for each row
+    and one for each column of the last two axes; for a vector it is stored in full. The policy's learning rate is the
+    paper's ρ: by default it is multiplied by the root mean square of the variable, so a rate of 1e-2 changes weights by
+    about 1 % per update. See https://arxiv.org/abs/1804.04235.
     """
 
     @staticmethod
@@ -68,7 +69,10 @@ class Adafactor(Optimizer):
         variable.assign_sub(change)
 
     def _inverse_root(self, gradient: tf.Tensor, slots: Variables, decay: tf.Tensor) -> tf.Tensor:
-        """Updates the mean square and returns its inverse square root, in a shape that broadcasts to the gradient's."""
+        """Updates the moving average of squared gradients and returns its inverse square root.
+
+        The shape of the result broadcasts to that of the gradient.
+        """
         squares = tf.square(gradient) + self.params["epsilon1"]
 
         def mean(kind: str, new: tf.Tensor) -> tf.Tensor:

@@ -18,7 +18,7 @@ class Adam(Optimizer):
     ``w -= lr · sqrt(1-β2^t)/(1-β1^t) · m / (sqrt(v) + ε)`` for t = 1, 2, …
 
     ε is added to the square root of the *uncorrected* v ("epsilon hat" in the paper), so it has more effect in early
-    updates than in the textbook form.
+    updates than in the paper's algorithm 1. See https://arxiv.org/abs/1412.6980.
     """
 
     _nesterov = False
@@ -38,7 +38,8 @@ class Adam(Optimizer):
     def _begin(self, learning_rate: tf.Tensor, update_index: tf.Tensor) -> Any:
         """Returns (learning rate, bias-corrected learning rate), FP32 scalars.
 
-        The correction is computed in FP64, because 1 - β^t loses digits in FP32; β is rounded to FP32 as in the kernel.
+        The correction is computed in FP64, because 1 - β^t loses digits in FP32; β is rounded to FP32, as TensorFlow's
+        kernel rounds it.
         """
         count = tf.cast(update_index, tf.float64) + 1.0
         beta1, beta2 = (tf.constant(np.float32(self.params[name]), tf.float64) for name in ("beta1", "beta2"))
@@ -46,7 +47,7 @@ class Adam(Optimizer):
         return learning_rate, tf.cast(tf.cast(learning_rate, tf.float64) * correction, tf.float32)
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
-        # The powers of beta are 0, because the learning rate is already bias-corrected.
+        # The kernel would correct the bias with the powers of beta; 0 disables this, because lr is already corrected.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle, m=slots["m"].handle, v=slots["v"].handle, beta1_power=0.0, beta2_power=0.0,
             lr=step[1], beta1=self.params["beta1"], beta2=self.params["beta2"], epsilon=self.params["epsilon"],

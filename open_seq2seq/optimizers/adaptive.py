@@ -73,8 +73,9 @@ class Ftrl(Optimizer):
     """Follow the regularised leader (McMahan et al. 2013), with L1, L2 and L2 shrinkage.
 
     ``n' = n + g²``; ``z += g + 2·shrinkage·w - (n'^-p - n^-p)/lr · w``;
-    ``w = (clip(z, -l1, l1) - z) / (n'^-p/lr + 2·l2)`` where n is the sum of squared
-    gradients, n' its updated value, and p the (negative) ``learning_rate_power``.
+    ``w = (clip(z, -l1, l1) - z) / (n'^-p/lr + 2·l2)``, where n is the sum of squared gradients before the update, n'
+    the sum after it, and p is ``learning_rate_power``, which is negative or 0. l1, l2 and shrinkage are the three
+    strengths among the parameters.
     """
 
     @staticmethod

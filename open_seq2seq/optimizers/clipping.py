@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 Gradient = Any  # tf.Tensor or tf.IndexedSlices
-Gradients = dict[str, Any]
+Gradients = dict[str, Any]  # the gradients by variable name
 
 
 class UniqueRows(tf.IndexedSlices):
@@ -89,8 +89,12 @@ def global_norm(gradients: Gradients) -> tf.Tensor:
 
 
 def clip_factor(norm: tf.Tensor, max_norm: float) -> tf.Tensor:
-    """Returns the factor that clips gradients of this global norm: ``max_norm / max(norm, max_norm)``.
+    """Returns the factor that clips gradients of this global norm: ``max_norm / max(norm, max_norm)``, a scalar.
 
     See Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
+
+    Args:
+      norm: FP32 scalar, the global norm.
+      max_norm: the largest global norm after clipping.
     """
     return max_norm / tf.maximum(norm, max_norm)

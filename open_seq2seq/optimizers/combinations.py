@@ -11,8 +11,8 @@ from open_seq2seq.optimizers.layer_rates import LayerRates
 from open_seq2seq.optimizers.weight_average import TriggeredMean, WeightAverage, WeightMean
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 
-# Argument of MixedPrecisionOptimizer → (the parameter that enables the addition, the function that creates it). The
-# other averages and the layer rates are added by ``make_additions``.
+# Name of an argument of MixedPrecisionOptimizer → (the parameter that enables the addition, the function that creates
+# it from a model's parameters). ``make_additions`` itself creates the two other averages and the layer rates.
 ADDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "larc": ("larc_params", lambda params: Larc(**params["larc_params"])),
     "weight_decay": ("decoupled_weight_decay", lambda params: WeightDecay(
@@ -49,7 +49,11 @@ def make_additions(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def combination_problems(params: Mapping[str, Any]) -> list[str]:
-    """Returns messages about parameters of a model that exclude or need each other; absent parameters are off."""
+    """Returns messages about parameters of a model that exclude or need each other.
+
+    Args:
+      params: the model's parameters; absent parameters count as None.
+    """
     problems = []
     if params.get("max_grad_norm") is not None and params.get("larc_params") is not None:
         problems.append("'max_grad_norm' and 'larc_params' exclude each other: LARC sets the size of each variable's "

@@ -13,7 +13,8 @@ from open_seq2seq.utils.errors import ConfigError, did_you_mean
 from open_seq2seq.utils.processor import has_bfloat16
 
 _TENSOR_CORES = (7, 0)  # compute capability of the first GPUs with tensor cores
-# Dtypes in configs for the TensorFlow 1 toolkit, which also made variables half-precision; now they are always FP32.
+# Dtypes in configs for the TensorFlow 1 toolkit, which then also created variables in half precision. Here, variables
+# are always FP32.
 _ALIASES = {"float16": "mixed_float16", "half": "mixed_float16", "bfloat16": "mixed_bfloat16"}
 
 
@@ -22,7 +23,7 @@ class PrecisionPolicy(NamedTuple):
 
     Attributes:
       compute: the dtype of the operations in ``kinds``: float32, float16 or bfloat16.
-      label: the dtype in the config: ``float32``, ``mixed``, ``mixed_float16`` or ``mixed_bfloat16``.
+      label: the dtype that the config requests: ``float32``, ``mixed``, ``mixed_float16`` or ``mixed_bfloat16``.
       note: a line for the log that explains the choice.
       kinds: the kinds of operations, from ``KINDS``, that are computed in ``compute``; the others use float32.
       may_choose: whether ``kinds`` may depend on the machine's speed, as with ``mixed`` on a CPU.
@@ -35,7 +36,7 @@ class PrecisionPolicy(NamedTuple):
     may_choose: bool = False
 
     def type_of(self, kind: str) -> tf.DType:
-        """Returns the dtype for operations of this kind, one of ``KINDS``."""
+        """Returns the dtype for operations of this kind, one of ``KINDS``; raises ValueError for any other kind."""
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is not one of the kinds {', '.join(KINDS)}")
         return self.compute if kind in self.kinds else tf.float32
@@ -66,7 +67,7 @@ def resolve_dtype(dtype: str | tf.DType | None, choice: Iterable[str] | None = N
 
 
 def precision_of(params: Mapping[str, Any]) -> PrecisionPolicy:
-    """Returns the precision policy of a model with these parameters."""
+    """Returns the precision policy of a model with these parameters; raises ConfigError if the dtype is unsupported."""
     return resolve_dtype(params.get("dtype", "float32"), params.get("mixed_choice"))
 
 
@@ -105,7 +106,7 @@ def _label(dtype: Any) -> str:
 
 
 def _gpu_warning(compute: tf.DType, gpus: Sequence[Any]) -> str:
-    """Returns a warning about GPUs without tensor cores, on which float16 is not faster than float32."""
+    """Returns a warning if float16 is requested on a GPU without tensor cores, otherwise an empty string."""
     if compute != tf.float16:
         return ""
     for gpu in gpus:

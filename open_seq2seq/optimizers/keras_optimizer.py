@@ -21,10 +21,9 @@ def is_keras_optimizer(value: Any) -> bool:
 
 
 def _on_each_device(optimizer_class: Any) -> Any:
-    """Returns a subclass of a Keras optimizer that updates the variables of one device only.
+    """Returns a subclass of a Keras optimizer with which each replica updates its own copy of every variable.
 
-    Keras' own classes update the copies of a variable on all devices; with the subclass, each replica updates its own
-    copy.
+    Keras' own classes would update the copies on all devices.
     """
 
     class OnEachDevice(optimizer_class):

@@ -19,8 +19,8 @@ class LarcInfo(NamedTuple):
     """Effect of LARC on one variable in one update, as FP32 scalars.
 
     Attributes:
-      clip_on: 1 if the clip mode reduced the gradient, otherwise 0.
-      grad_update: the factor that multiplies the gradient.
+      clip_on: 1 if the mode is ``clip`` and the gradient was reduced, otherwise 0.
+      grad_update: the factor by which the gradient was multiplied.
       final_lr: the effective learning rate, which is the policy's rate times ``grad_update``.
     """
 
@@ -87,7 +87,8 @@ class Larc:
         Returns:
           (unscaled gradients times their factors, global norm of these products, ``LarcInfo`` by name).
         """
-        # The norms are those of the scaled gradients, because TensorFlow can then share the sums with ``global_norm``.
+        # The norms of the scaled gradients are divided by the scale, instead of computing those of unscaled gradients,
+        # because TensorFlow can then share the sums of squares with ``global_norm``.
         gradient_norms = _norms([_values(g) for g in gradients.values()]) / scale
         weight_norms = _norms([variables[name] for name in gradients])
         updates, clip_on = self._factors(gradient_norms, weight_norms, learning_rate)
@@ -99,7 +100,16 @@ class Larc:
 
     def _factors(self, gradient_norms: tf.Tensor, weight_norms: tf.Tensor,
                  learning_rate: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns (factors u, 1 where the gradient is clipped), FP32 ``[variables]``; norms have the same shape."""
+        """Returns the factors of the gradients, and which gradients are clipped.
+
+        Args:
+          gradient_norms: FP32 ``[variables]``, the norms of the unscaled gradients.
+          weight_norms: FP32 ``[variables]``.
+          learning_rate: FP32 scalar.
+
+        Returns:
+          (factors u, 1 where the gradient is clipped and otherwise 0), both FP32 ``[variables]``.
+        """
         p = self._params
         clips = p["larc_mode"] == "clip"
         divisor = (gradient_norms + p["epsilon"]) * (learning_rate if clips else 1.0)
@@ -110,6 +120,7 @@ class Larc:
 
 
 def _norms(tensors: list[tf.Tensor]) -> tf.Tensor:
+    """Returns the L2 norm of each tensor, FP32 ``[tensors]``."""
     return tf.sqrt(2.0 * tf.stack([tf.nn.l2_loss(tensor) for tensor in tensors]))
 
 

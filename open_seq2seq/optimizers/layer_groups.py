@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 _NUMBERED = re.compile(r"_\d+$")
-_DEPTH = 2  # component of the model and module in it, as in encoder/embedding
+_DEPTH = 2  # length of the path to a module in a component of the model, such as encoder/embedding
 
 
 def layer_group(name: str) -> str:

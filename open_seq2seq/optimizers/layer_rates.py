@@ -50,7 +50,10 @@ class LayerRates:
         self._starts = [(re.compile(text), int(value)) for text, value in unfreeze_at.items()]
 
     def build(self, names: Iterable[str]) -> None:
-        """Divides the variables into groups.
+        """Divides the variables into groups; must be called before ``split``.
+
+        Args:
+          names: names of the trainable variables.
 
         Raises:
           ConfigError: an expression matches no variable.
@@ -69,7 +72,7 @@ class LayerRates:
 
     def split(self, gradients: Mapping[str, Any], rate: tf.Tensor,
               update_index: tf.Tensor) -> Iterator[tuple[dict[str, Any], tf.Tensor]]:
-        """Yields (gradients of a group, the group's learning rate).
+        """Yields (gradients of a group by variable name, the group's learning rate, an FP32 scalar).
 
         Args:
           gradients: gradients by variable name.

@@ -28,8 +28,8 @@ class LossScaler(Module):
     Attributes:
       automatic: whether the scale is adjusted automatically; if so, updates that overflow are skipped by default.
       needs_amax: whether ``update`` needs the argument ``amax``, which costs a pass over the gradients.
-      longest_search: greatest number of consecutive overflows while the scale falls from its largest value to one that
-        does not overflow; 0 for scalers that do not search like this.
+      longest_search: largest number of consecutive steps that can overflow while the scaler lowers the scale from its
+        largest value to one at which the gradients are finite; 0 for scalers that do not search in this way.
     """
 
     automatic = True
@@ -42,7 +42,7 @@ class LossScaler(Module):
         raise NotImplementedError("A loss scaler must implement the property scale.")
 
     def update(self, finite: tf.Tensor, amax: tf.Tensor) -> None:
-        """Adjusts the scale after a backward pass.
+        """Adjusts the scale after a step, whether or not its update was skipped.
 
         Args:
           finite: bool scalar, whether all gradients were finite.
@@ -55,7 +55,14 @@ class LossScaler(Module):
 
 
 class StaticScaler(LossScaler):
-    """A fixed scale."""
+    """A fixed scale.
+
+    Args:
+      scale: the scale.
+
+    Raises:
+      ConfigError: the scale is not a positive finite number.
+    """
 
     automatic = False
 
@@ -71,11 +78,14 @@ class StaticScaler(LossScaler):
 
 
 class _AutomaticScaler(LossScaler):
-    """Base of automatic scalers, which keeps the parameters, the scale and the number of backward passes.
+    """Base of automatic scalers, which keeps the parameters, the scale and the number of steps.
 
     Args:
       initial_scale: initial scale; ``scale_max`` by default.
       params: ``loss_scaling_params`` in configs.
+
+    Raises:
+      ConfigError: parameters are unknown, of the wrong type or out of range.
     """
 
     def __init__(self, initial_scale: float | None = None, **params: Any) -> None:
@@ -114,21 +124,29 @@ class BackoffScaler(_AutomaticScaler):
     """Lowers the scale on overflow and raises it after a period without overflow.
 
     The scale starts at ``scale_max``. It is divided by ``step_factor`` on overflow, and multiplied by ``step_factor``
-    after ``step_window`` backward passes without overflow.
+    after ``step_window`` steps without overflow.
+
+    Args:
+      params: ``loss_scaling_params`` in configs.
+
+    Raises:
+      ConfigError: parameters are unknown, of the wrong type or out of range.
     """
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
         self._last_overflow = tf.Variable(-1, dtype=tf.int64, trainable=False)
         span = math.log(self._params["scale_max"] / self._params["scale_min"], self._params["step_factor"])
-        self.longest_search = math.ceil(round(span, 6)) + 1  # the last overflow occurs at scale_min
+        # Rounded first, because the quotient of logarithms may exceed a whole number slightly. One more, because the
+        # gradients may overflow at scale_min, too.
+        self.longest_search = math.ceil(round(span, 6)) + 1
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **_AutomaticScaler.get_optional_params(),
             "step_factor": Param(float, 2.0, "Factor by which the scale is lowered or raised.", above=1.0),
-            "step_window": Param(int, 2000, "Number of passes without overflow after which the scale is raised.",
+            "step_window": Param(int, 2000, "Number of steps without overflow after which the scale is raised.",
                                  "steps", minimum=1),
         }
 
@@ -147,15 +165,23 @@ class BackoffScaler(_AutomaticScaler):
 
 
 class LogMaxScaler(_AutomaticScaler):
-    """Predicts overflow from the distribution of the largest gradient, which is assumed to be log-normal.
+    """Predicts overflow from the distribution of the largest gradient (Kuchaiev et al. 2018).
 
-    Let x be log2 of the largest unscaled gradient, μ a fast moving average of x (β1), and σ² the variance of x from
-    slow moving averages (β2), all bias-corrected. Then the scale is ``2^(log_max - (μ + overflow_std_dev · σ))``, so
-    that by default the next pass overflows with probability 0.001. The scale starts at 1.
+    Let x be log2 of the largest absolute value in a step's unscaled gradients; this value is assumed to be
+    log-normally distributed. Let μ be a moving average of x with the decay ``beta1``, and σ² the variance of x,
+    computed from moving averages of x and x² with the decay ``beta2``, all bias-corrected. Then the scale is
+    ``2^(log_max - (μ + overflow_std_dev · σ))``, so that by default the next step overflows with probability 0.001.
+    The scale starts at 1. See https://arxiv.org/abs/1805.10387.
 
     After an overflow, x is set to ``log_max``. (The TensorFlow 1 toolkit used ``2^log_max``, which kept the scale at
     its minimum for thousands of steps.) If all gradients are 0, the smallest positive float16 number is taken as the
     largest scaled gradient, so that the scale grows.
+
+    Args:
+      params: ``loss_scaling_params`` in configs.
+
+    Raises:
+      ConfigError: parameters are unknown, of the wrong type or out of range.
     """
 
     needs_amax = True
@@ -174,7 +200,7 @@ class LogMaxScaler(_AutomaticScaler):
             "log_max": Param(float, 16.0, "log2 of the value at which half precision overflows."),
             "beta1": Param(float, 0.99, "Decay of the fast moving average.", minimum=0.0, below=1.0),
             "beta2": Param(float, 0.999, "Decay of the slow moving averages.", minimum=0.0, below=1.0),
-            "overflow_std_dev": Param(float, 3.09, "Safety margin; with 3.09, about one pass in 1000 overflows.",
+            "overflow_std_dev": Param(float, 3.09, "Safety margin; with 3.09, about one step in 1000 overflows.",
                                       "standard deviations", minimum=0.0),
         }
 
@@ -193,7 +219,7 @@ class LogMaxScaler(_AutomaticScaler):
         fast, slow = (1.0 - tf.constant(beta, tf.float64)**count for beta in (beta1, beta2))
         deviation = tf.sqrt(tf.maximum(slow_square / slow - tf.square(slow_mean / slow), 0.0))
         exponent = log_max - (mean / fast + self._params["overflow_std_dev"] * deviation)
-        # The exponent is clipped, because the power may exceed the range of FP32.
+        # The exponent is clipped, because the power could exceed the range of FP32 otherwise.
         bounds = (math.log2(self._params[name]) for name in ("scale_min", "scale_max"))
         self._scale.assign(self._clip(tf.cast(tf.pow(tf.constant(2.0, tf.float64), tf.clip_by_value(
             exponent, *bounds)), tf.float32)))

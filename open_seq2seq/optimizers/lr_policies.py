@@ -1,8 +1,9 @@
 """Learning-rate policies: functions of the number of updates made so far.
 
-A policy is any function ``(global_step, learning_rate, …) -> rate`` that uses TensorFlow operations; ``global_step`` is
-an int64 scalar, 0 at the first update. In a config, ``lr_policy`` selects one of the policies below or a user's
-function, and ``lr_policy_params`` sets the arguments other than ``global_step``.
+A policy is any function ``(global_step, learning_rate, …) -> rate`` that uses TensorFlow operations. ``global_step`` is
+an int64 scalar, 0 at the first update; the formulas below call it ``step``. The rate is an FP32 scalar. All numbers of
+steps are numbers of updates. In a config, ``lr_policy`` selects one of the policies below or a user's function, and
+``lr_policy_params`` sets the arguments other than ``global_step``.
 """
 
 from __future__ import annotations
@@ -36,14 +37,17 @@ def piecewise_constant(global_step: tf.Tensor, learning_rate: float, boundaries:
       learning_rate: the rate up to and including the first boundary.
       boundaries: increasing list, in epochs if ``steps_per_epoch`` is given, otherwise in steps.
       decay_rates: factors of ``learning_rate``, one per boundary.
-      steps_per_epoch: set by the toolkit in runs measured in epochs.
+      steps_per_epoch: number of updates per epoch; set by the toolkit in runs measured in epochs.
+
+    Raises:
+      ConfigError: the boundaries are not in increasing order, or their number differs from that of the decay rates.
     """
     if len(boundaries) != len(decay_rates):
         raise ConfigError([f"'lr_policy_params' have {len(boundaries)} boundaries and {len(decay_rates)} decay_rates: "
                            "give one decay rate for each boundary."])
     if list(boundaries) != sorted(boundaries):
         raise ConfigError([f"'lr_policy_params/boundaries' must be in increasing order, got {list(boundaries)!r}."])
-    # An integer step is past a fractional boundary if and only if it is past the boundary's integer part.
+    # An integer step is greater than a fractional boundary if and only if it is greater than its integer part.
     steps = [math.floor(b * (steps_per_epoch or 1)) for b in boundaries]
     passed = tf.reduce_sum(tf.cast(global_step > tf.constant(steps, tf.int64), tf.int32))
     return tf.gather(tf.constant([learning_rate * rate for rate in (1.0, *decay_rates)], tf.float32), passed)
@@ -73,7 +77,7 @@ def poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, p
     """Lowers the rate to ``min_lr`` along a polynomial, after a linear warm-up.
 
     The rate is ``(learning_rate - min_lr) · (1 - t/decay_steps)^power + min_lr`` with
-    ``t = step - max(begin_decay_at, warmup_steps)``, and constant from ``t = decay_steps`` on. During the first
+    ``t = step - max(begin_decay_at, warmup_steps)``, and ``min_lr`` from ``t = decay_steps`` on. During the first
     ``warmup_steps`` it is ``learning_rate · step / warmup_steps``, and then ``learning_rate`` until ``t = 0``.
     """
     def decay(progress: tf.Tensor) -> tf.Tensor:
@@ -115,6 +119,9 @@ def inv_poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: in
 
     The rate goes on falling afterwards. ``min_lr`` is clipped to the range from 1e-8 to ``learning_rate``.
     ``begin_decay_at`` and ``warmup_steps`` only reduce the default of ``decay_steps`` (see ``make_schedule``).
+
+    Raises:
+      ConfigError: the power is not positive.
     """
     if power <= 0.0:
         raise ConfigError([f"'lr_policy_params/power' must be positive, got {power!r}."])
@@ -193,7 +200,7 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
 
 
 def scaled_schedule(schedule: Schedule, factor: int) -> Schedule:
-    """Returns ``schedule`` times ``factor``, for the linear scaling rule (Goyal et al. 2017, arXiv 1706.02677)."""
+    """Returns a schedule with ``factor`` times the rates, for linear scaling (Goyal et al. 2017, arXiv 1706.02677)."""
     return schedule if factor == 1 else lambda global_step: schedule(global_step) * float(factor)
 
 
@@ -203,7 +210,16 @@ def _bind(function: Callable[..., Any], arguments: dict[str, Any]) -> Schedule:
 
 def _checked_arguments(function: Callable[..., Any], arguments: Mapping[str, inspect.Parameter],
                        params: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Coerces values to the declared types, because YAML reads 1e-3 as a string; returns (values, problems)."""
+    """Checks a policy's arguments, and converts them to the declared types, because YAML reads 1e-3 as a string.
+
+    Args:
+      function: the policy.
+      arguments: the parameters of the policy's signature, by name.
+      params: ``lr_policy_params``.
+
+    Returns:
+      (converted values by name, messages about problems); values that are None are left out.
+    """
     names = list(arguments)[1:]  # the first argument is the step
     takes_any = any(a.kind is a.VAR_KEYWORD for a in arguments.values())
     hints = typing.get_type_hints(function) if function in POLICIES.values() else {}

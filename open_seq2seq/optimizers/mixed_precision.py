@@ -69,8 +69,8 @@ class MixedPrecisionOptimizer(Module):
       skipped: int64 variable, number of updates skipped.
       overflows: int64 variable, number of updates whose gradients were not finite.
       rate_factor: FP32 variable that multiplies the schedule's rate; initially 1. Recovery from divergence lowers it.
-      batch_factor: FP32 variable that also multiplies the rate; set before each update by the trainer if the data
-        layer has a ``rate_factor``; not saved in checkpoints.
+      batch_factor: FP32 variable that also multiplies the rate; initially 1. The trainer assigns it before each step if
+        the data layer defines a ``rate_factor`` for its batches. It is not saved in checkpoints.
 
     Raises:
       ConfigError: arguments are out of range or exclude each other, or a Keras optimizer is given ``layer_rates``.
@@ -127,11 +127,11 @@ class MixedPrecisionOptimizer(Module):
             self._average.restart(variables, self._average.weights if names is None else names)
 
     def observe(self, step: int, loss: float) -> bool:
-        """Notes the validation loss after a step; returns whether averaging of the weights begins because of it."""
+        """Records the validation loss after a step; returns whether averaging of the weights begins because of it."""
         return self._average is not None and self._average.observe(step, loss)
 
     def awaits(self, step: int) -> bool:
-        """Returns whether the validation loss after a step decides about averaging, and has not been noted yet."""
+        """Returns whether ``observe`` should be called for a step, because averaging may begin with its loss."""
         return self._average is not None and self._average.awaits(step)
 
     @property
@@ -141,7 +141,7 @@ class MixedPrecisionOptimizer(Module):
 
     @property
     def longest_search(self) -> int:
-        """Greatest number of consecutive updates that can be skipped while the loss scale is searched for."""
+        """Largest number of consecutive updates that are skipped while the loss scaler searches for a scale."""
         return self._scaler.longest_search
 
     @property
@@ -159,11 +159,11 @@ class MixedPrecisionOptimizer(Module):
         return checksum_of_rates(self._schedule)
 
     def rate_jumps(self, first: int, last: int) -> bool:
-        """Returns whether the schedule has a jump between two numbers of updates; see ``rate_changes.has_jump``."""
+        """Returns whether the learning rate jumps between two numbers of updates; see ``rate_changes.has_jump``."""
         return has_jump(self._schedule, first, last)
 
     def scale(self, loss: tf.Tensor) -> tf.Tensor:
-        """Returns the loss, cast to FP32, times the loss scale; ``update`` expects the gradients of this product."""
+        """Returns the loss, a scalar, in FP32 and times the loss scale; ``update`` expects the gradients of this."""
         loss = tf.cast(loss, tf.float32)
         return loss * self.loss_scale if self._scales else loss
 
@@ -172,9 +172,9 @@ class MixedPrecisionOptimizer(Module):
                agree: Callable[[tf.Tensor], tf.Tensor] | None = None) -> UpdateInfo:
         """Makes one update, or skips it.
 
-        The order is: cast to FP32; ``reduce``; compute the norm; unscale and clip, or apply LARC; ``agree`` on whether
-        the gradients are finite; apply weight decay, the optimizer's update and the weight average, or skip the
-        update; adjust the loss scale.
+        The order is: cast the gradients to FP32; ``reduce`` them; compute their norm; unscale and clip them, or apply
+        LARC; ``agree`` on whether they are finite; apply weight decay, the optimizer's update and the weight average,
+        or skip the update; adjust the loss scale.
 
         Args:
           gradients: gradients of the scaled loss by variable name, of any floating-point dtype, dense or
@@ -236,9 +236,9 @@ class MixedPrecisionOptimizer(Module):
         """Unscales and clips the gradients by a single multiplication, or by none if neither is needed.
 
         Args:
-          gradients: FP32 gradients of the scaled loss.
-          scale: the loss scale.
-          norm: global norm of the unscaled gradients.
+          gradients: FP32 gradients of the scaled loss, by variable name.
+          scale: FP32 scalar, the loss scale.
+          norm: FP32 scalar, the global norm of the unscaled gradients.
 
         Returns:
           (unscaled and clipped gradients, their global norm).

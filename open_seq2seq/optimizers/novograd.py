@@ -1,4 +1,4 @@
-"""NovoGrad: momentum over gradients, each divided by the root of a moving average of its squared norm."""
+"""NovoGrad: momentum of gradients that are divided by the root of a moving average of their squared norm."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class NovoGrad(Optimizer):
     less than 0.01 % if the norm of the gradient is above 0.01. That toolkit did not keep v between updates, so β2 had
     no effect; ``compat_no_ema`` reproduces this for its published recipes.
 
-    Weight decay goes through the momentum and applies to every variable. A gradient of zeros does not count as the
-    first gradient.
+    Weight decay is part of what the momentum accumulates, and applies to every variable. A gradient of zeros does not
+    count as the first gradient.
     """
 
     @staticmethod

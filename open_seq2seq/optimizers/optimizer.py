@@ -41,6 +41,10 @@ class Optimizer(Module):
     Args:
       params: the parameters, ``optimizer_params`` in configs.
 
+    Attributes:
+      updates_rows: whether the class implements ``_update_rows``; otherwise ``IndexedSlices`` are converted to dense
+        gradients.
+
     Raises:
       ConfigError: parameters are unknown or invalid; the error lists all of them.
     """
@@ -74,6 +78,9 @@ class Optimizer(Module):
 
         Args:
           variables: the variables that will be updated, by name.
+
+        Raises:
+          RuntimeError: the slots have already been created.
         """
         if self._slots is not None:
             raise RuntimeError("The optimizer has already been built.")
@@ -102,6 +109,9 @@ class Optimizer(Module):
           variables: the variables by name, at least those with a gradient.
           learning_rate: FP32 scalar.
           update_index: int64 scalar, number of previous updates.
+
+        Raises:
+          RuntimeError: ``build`` has not been called.
         """
         if self._slots is None:
             raise RuntimeError("The optimizer has no slots yet: call build first.")
@@ -127,12 +137,22 @@ class Optimizer(Module):
     def _begin(self, learning_rate: tf.Tensor, update_index: tf.Tensor) -> Any:
         """Computes the values that all variables share in this update.
 
-        The result is passed to ``_update_dense`` and ``_update_rows`` as ``step``.
+        The result is passed to ``_update_dense`` and ``_update_rows`` as ``step``. By default it is the learning rate,
+        an FP32 scalar.
         """
         return learning_rate
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
+        """Updates a variable and its slots.
+
+        Args:
+          variable: the variable.
+          gradient: FP32, of the variable's shape.
+          slots: the variable's slots by kind, as in ``_slots_of``.
+          step: the result of ``_begin``.
+        """
         raise NotImplementedError("An optimizer must implement _update_dense(variable, gradient, slots, step).")
 
     def _update_rows(self, variable: tf.Variable, gradient: tf.IndexedSlices, slots: Variables, step: Any) -> None:
+        """Updates the rows of a variable that have a gradient, like ``_update_dense``; indices do not repeat."""
         raise NotImplementedError("An optimizer with updates_rows must implement _update_rows.")

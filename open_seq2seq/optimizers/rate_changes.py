@@ -1,4 +1,4 @@
-"""Recognises changes of the learning rate between checkpoints: another schedule, or a jump within a schedule."""
+"""Recognises changes of the learning rate between checkpoints: a different schedule, or a jump within a schedule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.optimizers.lr_policies import Schedule
 
-# Numbers of updates at which schedules are compared: at most two per doubling.
+# Numbers of updates at which schedules are compared: powers of the root of 2, rounded down, from 1 to 2^23.5.
 _COMPARED = sorted({int(2 ** (place / 2)) for place in range(2 * 24)})
 # Number of intervals in which ``has_jump`` searches, and the smallest change in one update that counts as a jump, as a
 # fraction of the largest rate. Gradual policies change much less in one update.
@@ -34,7 +34,8 @@ def has_jump(schedule: Schedule, first: int, last: int) -> bool:
 
     Args:
       schedule: the schedule.
-      first, last: the updates after ``first`` and up to ``last`` are examined, such as those between two checkpoints.
+      first, last: numbers of updates, such as those of two checkpoints. The updates after ``first`` and up to ``last``
+        are examined.
     """
     steps = np.unique(np.linspace(first, max(first, last - 1), _INTERVALS + 1).astype(np.int64)).tolist()
     rates = {step: _rate(schedule, step) for step in steps}
@@ -44,6 +45,7 @@ def has_jump(schedule: Schedule, first: int, last: int) -> bool:
 
 
 def _jumps_within(schedule: Schedule, before: int, after: int, least: float) -> bool:
+    """Searches for the largest change by bisection; returns whether it exceeds ``least`` in a single update."""
     while after - before > 1:
         middle = (before + after) // 2
         low, mid, high = (_rate(schedule, step) for step in (before, middle, after))

@@ -1,8 +1,8 @@
 """The share of a gradient that underflows in half precision.
 
 A zero in a gradient that was computed in half precision is either the result of underflow or an exact zero. Exact zeros
-come in whole rows and columns: rows of tokens that were not looked up, columns of inactive units. So the gradient is
-viewed as a matrix whose columns are the last axis of the gradient, and
+come in whole rows and columns: rows of tokens that were not looked up, columns of inactive units. The gradient is
+therefore viewed as a matrix with a column for each index of its last axis, and
 
     lost = live rows · live columns − nonzero values,   out of live rows · live columns,
 
@@ -32,7 +32,7 @@ def count_lost(gradient: Gradient) -> tuple[tf.Tensor, tf.Tensor]:
       gradient: tensor of any shape, dense or ``IndexedSlices``, scaled or not.
 
     Returns:
-      (number of lost values, number of values considered), float64 scalars.
+      (number of lost values, number of values that could have been lost), float64 scalars.
     """
     present = _as_matrix(gradient) != 0.0  # also True for inf and NaN
     by_row = tf.reduce_sum(tf.cast(present, tf.float32), 1)
@@ -61,7 +61,7 @@ def underflow_shares(gradients: Gradients, names: Iterable[str], half: HalfType 
 
     Args:
       gradients: the gradients by variable name, multiplied by the loss scale.
-      names: names of all trainable variables; the share of a group without gradients is 0.
+      names: names of all trainable variables. The share of a group without gradients is 0.
       half: the half-precision dtype to judge FP32 gradients for; None if the gradients were computed in half precision.
 
     Returns:
@@ -109,12 +109,16 @@ class UnderflowMeter:
 
 
 def _as_matrix(gradient: Gradient) -> tf.Tensor:
+    """Returns the gradient as a matrix ``[rows, size of the last axis]``; a vector becomes a single column."""
     dense = tf.convert_to_tensor(gradient)
     return tf.reshape(dense, [-1, dense.shape[-1]] if dense.shape.rank > 1 else [-1, 1])
 
 
 def _count(where: tf.Tensor) -> tf.Tensor:
-    """Counts True values exactly: each row in FP32, then all rows in float64, to avoid an int64 copy of the tensor."""
+    """Returns the exact number of True values, a float64 scalar.
+
+    Each row is summed in FP32, and the sums of the rows in float64, to avoid a copy of the whole tensor in int64.
+    """
     rows = tf.cast(where, tf.float32)
     if rows.shape.rank > 1:
         rows = tf.reduce_sum(rows, 1)

@@ -19,7 +19,7 @@ _LARGEST = tf.float32.max  # stands for an infinite or missing loss, because the
 
 
 class WeightAverage:
-    """Exponential moving average, in FP32, of the weights over past updates (Polyak & Juditsky 1992).
+    """Exponential moving average, in FP32, of the weights after each update (see Polyak & Juditsky 1992).
 
     After update n, counted from 0, ``a = d·a + (1-d)·w`` with ``d = min(decay, (1+n) / (10+n))``. A constant decay
     would keep the fraction ``decay^n`` of the random initial weights: 37 % after 1,000 updates with 0.999. With a bias
@@ -28,6 +28,9 @@ class WeightAverage:
 
     Args:
       decay: largest fraction of the average that is kept at an update, between 0 and 1.
+
+    Attributes:
+      weights: the averages, FP32 variables by the names of the trainable variables; empty before ``build``.
 
     Raises:
       ConfigError: the decay is out of range.
@@ -67,17 +70,18 @@ class WeightAverage:
             tf.raw_ops.ResourceApplyGradientDescent(var=average.handle, alpha=share, delta=average - variables[name])
 
     def observe(self, step: int, loss: float) -> bool:
-        """Notes the validation loss after a step; returns whether averaging begins because of it."""
+        """Records the validation loss after a step; returns whether averaging begins because of it."""
         return False
 
     def awaits(self, step: int) -> bool:
-        """Returns whether the validation loss after a step matters and has not been noted."""
+        """Returns whether ``observe`` should be called for a step, because averaging may begin with its loss."""
         return False
 
     def _share(self, update_index: tf.Tensor) -> tf.Tensor:
-        """Returns the share 1 - d of the new weights in the average."""
+        """Returns the share of the new weights in the average, 1 - d, an FP32 scalar."""
         count = tf.cast(update_index, tf.float32)
-        return tf.maximum(1.0 - self._decay, 9.0 / (10.0 + count))  # without the rounding error of d
+        # 9 / (10 + n) is 1 - (1 + n) / (10 + n), without the rounding error of the subtraction.
+        return tf.maximum(1.0 - self._decay, 9.0 / (10.0 + count))
 
 
 class WeightMean(WeightAverage):
@@ -100,7 +104,10 @@ class WeightMean(WeightAverage):
         self._count = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def restart(self, variables: Variables, names: Collection[str]) -> None:
-        """Restarts the means of the given names; if there are any, the others restart at the next update, too."""
+        """Restarts the means of the given names from the current values of the variables.
+
+        If a name is given, all other means restart at the next update, because all means share a count.
+        """
         super().restart(variables, names)
         if names:
             self._count.assign(0)
@@ -109,10 +116,11 @@ class WeightMean(WeightAverage):
         return {MEAN_COUNT: self._count}
 
     def _averages(self, update_index: tf.Tensor) -> tf.Tensor:
-        """Returns whether the mean also covers weights from before this update, a bool scalar."""
+        """Returns whether the mean keeps the weights of earlier updates, a bool scalar; if not, it starts anew."""
         return update_index > self._start
 
     def _share(self, update_index: tf.Tensor) -> tf.Tensor:
+        """Counts this update, and returns the share of its weights in the mean: 1 / count, an FP32 scalar."""
         earlier = tf.where(self._averages(update_index), self._count.read_value(), 0)
         self._count.assign(earlier + 1)
         return 1.0 / tf.cast(earlier + 1, tf.float32)
@@ -134,7 +142,7 @@ class TriggeredMean(WeightMean):
 
     def build(self, variables: Variables) -> None:
         super().build(variables)
-        # The smallest of the older losses, and the recent ones, the newest last.
+        # The smallest of the older losses, followed by the last ``patience`` losses, the newest last.
         self._losses = tf.Variable(tf.fill([self._patience + 1], _LARGEST), trainable=False)
         self._has_begun = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._step = tf.Variable(0, dtype=tf.int64, trainable=False)

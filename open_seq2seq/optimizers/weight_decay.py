@@ -55,7 +55,13 @@ class WeightDecay:
         self._names = frozenset(kept)
 
     def apply(self, names: Iterable[str], variables: Variables, learning_rate: tf.Tensor) -> None:
-        """Decays the variables in ``names`` that are not excluded; the other variables do not change."""
+        """Decays the variables in ``names`` that are not excluded; the other variables do not change.
+
+        Args:
+          names: names of the variables that are updated.
+          variables: the variables by name.
+          learning_rate: FP32 scalar, the learning rate of this update.
+        """
         for name in names:
             if name in self._names:
                 # w is not multiplied by 1 - lr · decay, because the rounding error of this factor would affect all

@@ -19,8 +19,12 @@ _INSTALL = "run make horovod, or scripts/install_horovod.sh path/to/python"
 def make_runner(params: Mapping[str, Any]) -> Runner:
     """Returns the runner that a model's parameters request. Call this before TensorFlow uses a device.
 
+    Args:
+      params: the model's parameters.
+
     Raises:
-      UserError: Horovod or a device is missing, or the parameters do not fit the way in which processes were started.
+      UserError: Horovod or a device is missing, the processes did not find one another, or the parameters do not fit
+        the way in which the processes were started.
       ConfigError: a parameter does not work with several processes or replicas.
     """
     task = cluster_task()

@@ -20,6 +20,7 @@ from open_seq2seq.utils.tf_config import ClusterTask
 
 # Errors of collective operations when a process has ended, is stopped or cannot be reached.
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
+# The name of another process in TensorFlow's messages.
 _TASK = re.compile(r"/job:(chief|worker)/replica:0/task:(\d+)")
 
 
@@ -31,6 +32,9 @@ class ClusterRunner(TowerRunner):
 
     Args:
       task: this process's task in the cluster.
+
+    Raises:
+      UserError: another process ended or does not respond. All methods that communicate raise this error, too.
     """
 
     def __init__(self, task: ClusterTask) -> None:
@@ -60,9 +64,11 @@ class ClusterRunner(TowerRunner):
         try:
             yield
         except tf.errors.OpError as error:
+            # Other types of errors also result from a loss if their message names a "Collective" or a "collective".
             if not isinstance(error, _LOST) and "ollective" not in str(error):
                 raise
-            let_others_speak(after_collective=True)  # the watchdog may know the cause
+            # The watchdog may know the cause. It then ends this process during the wait.
+            let_others_speak(after_collective=True)
             own = self._task.rank
             ranks = [self._task.rank_of(job, int(index)) for job, index in _TASK.findall(str(error))]
             lost = next((rank for rank in ranks if rank != own and rank < len(self._task.hosts)), None)
@@ -75,6 +81,7 @@ class ClusterRunner(TowerRunner):
         lists = self._gather_objects(results)
         size = self.local_replicas
         longest = max(len(held) for held in lists)
+        # In each round of batches, every process computes as many consecutive batches as it has replicas.
         return [result for start in range(0, longest, size) for held in lists for result in held[start:start + size]]
 
     def share(self, value: Any) -> Any:
@@ -88,7 +95,7 @@ class ClusterRunner(TowerRunner):
         def assign_first() -> None:
             is_first = tf.equal(self.replica_rank, 0)
             values: dict[str, dict[str, tf.Tensor]] = {}
-            for name, variable in variables.items():  # the first replica contributes its values, all others zeros
+            for name, variable in variables.items():  # in the sums, replica 0 contributes its values, all others zeros
                 own = variable.read_value()
                 values.setdefault(own.dtype.name, {})[name] = tf.where(is_first, own, tf.zeros_like(own))
             for of_type in values.values():
@@ -99,7 +106,8 @@ class ClusterRunner(TowerRunner):
     def _gather_objects(self, value: Any) -> list[Any]:
         """Gathers one picklable Python object from each process and returns them in rank order."""
         data = pickle.dumps(value)
-        words = np.frombuffer(data + b"\0" * (-len(data) % 8), np.int64)  # collective operations do not support bytes
+        # Collective operations do not support bytes. The zeros that fill the last int64 do not disturb pickle.
+        words = np.frombuffer(data + b"\0" * (-len(data) % 8), np.int64)
         sizes = self._concatenate(np.array([len(words)], np.int64))
         pieces = np.split(self._concatenate(words), np.cumsum(sizes)[:-1])
         return [pickle.loads(piece.tobytes()) for piece in pieces]
@@ -110,7 +118,8 @@ class ClusterRunner(TowerRunner):
             return self._join(values).numpy()
 
     def _join_first(self, values: tf.Tensor) -> tf.Tensor:
-        # Only the first replica of a process contributes.
+        # ``gather`` concatenates the values of all replicas: those of a process's first replica are the given ones, and
+        # the other replicas have none.
         of_replicas = [values, *[values[:0]] * (self.local_replicas - 1)]
         return self._strategy.gather(self._deal(of_replicas), axis=0)
 

@@ -58,7 +58,7 @@ def _asked(params: Mapping[str, Any]) -> str:
 
 
 def _show_gpus(chosen: list[Any]) -> list[str]:
-    """Makes only these GPUs visible; returns their names."""
+    """Makes only these GPUs visible to TensorFlow; returns their names within this process."""
     if tf.config.get_visible_devices("GPU") != chosen:
         try:
             tf.config.set_visible_devices(chosen, "GPU")

@@ -24,9 +24,10 @@ NETWORK_HINTS = (
     "hosts have the same version of the code. If hosts have several networks, choose one with mpiexec --mca "
     "btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0, or with horovodrun --network-interfaces eth0 "
     "(HOROVOD_GLOO_IFACE=eth0)")
+# Each rank waits this many seconds longer than the rank before it; from rank _MOST_TURNS on, all wait equally long.
 _TURN_SECONDS = 0.5
 _MOST_TURNS = 10
-_SHOWN = 3
+_SHOWN = 3  # number of differences that a message lists
 
 
 @contextlib.contextmanager
@@ -60,12 +61,12 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
 
 def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> list[str]:
-    """Compares this process with all others; a collective operation.
+    """Checks that all processes have the same code, libraries and config. All processes must call this together.
 
     Args:
-      runner: the runner; only ``gather`` is used.
-      config: everything that determines what is computed, as plain values.
-      dtype: the dtype of the computation.
+      runner: the runner; only ``gather`` and ``num_processes`` are used.
+      config: everything that determines what is computed: nested dicts of plain values.
+      dtype: name of the dtype in which the model computes.
 
     Returns:
       Log lines about differences that change results at most in their last digits.
@@ -83,7 +84,12 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
 
 
 def facts(dtype: str, config: Mapping[str, str]) -> dict[str, str]:
-    """Returns everything that must be the same on all ranks, by name."""
+    """Returns everything that must be the same on all ranks, by name.
+
+    Args:
+      dtype: name of the dtype in which the model computes.
+      config: the config's values as text, by path (see ``flatten``); the result contains only their hash.
+    """
     return {"version of open_seq2seq": __version__, "code of open_seq2seq": source_hash(), "TensorFlow": tf.__version__,
             "Python": platform.python_version(), "dtype": dtype,
             "config": hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()}
@@ -96,8 +102,14 @@ def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, st
     Args:
       runner: the runner.
       required: name → value of facts that must be the same; ``config`` is the config's hash.
-      config: the config's keys and values, which are exchanged only if the hashes differ.
+      config: the config's values as text, by path, which are exchanged only if the hashes differ.
       wished: name → value of facts that should be the same; a difference is not an error.
+
+    Returns:
+      A warning for each of the first differences in ``wished``.
+
+    Raises:
+      UserError: the ranks differ in ``required``.
     """
     hosts, all_required, all_wished = zip(*runner.gather([(socket.gethostname(), required, wished)]), strict=True)
     different = differences(all_required)
@@ -109,18 +121,21 @@ def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, st
                         f"{all_required[rank][name][:12]} instead of {all_required[0][name][:12]}. All ranks need "
                         "the same code, the same libraries and the same config.")
     return [f"WARNING: rank {rank} on host {hosts[rank]} differs from rank 0: {name} is {all_wished[rank][name]} "
-            f"instead of {all_wished[0][name]}. Sums may be rounded differently on that rank, so that ranks could "
-            "drift apart in the last digits." for rank, name in differences(all_wished)[:_SHOWN]]
+            f"instead of {all_wished[0][name]}. Sums may be rounded differently on that rank, so the last digits of "
+            "its results may differ. Make this equal on all ranks to avoid it."
+            for rank, name in differences(all_wished)[:_SHOWN]]
 
 
 def check_data(runner: Runner, section: str, lengths: np.ndarray, costs: np.ndarray | None = None) -> None:
-    """Checks that all ranks have the same examples, because each rank plans its own batches; a collective operation.
+    """Checks that all ranks have the same examples, because each rank plans its own batches.
+
+    All processes must call this together.
 
     Args:
-      runner: the runner; only ``gather`` is used.
-      section: what the examples are for: ``train``, ``eval``, ``infer``.
-      lengths: the examples' lengths, from the data layer.
-      costs: the examples' costs, from the data layer.
+      runner: the runner; only ``gather`` and ``num_processes`` are used.
+      section: what the examples are for: ``train``, ``eval`` or ``infer``.
+      lengths: ``DataLayer.lengths``, an integer array ``[examples]`` or ``[examples, columns]``.
+      costs: ``DataLayer.costs``, an integer array ``[examples]``; None to compare only the lengths.
 
     Raises:
       UserError: the examples differ; raised on all ranks.
@@ -154,7 +169,7 @@ def differences(ranks: Any) -> list[tuple[int, str]]:
     """Returns (rank, name) of every value that differs from rank 0's.
 
     Args:
-      ranks: a mapping name → value for each rank.
+      ranks: for each rank, a mapping from name to value.
     """
     return [(rank, name) for rank, own in enumerate(ranks) for name in sorted({*own, *ranks[0]})
             if own.get(name) != ranks[0].get(name)]

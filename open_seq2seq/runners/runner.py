@@ -11,7 +11,7 @@ import tensorflow as tf
 
 Gradients = dict[str, Any]
 
-GROUP_BYTES = 64 * 2**20  # gradients are exchanged in groups of about this size
+GROUP_BYTES = 64 * 2**20  # gradients are summed over replicas in groups of at most about this size, in bytes
 
 
 class Compiled:
@@ -55,7 +55,7 @@ class Runner:
         process's first replica.
       local_replicas: number of replicas in this process, which are numbered consecutively.
       world_size: number of replicas in all processes; each gets one micro-batch per step.
-      overlaps: whether ``reduce`` and ``agree`` may be called in the function that computes the gradients, so that
+      overlaps: whether to call ``reduce`` and ``agree`` in the function that computes the gradients, so that
         communication overlaps with computation.
     """
 
@@ -85,7 +85,8 @@ class Runner:
 
         Args:
           function: what one replica computes; it may call the collective operations.
-          signature: the specs of the arguments; by default they are inferred from the first call.
+          signature: the ``tf.TensorSpec`` of each argument, or nests of them; by default they are inferred from the
+            calls.
           use_xla_jit: whether to compile with XLA; the function must not call the collective operations then.
 
         Returns:
@@ -97,8 +98,11 @@ class Runner:
         """Runs a function that assigns to each replica's own variables. Call this within a compiled function.
 
         Args:
-          function: the function, which must not call the collective operations.
+          function: the function, which may call no collective operation except ``agree``.
           arguments: tensors, or nests of them, equal on all replicas.
+
+        Returns:
+          What the function returns on this replica.
         """
         return function(*arguments)
 
@@ -107,30 +111,35 @@ class Runner:
         return [variable]
 
     def check_ranks(self) -> None:
-        """Raises an error if another process of an elastic job was lost.
+        """Raises ``RanksLost`` if another process of an elastic job was lost; otherwise does nothing.
 
-        Call this during long work without collective operations.
+        Call this during long work without collective operations, which would notice the loss.
         """
 
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
         """Returns the sums of tensors over all replicas.
 
         Args:
-          tensors: FP32, dense or ``IndexedSlices``, by name; the same names on all replicas.
+          tensors: FP32 tensors by name, dense or ``IndexedSlices``; the same names and shapes on all replicas, except
+            that the number of rows of ``IndexedSlices`` may differ.
           name: name of this reduction; reductions that may run at the same time need different names.
           exact: whether to send FP32 even if gradients are compressed.
+
+        Returns:
+          The sums by name, which are the same on all replicas.
         """
         return tensors
 
     def agree(self, condition: tf.Tensor) -> tf.Tensor:
-        """Returns whether a condition is true on every replica."""
+        """Returns whether a condition, a bool scalar, is true on every replica."""
         return condition
 
     def gather(self, results: list[Any]) -> list[Any]:
-        """Collects the results of all processes, in the order of their batches.
+        """Returns the results of all processes, in the order of their batches.
 
         Args:
-          results: this process's results; replica r computes those of the batches r, r + world size, …
+          results: this process's results, picklable Python objects, in the order of their batches. The replica with
+            index r computes the batches r, r + ``world_size``, r + 2 · ``world_size``, …
         """
         return results
 
@@ -139,7 +148,7 @@ class Runner:
         return value
 
     def broadcast(self, variables: Mapping[str, tf.Variable]) -> None:
-        """Assigns rank 0's values to the variables of all ranks."""
+        """Assigns rank 0's values to the variables of all ranks; the mapping has the same names on all of them."""
 
 
 def compiled_graph(function: Callable[..., Any], signature: Sequence[Any] | None, use_xla_jit: bool = False) -> Any:
@@ -147,7 +156,8 @@ def compiled_graph(function: Callable[..., Any], signature: Sequence[Any] | None
 
     Args:
       function: the function.
-      signature: the specs of the arguments. If None, they are inferred, and relaxed when sizes change.
+      signature: the ``tf.TensorSpec`` of each argument, or nests of them. If None, they are inferred from the calls,
+        and sizes that change between calls become None.
       use_xla_jit: whether to compile with XLA.
     """
     return tf.function(function, input_signature=signature, autograph=False, jit_compile=use_xla_jit or None,

@@ -31,7 +31,7 @@ class TowerRunner(Runner):
         self.local_replicas = len(strategy.extended.worker_devices)
         self.world_size = strategy.num_replicas_in_sync
         self.num_processes = self.world_size // self.local_replicas
-        # Updates run on the devices that have copies of this variable.
+        # ``update`` runs a function on each device that has a copy of this variable.
         with self.scope():
             self._anchor = tf.Variable(0.0, trainable=False)
 
@@ -85,13 +85,13 @@ class TowerRunner(Runner):
 
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
         options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=GROUP_BYTES)
-        # all_reduce groups tensors by device, but function arguments have no device; their copies do.
+        # all_reduce groups tensors by device. Arguments of a function have no device, but copies made here do.
         here = tf.nest.map_structure(tf.identity, list(tensors.values()), expand_composites=True)
         sums = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, here, options)
         return dict(zip(tensors, sums, strict=True))
 
-    # Runner.agree need not be overridden: the condition is computed from the reduced gradients, which are bitwise equal
-    # on all replicas, so all replicas get the same result.
+    # Runner.agree need not be overridden: callers compute the condition from the reduced gradients, which are bitwise
+    # equal on all replicas, so it is the same on all of them.
 
     def _deal(self, values: Sequence[Any]) -> Any:
         """Distributes the values to the replicas of this process."""
@@ -101,7 +101,12 @@ class TowerRunner(Runner):
 
 
 class _Towers(Compiled):
-    """A function that runs all replicas; each argument is a list with one value per replica."""
+    """A compiled function that runs all replicas of this process.
+
+    Args:
+      function: the function, whose arguments are lists with one value for each replica.
+      replicas: number of replicas in this process.
+    """
 
     def __init__(self, function: Any, replicas: int) -> None:
         super().__init__(function)
@@ -116,7 +121,7 @@ class _Towers(Compiled):
 
 
 def _create(create: Callable[..., tf.Variable], **settings: Any) -> tf.Variable:
-    """Creates a variable; if it is not trained, each replica may assign its own copy."""
+    """Variable creator: calls the next creator, with settings that let each replica assign an untrained variable."""
     if settings.get("trainable") is False:
         settings["synchronization"] = tf.VariableSynchronization.ON_READ
         settings["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
@@ -126,5 +131,6 @@ def _create(create: Callable[..., tf.Variable], **settings: Any) -> tf.Variable:
 def mirrored_strategy(devices: Sequence[str]) -> tf.distribute.Strategy:
     """Returns the strategy for some of this process's devices, such as ``["GPU:0", "GPU:1"]``."""
     on_cpu = devices[0].startswith("CPU")
+    # TensorFlow chooses ReductionToOneDevice for CPUs itself, but also prints a warning about it.
     return tf.distribute.MirroredStrategy(
         list(devices), cross_device_ops=tf.distribute.ReductionToOneDevice() if on_cpu else None)

@@ -20,8 +20,8 @@ from open_seq2seq.utils.errors import ConfigError, UserError
 
 EXAMPLE = ("horovodrun --gloo -np 2 --min-np 1 --max-np 3 --host-discovery-script ./hosts.sh python run.py … "
            "--use_horovod=True --elastic")
-# If one of these is set, Horovod 0.28.1 crashes when it starts for the third time (ParameterManager fixes a value
-# twice). Processes that join would also need the same values.
+# If one of these environment variables is set, Horovod 0.28.1 crashes when it starts for the third time, because its
+# ParameterManager fixes a value that is already fixed. Processes that join later would also need the same values.
 UNUSABLE_SETTINGS = ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD")
 # How long to wait for the watchdog to report a lost process, in seconds: after an error that another process has
 # caused (see _FROM_OTHERS), and after one that it may have caused (see _DOUBTFUL).
@@ -31,20 +31,21 @@ _DOUBTFUL_SECONDS = 3.0
 _START_SECONDS = 600
 # Found in the messages of errors that another process has caused, whichever operation of Horovod or Gloo failed.
 _FROM_OTHERS = re.compile(r"Horovod has been shut down|gloo/(?:transport|rendezvous|common)|HorovodInternalError")
+# Errors that either another process or this one may have caused.
 _DOUBTFUL = (tf.errors.UnknownError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError,
              tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
 
 
 class Regroup(Exception):
-    """The remaining processes must form a new group; the message says why."""
+    """Raised when the remaining processes have to form a new group; the message says why."""
 
 
 class RanksLost(Regroup):
-    """A process was lost; the state must be restored from the last copy in memory."""
+    """Raised when a process was lost; the state has to be restored from the last copy in memory."""
 
 
 class HostsChanged(Regroup):
-    """Hosts were added or removed. All processes raise this after the same update, whose state is kept in memory."""
+    """Raised when hosts were added or removed: by all processes after the same update, whose state is in memory."""
 
 
 class Membership:
@@ -56,7 +57,8 @@ class Membership:
       compression: dtype in which gradients are sent; see ``HorovodRunner``.
 
     Attributes:
-      changed: whether hosts were added or removed since the last ``meet``; only rank 0 is informed.
+      changed: whether hosts were added or removed since the last ``meet``; always False on ranks other than 0, which
+        are not notified.
     """
 
     def __init__(self, hvd: Any, notifications: Any, compression: str | None = None) -> None:
@@ -86,7 +88,7 @@ class Membership:
         self._connections.cut()
 
     def meet(self) -> ElasticRunner:
-        """Joins the available processes, and waits until horovodrun has enough of them.
+        """Waits until horovodrun has enough processes, joins them, and returns the runner of this group.
 
         Raises:
           RanksLost: a process was lost in the meantime.
@@ -110,7 +112,7 @@ class Membership:
         """
         if lost:
             self._connections.cut()
-        # Otherwise the connections stay open, because Horovod may reuse them; they are only no longer tracked.
+        # Without a loss, the connections stay open, because Horovod may reuse them. They are only forgotten here.
         self._connections.forget()
         self._hvd.shutdown()
 
@@ -120,10 +122,12 @@ class Membership:
             raise RanksLost(self._words())
 
     def judge(self, error: Exception) -> Regroup | None:
-        """Returns what an error means for the group; None if this process caused it (bad data, a bug, out of memory).
+        """Returns the reason for which an error requires a new group, as an exception.
 
-        After an error that another process may have caused, waits some seconds for the watchdog's report. The verdict
-        is based on this report and the libraries' messages about connections, not on the name of the operation that
+        Returns None if this process caused the error itself (bad data, a bug, too little memory).
+
+        After an error that another process may have caused, waits some seconds for the watchdog's report. The decision
+        is based on this report and on the libraries' messages about connections, not on the name of the operation that
         failed.
         """
         if isinstance(error, Regroup):
@@ -148,8 +152,11 @@ class ElasticRunner(HorovodRunner):
     Args:
       hvd: the module ``horovod.tensorflow``, which the constructor initialises.
       compression: dtype in which gradients are sent.
-      membership: membership in the job; it raises RanksLost after a loss of processes.
+      membership: this process's membership in the job, which ``check_ranks`` asks whether a process was lost.
       connections: records the connections that Horovod opens.
+
+    Raises:
+      UserError: Horovod could not join the ranks.
     """
 
     def __init__(self, hvd: Any, compression: str | None, membership: Membership, connections: Connections) -> None:
@@ -167,7 +174,7 @@ class ElasticRunner(HorovodRunner):
 
 
 class _SeveralProcesses(Runner):
-    """A runner with more than one process, only for checking parameters before Horovod starts."""
+    """Stands for a runner with several processes when the parameters are checked, before Horovod starts."""
 
     num_processes = world_size = 2
 
@@ -182,7 +189,9 @@ def join(params: Mapping[str, Any], what: str) -> Membership:
       what: what the run does, for messages, such as ``the mode train`` or ``--check``.
 
     Raises:
-      UserError: the process was not started by an elastic launcher, or the run cannot be elastic.
+      UserError: the process was not started by an elastic launcher, the run cannot be elastic, or Horovod is missing or
+        was built without Gloo.
+      ConfigError: a parameter does not work with an elastic job.
     """
     if what not in ("the mode train", "the mode train_eval"):
         raise UserError(f"--elastic works only with the modes train and train_eval, not with {what}: leave --elastic "

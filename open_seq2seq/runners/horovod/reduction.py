@@ -12,8 +12,8 @@ from open_seq2seq.runners.horovod.fp16_scales import peaks, wire_scales
 from open_seq2seq.runners.horovod.row_gradients import add_rank_by_rank, spread, travel_as_rows
 from open_seq2seq.runners.runner import GROUP_BYTES
 
-# Tensors up to this size (biases, weights of normalisation layers) form groups of their own, which Horovod can fuse
-# because no large tensors lie between them.
+# Tensors of up to this many bytes (biases, weights of normalisation layers) form groups of their own, which Horovod can
+# fuse because no large tensors lie between them.
 SMALL_BYTES = 64 * 2**10
 
 
@@ -24,10 +24,11 @@ class Reduction:
     as the whole table, whichever takes fewer bytes. The result has rows either way, so an optimizer that updates only
     these rows does the same as in one process.
 
-    With ``fp16``, a tensor is sent in 16 bits, multiplied by its own power of two. This scale is computed from the sum
-    over ranks of the tensor's largest absolute values, which bounds all sums. With up to 1,400 ranks, finite gradients
-    therefore never overflow, regardless of rounding, and only bits below 2⁻¹¹ of a value or 2⁻³⁹ of that bound are
-    lost. If a value is inf or NaN, so is the sum. Scalars, such as the loss, are sent in FP32.
+    With ``fp16``, a tensor is sent in FP16, multiplied by its own power of two. This scale is computed from the sum
+    over ranks of the tensor's largest absolute values: no sum of the tensor's values over ranks exceeds this bound.
+    With up to 1,400 ranks, finite gradients therefore never overflow, even if every addition rounds up. Rounding a
+    value to FP16 changes it by at most 2⁻¹¹ of itself or 2⁻³⁹ of the bound, whichever is larger. If a value is inf or
+    NaN, the sum is not finite either. Scalars, such as the loss, are sent in FP32.
 
     Args:
       hvd: the module ``horovod.tensorflow``.
@@ -41,14 +42,16 @@ class Reduction:
         """Returns the sums over all ranks.
 
         Args:
-          tensors: FP32, dense or ``IndexedSlices``, by name; the same names and shapes on all ranks.
-          name: name of this reduction.
+          tensors: FP32 tensors by name, dense or ``IndexedSlices``; the same names and shapes on all ranks, except that
+            the number of rows of ``IndexedSlices`` may differ.
+          name: name of this reduction, a prefix of the names of Horovod's operations.
           exact: whether to send FP32 even if gradients are compressed.
         """
         rows = {key: sum_duplicates(t) for key, t in tensors.items() if isinstance(t, tf.IndexedSlices)}
         dense = {key: tf.convert_to_tensor(t) for key, t in tensors.items() if key not in rows}
         half = self.compression == "fp16" and not exact
-        # Rows come first, because their numbers, which the ranks exchange, are known before the backward pass ends.
+        # Gradients with rows come first: the ranks exchange the numbers of their rows, which are known before the
+        # backward pass ends.
         reduced: Gradients = self._reduce_rows(rows, name, half) if rows else {}
         whole = {key: t for key, t in dense.items() if not half or t.shape.rank == 0}
         reduced.update(self._reduce_groups(whole, f"{name}.exact" if half else name, half=False))
@@ -71,7 +74,7 @@ class Reduction:
         return [tf.cast(total, tf.float32) / scale for total, scale in zip(sums, scales, strict=True)]
 
     def _scales(self, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
-        """Returns each tensor's scale, which is the same on all ranks."""
+        """Returns each tensor's scale, an FP32 scalar that is the same on all ranks."""
         bounds = self._hvd.allreduce(peaks(tensors), op=self._hvd.Sum, name=f"{name}.peaks")
         return tf.unstack(wire_scales(bounds), num=len(tensors))
 

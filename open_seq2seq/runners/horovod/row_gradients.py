@@ -1,4 +1,4 @@
-"""Gradients of lookups on several ranks, which are sent as rows or as the whole table and summed."""
+"""Gradients of embedding lookups on several ranks, which are sent as rows or as the whole table, and summed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import UniqueRows
 
-_FLAG_BYTES = 4  # for each row of a table: a flag for whether it was looked up
+_FLAG_BYTES = 4  # size of the FP32 flag that is sent for each row of a table: whether the row was looked up
 
 
 def travel_as_rows(tensor: UniqueRows, rows: tf.Tensor, value_bytes: int) -> tf.Tensor:
-    """Returns whether gathering rows sends fewer bytes than summing whole tables.
+    """Returns whether gathering rows sends fewer bytes than summing whole tables, as a bool scalar.
 
     In a ring of N ranks, each rank receives (N - 1) / N of all rows, or twice (N - 1) / N of a table.
 
     Args:
-      tensor: a gradient.
-      rows: total number of rows on all ranks, an integer scalar.
+      tensor: this rank's gradient of a table.
+      rows: number of rows in the gradients of all ranks together, an integer scalar.
       value_bytes: size of one value when sent, in bytes.
     """
     width = (tensor.values.shape[1:].num_elements() or 0) * value_bytes
@@ -25,7 +25,11 @@ def travel_as_rows(tensor: UniqueRows, rows: tf.Tensor, value_bytes: int) -> tf.
 
 
 def spread(tensor: UniqueRows) -> list[tf.Tensor]:
-    """Returns the whole table ``[rows, …]``, and FP32 flags ``[rows]``: 1 for rows that were looked up, otherwise 0."""
+    """Returns the gradient as a dense table, and which of its rows were looked up.
+
+    Returns:
+      [table ``[rows, …]`` with zeros in the other rows, FP32 flags ``[rows]``: 1 for rows looked up, otherwise 0].
+    """
     rows = tf.cast(tensor.dense_shape[0], tf.int32)
     return [tf.math.unsorted_segment_sum(values, tensor.indices, rows)
             for values in (tensor.values, tf.ones_like(tensor.indices, tf.float32))]
@@ -34,8 +38,8 @@ def spread(tensor: UniqueRows) -> list[tf.Tensor]:
 def add_rank_by_rank(values: tf.Tensor, indices: tf.Tensor, counts: tf.Tensor) -> list[tf.Tensor]:
     """Sums rows with equal indices in rank order, so that the sums are bitwise equal on all ranks.
 
-    The sum of all ranks' rows at once would depend on the order in which a GPU adds them. Within a rank, indices are
-    unique.
+    If all ranks' rows were summed at once, the sums would depend on the order in which a GPU adds them. One rank after
+    another has a fixed order, because the indices of one rank are distinct.
 
     Args:
       values: ``[rows of all ranks, …]``, in rank order.

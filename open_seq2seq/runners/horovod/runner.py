@@ -16,14 +16,15 @@ from open_seq2seq.runners.runner import Gradients, Runner
 from open_seq2seq.utils.console import mute, unmute
 from open_seq2seq.utils.errors import UserError
 
-# Default settings of Horovod and Open MPI for ranks that compute on CPUs. In each cycle, Horovod's thread communicates
-# with the other ranks, which takes time from the core that computes. Horovod's own default of 1 ms suits steps of a few
-# milliseconds.
+# Default settings for ranks that compute on CPUs: the length of Horovod's cycle in milliseconds. In each cycle,
+# Horovod's thread communicates with the other ranks, which takes time from the core that computes. Horovod's own
+# default of 1 ms suits steps of a few milliseconds.
 CPU_SETTINGS = {"HOROVOD_CYCLE_TIME": "5"}
-# Tensors above the fusion threshold are sent without copies to and from a buffer. Gloo does not get this setting: it is
-# faster with few large messages. Processes that wait in MPI yield the processor.
+# Further defaults for ranks that communicate by MPI. Tensors above the fusion threshold, in bytes, are sent without
+# copies to and from a buffer; Gloo, which is faster with few large messages, does not get this setting. Processes that
+# wait in MPI yield the processor.
 MPI_SETTINGS = {"HOROVOD_FUSION_THRESHOLD": str(4 * 2**20), "OMPI_MCA_mpi_yield_when_idle": "1"}
-_MISSING = object()
+_MISSING = object()  # fills the lists of ranks that have fewer results than others
 
 
 class HorovodRunner(Runner):
@@ -104,7 +105,8 @@ def set_defaults() -> None:
 def take_share(local_rank: int, local_size: int) -> int | None:
     """Limits this process to one of this host's GPUs and to its share of the cores.
 
-    A number of threads that is already set (``TF_NUM_INTRAOP_THREADS``, ``OMP_NUM_THREADS``, or from Python) is kept.
+    If the number of threads is already set, by ``TF_NUM_INTRAOP_THREADS``, by ``OMP_NUM_THREADS`` or from Python, it is
+    not changed.
 
     Args:
       local_rank: rank of this process among the processes on its host.
@@ -121,7 +123,7 @@ def take_share(local_rank: int, local_size: int) -> int | None:
     if given or threading.get_intra_op_parallelism_threads():
         return None
     cores, own = os.cpu_count() or 1, len(os.sched_getaffinity(0))
-    # A launcher that binds ranks to cores has already divided them.
+    # If the launcher has bound this rank to its share of the cores, they need not be divided again.
     threads = own if own <= cores // local_size else max(1, own // local_size)
     threading.set_intra_op_parallelism_threads(threads)
     return threads

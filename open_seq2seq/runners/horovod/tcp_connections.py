@@ -14,7 +14,7 @@ _FILES = Path("/proc/self/fd")
 
 
 class Connections:
-    """The TCP connections that were opened within a context.
+    """The TCP connections that were opened within the context ``noted``.
 
     ``cut`` shuts connections down for both ends but leaves the file descriptors to their owner, which sees that the
     connections have ended and reports an error itself. ``cut`` may be called from any thread.

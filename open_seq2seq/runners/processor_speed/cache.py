@@ -1,4 +1,4 @@
-"""A cache of measured speeds in the user's home: small JSON files, which are validated when read."""
+"""A cache of measured speeds in the user's home folder: small JSON files, which are checked when they are read."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.utils import disk
 
 TYPES = ("float32", "bfloat16")
-# GFLOP/s by kind of operation and dtype.
+# GFLOP/s by kind of operation (from ``KINDS``) and dtype (from ``TYPES``).
 Speeds = dict[str, dict[str, float]]
+# The properties of a machine and its settings, by name; see ``probe.machine_identity``.
 Identity = Mapping[str, str | int]
-_MOST_BYTES = 1 << 16
+_MOST_BYTES = 1 << 16  # larger files are not read, because the cache has not written them
 _LEAST, _MOST = 1e-6, 1e9  # plausible GFLOP/s
 
 
@@ -46,7 +47,7 @@ def read_speeds(identity: Identity) -> Speeds | None:
     """Returns the cached speeds, or None if there are none or the file is invalid.
 
     Args:
-      identity: identity of the machine and its settings; the file must contain the same identity.
+      identity: identity of the machine and its settings. Speeds from a file with another identity are not returned.
     """
     path = speeds_file(identity)
     if path is None:

@@ -3,9 +3,10 @@
 A processor's flags are not enough: some processors with bfloat16 instructions are slower in bfloat16 than in float32.
 Therefore each kind of operation that models consist of is timed in both dtypes, forward and backward.
 
-Other programs can make such short times meaningless: on a machine with two busy cores, ratios between 0.1 and 5 were
-seen where the quiet machine has 0.5 to 0.9. If the process had to wait for a core, its processor time is used instead,
-and the result is not cached, so that the next run measures again.
+Other programs can make such short measurements meaningless. On a machine with two cores, the speed in bfloat16 divided
+by that in float32 was between 0.5 and 0.9 while the machine was idle, and between 0.1 and 5 while both cores were busy.
+Therefore, if the process had to wait for a core, its processor time is used instead of the elapsed time, and the result
+is not cached, so that the next run measures again.
 """
 
 from __future__ import annotations
@@ -27,27 +28,37 @@ from open_seq2seq.utils.processor import cpu_name, onednn_setting, speed_flags
 
 # Version of the measured operations and sizes: increase it when they change.
 _PROBE = 4
+# Sizes of the product of a matrix [rows, width] with a matrix [width, columns]; of the recurrence, the steps of a
+# recurrent layer whose weights are a matrix [hidden, gates]; and of the convolution.
 _ROWS, _WIDTH, _COLUMNS = 256, 512, 2048
 _BATCH, _HIDDEN, _GATES, _STEPS = 32, 512, 1536, 6
 _EXAMPLES, _FRAMES, _CHANNELS, _TAPS = 2, 160, 256, 11
-# FLOP of each kind: those of the forward pass, and as many for the gradient of each factor. The recurrence is timed
-# without a gradient of its weights.
+# Floating-point operations of each kind: a multiplication and an addition for each term of the forward pass, and as
+# many for the gradient of each factor. The recurrence is timed without the gradient of its weights.
 _FLOPS = {"product": 6.0 * _ROWS * _WIDTH * _COLUMNS, "recurrence": 4.0 * _STEPS * _BATCH * _HIDDEN * _GATES,
           "convolution": 6.0 * _EXAMPLES * _FRAMES * _TAPS * _CHANNELS * _CHANNELS}
-_SECONDS, _MOST_ROUNDS = 0.12, 12  # per kind: no new round starts after this time or number
-_WAITED = 1.25  # elapsed time divided by processor time above which the process is taken to have waited for a core
-_CLOSE = (0.8, 1.4)  # kinds with a ratio in this range are measured twice, because other load could decide
+_SECONDS, _MOST_ROUNDS = 0.12, 12  # for each kind: no new round starts after this time or this number of rounds
+# If the elapsed time exceeds this multiple of the processor time, the process has waited for a core.
+_WAITED = 1.25
+# Kinds for which bfloat16 is this many times as fast as float32 are measured twice. In this range, other load on the
+# machine could change which dtype is chosen.
+_CLOSE = (0.8, 1.4)
 
 
 class MeasuredSpeeds(NamedTuple):
-    """Speeds in GFLOP/s, and whether the process waited for a core while they were measured."""
+    """Measured speeds.
+
+    Attributes:
+      speeds: GFLOP/s by kind of operation and dtype.
+      waited: whether the process waited for a core while they were measured.
+    """
 
     speeds: Speeds
     waited: bool
 
 
 def machine_speeds() -> Speeds:
-    """Returns the speeds of the processor, which are measured if they are not in the user's cache."""
+    """Returns the processor's speeds in GFLOP/s, by kind and dtype; measures them if the user's cache lacks them."""
     identity = machine_identity()
     speeds = read_speeds(identity)
     if speeds is None:
@@ -62,7 +73,7 @@ def machine_speeds() -> Speeds:
 
 
 def machine_identity() -> dict[str, str | int]:
-    """Returns everything that the speeds depend on: processor, versions, settings, threads."""
+    """Returns everything that the speeds depend on, by name: processor, versions, settings, threads."""
     return {"probe": _PROBE, "processor": cpu_name(), "instructions": " ".join(speed_flags()),
             "tensorflow": tf.__version__, "onednn": onednn_setting(), "threads": intra_op_threads()}
 
@@ -83,13 +94,13 @@ def measure_speeds(seconds: float = _SECONDS, most_rounds: int = _MOST_ROUNDS,
     convolution is traced, because its gradient consists of many operations.
 
     Args:
-      seconds: time for each kind; at least one round is run, and the last round is completed.
+      seconds: time for each kind, in seconds; at least one round is run, and the last round is completed.
       most_rounds: maximum number of rounds for each kind.
       kinds: the kinds to measure.
 
     Returns:
-      The speeds; of a kind during which the process waited for a core, they are those of its processor time with all
-      threads busy.
+      The speeds. If the process waited for a core while a kind was measured, that kind's speeds are computed from the
+      processor time divided by the number of threads, as if all threads had been busy all the time.
     """
     speeds: Speeds = {}
     waited = False
@@ -109,7 +120,7 @@ def ratios(speeds: Speeds) -> dict[str, float]:
 
 def _least_seconds(function: Callable[..., tf.Tensor], arrays: list[np.ndarray], seconds: float,
                    most_rounds: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Returns the shortest elapsed time and the least processor time of all threads, by dtype."""
+    """Returns (shortest elapsed time, least processor time of all threads together), both in seconds by dtype."""
     arguments = {name: [tf.cast(array, name) for array in arrays] for name in TYPES}
     for values in arguments.values():  # compiles kernels and traces functions
         function(*values).numpy()
@@ -127,18 +138,22 @@ def _least_seconds(function: Callable[..., tf.Tensor], arrays: list[np.ndarray],
 
 
 def _operation(kind: str) -> tuple[Callable[..., tf.Tensor], list[np.ndarray]]:
-    """Returns a function and its arguments; the function's result depends on all operations that are timed."""
+    """Returns the function that computes a kind of operation, and its arguments.
+
+    The function's result depends on every operation that is timed, so that reading it waits for all of them.
+    """
     shapes: dict[str, list[tuple[int, ...]]] = {
         "product": [(_ROWS, _WIDTH), (_WIDTH, _COLUMNS)], "recurrence": [(_BATCH, _HIDDEN), (_HIDDEN, _GATES)],
         "convolution": [(_EXAMPLES, _FRAMES, _CHANNELS), (_TAPS, _CHANNELS, _CHANNELS)]}
     generator = np.random.default_rng(0)
-    # Scaled so that results are about 1, because denormal numbers may be slower.
+    # Scaled so that results are about 1: computing with denormal numbers may be slower.
     arrays = [generator.standard_normal(shape, np.float32) / float(np.sqrt(np.prod(shape[:-1]))) for shape in
               shapes[kind]]
     return {"product": _product, "recurrence": _recurrence, "convolution": _traced_convolution()}[kind], arrays
 
 
 def _product(rows: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    # The product, and the gradients of both factors if y is the gradient of the product.
     y = tf.matmul(rows, matrix)
     return _corner(tf.matmul(y, matrix, transpose_b=True), tf.matmul(rows, y, transpose_a=True))
 
@@ -163,4 +178,5 @@ def _traced_convolution() -> Callable[..., tf.Tensor]:
 
 
 def _corner(*tensors: Any) -> tf.Tensor:
+    """Returns the first value of each tensor, FP32 ``[tensors]``, as a small result that depends on all of them."""
     return tf.stack([tf.cast(tf.reshape(tensor, [-1])[0], tf.float32) for tensor in tensors])

@@ -13,14 +13,14 @@ class Failure:
     """What a process knows about the failure of another process, or about its own.
 
     Attributes:
-      kind: ``died`` (connections closed without a goodbye), ``silent`` (no heartbeat for too long), or ``failed`` (the
-        process reported its error).
+      kind: ``died`` (the connection closed although the process had not announced its end), ``silent`` (no heartbeat
+        for too long), or ``failed`` (the process reported its error).
       rank: rank of the process that failed.
       host: host of the process.
       place: what the process was last working on, such as ``step 7, on examples 3, 17``; may be empty.
-      problem: error message of the process.
+      problem: error message of the process, if ``kind`` is ``failed``.
       code: exit code with which all processes end.
-      seconds: time for which the process was silent.
+      seconds: time without a heartbeat that counts as a failure, in seconds; stated in the message of a silent process.
       told: whether a process has already printed a message about the failure.
     """
 

@@ -17,19 +17,25 @@ from open_seq2seq.runners.watchdog.members import Member, neighbours
 
 Message = dict[str, Any]
 
-# Limit of unsent or unparsed data: a peer that does not read, or never ends a line, is stuck or not part of the run.
+# Limit of unsent or unparsed data, in bytes: a peer that does not read, or never ends a line, is stuck or not part of
+# the run.
 _MOST_BYTES = 1 << 18
-_HELLO_SECONDS = 5.0
-_REDIAL_SECONDS = 1.0
+_HELLO_SECONDS = 5.0  # time within which a new connection has to identify itself
+_REDIAL_SECONDS = 1.0  # time between two attempts to connect to a neighbour
 
 
 class Link:
     """A non-blocking connection.
 
+    Args:
+      connection: the connected socket, which the link owns from now on.
+
     Attributes:
+      socket: the socket.
       rank: rank of the peer, the process at the other end; None until the peer has identified itself.
       silence: seconds since the peer's last message, updated by the owner of the link.
-      left: whether the peer said goodbye.
+      born: time at which the link was made, of ``time.monotonic``.
+      left: whether the peer has announced its end with a goodbye message; set by the owner of the link.
       closed: whether the connection has ended.
     """
 
@@ -58,7 +64,8 @@ class Link:
         except BlockingIOError:
             return False
         except OSError as error:
-            # Data that the peer sent before it closed may still be unread, so ``receive`` sets ``closed``.
+            # After these errors, data that the peer sent before it closed may still be unread: ``receive`` reads it
+            # first, and then sets ``closed``.
             if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
                 self.closed = True
         return True
@@ -82,7 +89,7 @@ class Link:
         return messages
 
     def put_back(self, messages: list[Message]) -> None:
-        """Makes ``receive`` return these messages again."""
+        """Makes the next ``receive`` return these messages again, before new ones."""
         self._unread = messages + self._unread
 
     def close(self) -> None:
@@ -102,8 +109,8 @@ def listen() -> socket.socket:
 class Network:
     """A process's links to its neighbours; used from one thread.
 
-    Of two neighbours, the one with the higher rank opens the connection; it tries the addresses of the other one in
-    order. Both use the token to prove that they belong to the run.
+    Of two neighbours (see ``members.neighbours``), the one with the higher rank opens the connection; it tries the
+    addresses of the other one in order. Both use the token to prove that they belong to the run.
 
     Args:
       listener: this process's listening socket; see ``listen``.
@@ -128,9 +135,9 @@ class Network:
         self._selector.register(listener, selectors.EVENT_READ)
 
     def poll(self, seconds: float) -> list[tuple[Link, Message]]:
-        """Waits at most ``seconds`` for messages from neighbours, and returns them.
+        """Waits at most ``seconds`` for messages from neighbours, and returns pairs of a link and a message from it.
 
-        All links are read, whichever of them the selector reports; the selector only ends the wait early.
+        All links are read, even those that the selector does not report: the selector only ends the wait early.
         """
         self._call_missing()
         for key, _ in self._selector.select(seconds):
@@ -157,6 +164,7 @@ class Network:
     def flush(self, seconds: float) -> None:
         """Sends pending data, for at most ``seconds``."""
         until = time.monotonic() + seconds
+        # A list, because ``all`` would stop a generator at the first link that is not flushed.
         while not all([link.flush() for link in self.links.values()]) and time.monotonic() < until:
             time.sleep(0.01)
 
@@ -194,7 +202,7 @@ class Network:
                 self._call(rank, iter(self._members[rank].addresses_from(self._members[self._rank])))
 
     def _call(self, rank: int, addresses: Iterator[str]) -> None:
-        """Starts a connection to a rank at its next address."""
+        """Starts to connect to a rank, at the first of the remaining addresses for which this is possible."""
         self._calls.pop(rank, None)
         for address in addresses:
             with contextlib.suppress(OSError):
@@ -215,7 +223,7 @@ class Network:
         return hmac.new(self._token, f"{sender} to {receiver}".encode(), hashlib.sha256).hexdigest()
 
     def _admit(self) -> None:
-        """Adds a connection to the links once the process at its other end has proved that it belongs to the run."""
+        """Adds new connections to the links when the processes at their other ends have proved to belong to the run."""
         for link in list(self._strangers):
             rank = self._identify(link)
             if rank is not None:
@@ -239,7 +247,7 @@ class Network:
             rank, proof = messages[0].get("rank"), str(messages[0].get("proof"))
             if isinstance(rank, int) and rank in self.missing and hmac.compare_digest(
                     proof.encode(), self._proof(rank, self._rank).encode()):
-                link.rank, link.closed = rank, False  # if the connection has ended, ``receive`` notices
+                link.rank, link.closed = rank, False  # if the connection has ended, the next ``receive`` notices
                 link.put_back(messages[1:])
                 self.links[rank] = link
                 self.missing.discard(rank)

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-_SIOCGIFADDR = 0x8915
+_SIOCGIFADDR = 0x8915  # Linux: the ioctl request for the IPv4 address of a network interface
 _LOOPBACK = "127.0.0.1"
 
 
@@ -23,7 +23,8 @@ class Member:
       rank: rank of the process.
       host: name of the host.
       pid: process id on the host.
-      started: start time in the kernel's ticks, which distinguishes the process from a later one with the same id.
+      started: start time in ticks since boot, as text, which distinguishes the process from a later one with the same
+        id; empty if it is unknown.
       machine: identifier that is equal for processes that can send signals to each other.
       network: identifier that is equal for processes that reach each other at the loopback address.
       addresses: addresses of the process, in the order in which others try them.
@@ -41,7 +42,12 @@ class Member:
 
     @classmethod
     def here(cls, rank: int, port: int) -> Member:
-        """Returns this process's entry."""
+        """Returns the entry of the calling process.
+
+        Args:
+          rank: rank of the process.
+          port: the port on which it listens.
+        """
         host, pid = socket.gethostname(), os.getpid()
         return cls(rank, host, pid, start_time(pid), _space("pid"), _space("net"),
                    (*interface_addresses(), host), port)
@@ -67,7 +73,7 @@ class Member:
 def start_time(pid: int) -> str:
     """Returns a process's start time in ticks since boot; empty if the process has ended or is a zombie."""
     try:
-        # The command's name, in brackets, may contain spaces.
+        # The fields are separated by spaces, but the second, the command's name in brackets, may contain spaces itself.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
@@ -75,7 +81,7 @@ def start_time(pid: int) -> str:
 
 
 def _space(kind: str) -> str:
-    """Returns an identifier, unique across machines, of one of this process's namespaces."""
+    """Returns an identifier, unique across machines, of one of this process's Linux namespaces: ``pid`` or ``net``."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {os.readlink(f'/proc/self/ns/{kind}')}"
@@ -89,6 +95,7 @@ def interface_addresses() -> list[str]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):  # an interface without an address
+                # In the kernel's struct ifreq, the name has at most 15 bytes, and the address is in bytes 20 to 23.
                 answer = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
                 found.append(socket.inet_ntoa(answer[20:24]))
     return [address for address in dict.fromkeys(found) if not address.startswith("127.")]

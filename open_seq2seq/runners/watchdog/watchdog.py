@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 # Seconds between two checks by the thread; a process reports what it is working on at most this often.
 _TICK_SECONDS = 0.1
-_HEARTBEAT_SECONDS = 1.0
-# Seconds that each process waits for the one before it in the queue (see ``_turn``) to print the message.
+_HEARTBEAT_SECONDS = 1.0  # longest time between two heartbeats
+# Seconds that each process waits for the one before it in the queue (see ``_turn``) to print the message. From position
+# _MOST_TURNS on, all wait equally long.
 _TURN_SECONDS = 0.5
 _MOST_TURNS = 8
-_SEND_SECONDS = 1.0
+_SEND_SECONDS = 1.0  # longest time for which a message is waited for to be sent
 
 OnFailure = Callable[[Failure], None]
 
@@ -39,22 +40,23 @@ def end_here(failure: Failure) -> None:
 class Watchdog:
     """A thread that receives the heartbeats of neighbouring processes and sends this one's.
 
-    A neighbour whose connection closes without a goodbye has died; one that sends no heartbeat for too long is stopped,
-    stuck or disconnected. Either failure is reported to all processes. One of them prints a message: rank 0, or, if
-    rank 0 failed or does not print, a neighbour of the failed rank, lowest rank first. Each process then kills the
-    silent process if both run on the same machine, and calls ``on_failure``.
+    A process that ends normally first sends a goodbye. A neighbour whose connection closes without one has died; a
+    neighbour that sends no heartbeat for too long is stopped, stuck or disconnected. Either failure is reported to all
+    processes. One of them prints a message: rank 0, or, if rank 0 failed or does not print, a neighbour of the failed
+    rank, lowest rank first. Each process then kills the silent process if both run on the same machine, and calls
+    ``on_failure``.
 
     The thread sends heartbeats independently of the main thread. If this thread could not run for some time (a
-    suspended machine, a long call that holds Python's GIL), at most a quarter of ``seconds`` counts as silence of
-    other processes.
+    suspended machine, a long call that holds Python's GIL), only a quarter of ``seconds`` at most of this time counts
+    as silence of the other processes.
 
     Args:
       members: all processes of the run, by rank.
       rank: rank of this process.
       listener: the listening socket whose port is in this process's entry of ``members``.
       token: a secret that all processes of the run know.
-      seconds: time without a heartbeat that counts as a failure.
-      on_failure: called once, in the thread, after the first failure of any process.
+      seconds: time without a heartbeat that counts as a failure, in seconds.
+      on_failure: called once, in the thread, after the first failure of any other process.
       goes_on: whether the other processes continue without a rank that died or is silent; the message is then a
         warning.
       trail: records what this process is working on.
@@ -104,7 +106,7 @@ class Watchdog:
         try:
             if self._watch():
                 self._network.broadcast({"bye": True})
-        except Exception:  # without a goodbye the others would report this process as dead
+        except Exception:  # without this goodbye, the others would report that this process has died
             self._network.broadcast({"bye": True})
             say(f"WARNING: the watchdog of rank {self._rank} stopped: {traceback.format_exc()}")
         finally:
@@ -158,7 +160,10 @@ class Watchdog:
         self._judge_missing(elapsed, now)
 
     def _judge_missing(self, elapsed: float, now: float) -> None:
-        """Handles neighbours that never connected: dead, stuck, or, on another network, behind a firewall."""
+        """Handles neighbours that have never connected.
+
+        They have died, are stuck or, if they are on another network, may be behind a firewall.
+        """
         self._missed += elapsed
         for rank in self._network.missing:
             if self._members[rank].is_gone_for(self._members[self._rank]):
@@ -174,14 +179,17 @@ class Watchdog:
                 called, caller = sorted((me, other), key=lambda member: member.rank)
                 say(f"WARNING: rank {caller.rank} on host {caller.host} has not connected to rank {called.rank} on "
                     f"host {called.host}, port {called.port} at {', '.join(called.addresses)}: neither will notice at "
-                    "once if the other ends.\n")
+                    "once if the other ends. Check that no firewall separates the hosts.\n")
         self._network.missing.clear()
 
     def _about(self, rank: int, kind: str) -> Failure:
         return Failure(kind, rank, self._members[rank].host, self._places[rank], seconds=self._seconds)
 
     def _learn(self, failure: Failure, now: float) -> None:
-        """Treats the first failure as the cause of all later ones, and forwards it."""
+        """Stores and forwards the first failure, which is taken as the cause of all later ones.
+
+        A later report replaces it only if it says that a process has already printed a message.
+        """
         if self._failure is None:
             self._failure = failure
             self._network.broadcast({"failure": failure.message()})
@@ -201,7 +209,11 @@ class Watchdog:
         return min(line.index(self._rank) if self._rank in line else len(line), _MOST_TURNS)
 
     def _act(self, now: float) -> bool:
-        """Reacts to a failure once this or another process has printed the message; returns whether that is done."""
+        """Reacts to the failure if this process has to print the message now, or another one has printed it.
+
+        Returns:
+          Whether this process has reacted; if not, call this again at the next check.
+        """
         failure = self._failure
         assert failure is not None
         if self._own is not None:  # the main thread has printed the error and ends this process
@@ -230,9 +242,12 @@ def watched(runner: Runner, seconds: float | None, on_failure: OnFailure = end_h
 
     Args:
       runner: only ``gather``, ``share`` and ``process_rank`` are used.
-      seconds: time without a heartbeat that counts as a failure; None for no watchdog.
-      on_failure: called when another process fails.
+      seconds: time without a heartbeat that counts as a failure, in seconds; None for no watchdog.
+      on_failure: called in the watchdog's thread when another process fails.
       goes_on: whether the other processes continue without a lost rank.
+
+    Yields:
+      The watchdog; None if there is none, because ``seconds`` is None or the run has only one process.
     """
     if seconds is None or len(runner.gather([runner.process_rank])) == 1:
         yield None
