@@ -35,7 +35,8 @@ class ModelSpec:
       model_class: a ``Model`` subclass.
       params: the model's parameters, with classes resolved but without default values.
       mode: ``train``, ``eval``, ``infer`` or ``interactive_infer``.
-      given: parameters of the mode's own section, without those inherited from ``base_params``.
+      given: parameters that the mode's section or the command line gives, without those inherited from ``base_params``;
+        see ``ResolvedConfig.given``.
       data_config: path of the config if it is untrusted, so that it must not name code from outside the package;
         otherwise None. See ``config.user_code``.
     """
@@ -149,8 +150,8 @@ def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
 def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
     """Returns the parameters of a part.
 
-    If the mode's own section gives the part's class, inherited parameters that this class does not declare are left
-    out, because they are meant for the inherited class.
+    If the mode's section or the command line replaces the part's class, inherited parameters that the new class does
+    not declare are left out, because they are meant for the inherited class.
     """
     params = dict(spec.params.get(f"{part}_params") or {})
     if part in spec.given:

@@ -33,8 +33,8 @@ def print_confusion(matrix: np.ndarray, names: Sequence[str]) -> None:
 def report_confusion(matrix: np.ndarray, names: Sequence[str], reporter: Reporter) -> None:
     """Shows a picture of a matrix, unless it has too many classes or matplotlib is missing.
 
-    A cell is darker the more of its label's examples it contains. If there are few classes, each cell also shows its
-    number of examples.
+    The darkness of a cell shows its share of the examples with its label. If there are few classes, each cell also
+    shows its number of examples.
 
     Args:
       matrix: numbers of examples, ``[label, prediction]``.
