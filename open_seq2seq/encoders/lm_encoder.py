@@ -112,7 +112,7 @@ class LMEncoder(LanguageEncoder):
         dropped = [name for name in weight_drop_params() if params[name] < 1.0]
         if dropped and not self._drops_weights:
             problems.append(f"'{path}/{dropped[0]}' is {params[dropped[0]]}, but weight drop and recurrent dropout "
-                            "need an LSTM without projection, groups and zoneout: remove '{dropped[0]}', or choose "
+                            f"need an LSTM without projection, groups and zoneout: remove '{dropped[0]}', or choose "
                             "another cell.")
         return problems
 
