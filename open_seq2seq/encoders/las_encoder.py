@@ -75,7 +75,7 @@ class PooledRecurrence(Module):
         x = self.rnn(x, lengths, training)
         if self.window is None:
             return x, lengths
-        missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # some kernels fail on less than a window
+        missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # some kernels fail without a full window
         x = tf.nn.max_pool1d(tf.pad(x, [[0, 0], [0, missing], [0, 0]]), self.window.size, self.window.stride, "VALID")
         return x, self.window.outputs(lengths)
 

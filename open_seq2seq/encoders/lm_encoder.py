@@ -30,7 +30,7 @@ from open_seq2seq.parts.transformer.embedding import scaled_rows
 
 # Values of cudnn_rnn_type, and the cells that they select.
 _CUDNN: dict[str, type[CoreCell]] = {"CudnnLSTM": CudnnCompatibleLSTMCell, "CudnnGRU": CudnnCompatibleGRUCell}
-# Cells to whose layers weight drop and recurrent dropout can be added.
+# Cells that WeightDropDirection supports.
 _PLAIN = (BasicLSTMCell, LSTMCell, LayerNormBasicLSTMCell, CudnnCompatibleLSTMCell)
 
 

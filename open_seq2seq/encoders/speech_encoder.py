@@ -24,7 +24,7 @@ class TimeWindows:
         """The windows over time, in the order of the layers; empty if the encoder does not change the length."""
         return ()
 
-    @functools.cached_property  # in contrast to a property, encoders without windows can assign it
+    @functools.cached_property  # can be assigned, unlike a property; encoders without windows do so
     def time_stride(self) -> int:
         """The step between consecutive outputs, in input frames."""
         return math.prod(window.stride for window in self.time_windows)

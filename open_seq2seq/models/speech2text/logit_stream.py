@@ -1,4 +1,4 @@
-"""Computes logits of an utterance that arrives in chunks, with an encoder whose outputs need few later frames."""
+"""Computes logits of an utterance chunk by chunk, with an encoder that needs only a limited number of later frames."""
 
 from __future__ import annotations
 
@@ -66,9 +66,10 @@ def streaming_field(model: object) -> ReceptiveField:
 class LogitStream:
     """Runs encoder and decoder on a part of the utterance whenever features are added.
 
-    The part begins with the first frame on which the first new logit depends. Features that are normalised over the
-    utterance change when more audio is received. If they differ by more than ``tolerance`` from the features that the
-    logits were computed from, all logits that are not settled are computed again. See ``Heard`` for the terms.
+    The part begins with the first frame on which the first new logit depends or, with a recurrent encoder, ``held``
+    frames before that logit. Features that are normalised over the utterance change when more audio is received. If
+    they differ by more than ``tolerance`` from the features that the logits were computed from, all logits that are not
+    settled are computed again. See ``Heard`` for the terms.
 
     Args:
       model: a CTC model that was built for inference and whose weights have been restored.
@@ -86,6 +87,7 @@ class LogitStream:
         self._model, self._held, self._tolerance = model, held, tolerance
         settings = model.data_layer.settings
         self._pad_to, self._columns = max(1, settings.pad_to), settings.num_features
+        # Outputs of a recurrent encoder depend on all earlier frames; it starts ``held`` frames before the new output.
         self._before = held if math.isinf(self.field.before) else int(self.field.before)
         self._run = tf.function(self._logits, autograph=False, input_signature=[
             tf.TensorSpec([1, None, self._columns], tf.float32), tf.TensorSpec([1], tf.int32)])
@@ -110,7 +112,7 @@ class LogitStream:
         return self._begin(self._settled)
 
     def _begin(self, output: int) -> int:
-        """Returns the index of the first frame on which the output with this index depends."""
+        """Returns the index of the frame, a multiple of the stride, with which the part for this output begins."""
         stride = self.field.stride
         return max(0, (output * stride - self._before) // stride * stride)
 
