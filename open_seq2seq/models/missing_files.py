@@ -23,8 +23,8 @@ def missing_files(base_model: Any, params: Mapping[str, Any], section: str, resu
     Args:
       base_model: the model's class, or its name.
       params: the model's parameters in a section.
-      section: name of the section; files are only searched for ``train`` and ``eval``. Files of which checkpoints have
-        copies, such as vocabularies, are only searched for training that starts anew.
+      section: name of the section. Files are checked only in ``train`` and ``eval``; files of which checkpoints have
+        copies, such as vocabularies, only in ``train`` if training does not resume.
       resumes: whether training resumes from a checkpoint.
     """
     if section not in ("train", "eval"):

@@ -149,8 +149,8 @@ def _update_params() -> dict[str, Any]:
                               minimum=0),
         "average_after_evals_without_gain": Param(_STEPS, None, "Averaged SGD with the trigger of AWD-LSTM: averaging "
                                                   "begins when the validation loss is greater than the smallest loss "
-                                                  "of all previous evaluations except the most recent ones. This is "
-                                                  "the number of recent evaluations that are left out. Needs "
+                                                  "of all previous evaluations except the most recent ones. This "
+                                                  "parameter is the number of evaluations that are left out. Needs "
                                                   "evaluations during training.", "evaluations", minimum=1,
                                                   maximum=10**6),
     }
