@@ -13,8 +13,8 @@ from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 # Declaration of data_format, for encoders with convolutions over time.
 DATA_FORMAT = Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; has no effect, "
                     "because activations are always channels-last.", on_change=FREE)
-# on_change of parameters that list convolutions or recurrent layers: a changed dropout_keep_prob is reported, and a
-# change of any other entry (key "") is refused.
+# on_change of parameters that list convolutions or recurrent layers. If a layer differs from that of the checkpoint, a
+# changed dropout_keep_prob causes a message, and any other changed entry (key "") an error.
 LAYER_CHANGES = {"": REFUSE, "dropout_keep_prob": SAY}
 
 
@@ -22,8 +22,9 @@ def required_audio_params(dropped: str, activated: str = "") -> dict[str, Any]:
     """Returns the required parameters that encoders of audio features share.
 
     Args:
-      dropped: text that says where ``dropout_keep_prob`` applies, for its description.
-      activated: text that says where ``activation_fn`` applies, such as `` of convolutions``.
+      dropped: end of the description of ``dropout_keep_prob``: where dropout is applied, such as ``after each layer``.
+      activated: where ``activation_fn`` is applied, such as `` of convolutions``; follows "Activation" in its
+        description.
     """
     return {
         **SpeechEncoder.get_required_params(),
@@ -53,7 +54,12 @@ def optional_audio_params(bn_momentum: float) -> dict[str, Any]:
 
 
 def audio_problems(params: Mapping[str, Any], path: str) -> list[str]:
-    """Returns a list with a message if ``num_audio_features`` is missing; ``path`` is the parameters' config path."""
+    """Returns a list with one message if ``num_audio_features`` is missing, otherwise an empty list.
+
+    Args:
+      params: the encoder's parameters.
+      path: path of the parameters in the config.
+    """
     if params["num_audio_features"] is None:
         return [f"'{path}/num_audio_features' is missing: set it, because the data layer does not provide it."]
     return []
@@ -64,10 +70,11 @@ def audio_features(input_dict: Mapping[str, Any], num_audio_features: int, dtype
     """Returns an encoder's input: features ``[batch, time, num_audio_features]``, and lengths ``[batch]`` int32.
 
     Args:
-      input_dict: a dict whose ``source_tensors`` are features, and lengths in frames, of any dtypes.
+      input_dict: a dict whose ``source_tensors`` begin with features ``[batch, time, num_audio_features]`` and lengths
+        ``[batch]`` in frames, of any dtypes.
       num_audio_features: expected number of features per frame.
       dtype: dtype of the returned features.
-      mask: whether to set padding to zeros.
+      mask: whether to set padding to zero.
     """
     x, lengths = input_dict["source_tensors"][:2]
     x = tf.ensure_shape(tf.cast(x, dtype), [None, None, num_audio_features])

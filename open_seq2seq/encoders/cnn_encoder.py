@@ -15,7 +15,8 @@ from open_seq2seq.parts.image_blocks.convolution import global_mean
 from open_seq2seq.parts.image_blocks.layers import Kernels, Layer, Shape, make_layer
 from open_seq2seq.utils.errors import ConfigError
 
-# A changed rate of dropout is reported, and a change of any other parameter of a layer is refused.
+# on_change of the lists of layers. If a layer differs from that of the checkpoint, a changed dropout rate causes a
+# message, and any other changed parameter (key "") an error.
 _LAYER_CHANGES = {"": REFUSE, "rate": "say"}
 
 
@@ -24,7 +25,7 @@ class CNNEncoder(Encoder):
 
     An entry is a pair of a layer and its parameters: ``("conv2d", {"filters": 64, "kernel_size": 3})``. Layers are
     conv2d, max_pooling2d, average_pooling2d, batch_normalization, dropout and dense, with the parameters of the
-    TensorFlow 1 functions of these names, or an activation without parameters: ``("relu", {})``.
+    functions of the same names in TensorFlow 1 (``tf.layers``), or an activation without parameters: ``("relu", {})``.
 
     Attributes:
       output_size: number of channels of the outputs.
@@ -63,7 +64,15 @@ class CNNEncoder(Encoder):
         self.output_size = shape[-1]
 
     def _make_layers(self, name: str, shape: Shape) -> tuple[list[Layer], Shape]:
-        """Returns the layers of a parameter, and the shape of their result without the batch axis."""
+        """Creates the layers that a parameter lists.
+
+        Args:
+          name: name of the parameter: ``cnn_layers`` or ``fc_layers``.
+          shape: shape of the first layer's input, without the batch axis.
+
+        Returns:
+          (the layers, shape of the last layer's output without the batch axis).
+        """
         kernels = Kernels(self.make_initializer(), self.make_regularizer())
         layers: list[Layer] = []
         for number, entry in enumerate(self.params[name]):

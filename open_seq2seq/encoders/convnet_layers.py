@@ -60,7 +60,7 @@ def check_convnet_layers(layers: Sequence[Any], keep_prob: float, path: str) -> 
       path: path of ``layers`` in the config, for messages.
 
     Returns:
-      (checked entries, messages about problems); the entries are valid only if there are no problems.
+      (the checked entries, one message for each problem); use the entries only if there are no problems.
     """
     if not layers:
         return [], [f"'{path}' is empty: give at least one block."]
@@ -119,6 +119,7 @@ def _entry(params: Mapping[str, Any], keep_prob: float) -> ConvnetEntry:
     kind = params["type"]
     padding = "CAUSAL" if kind == "tcn" else params["padding"]
     sizes, strides, dilations = (_sizes(params[name]) for name in ("kernel_size", "stride", "dilation"))
+    # A single dilation is used for both axes of conv2d; zip ignores the surplus dilations.
     windows = [Window(size, stride, dilation, padding)
                for size, stride, dilation in zip(sizes, strides, dilations * len(sizes), strict=False)]
     keep = keep_prob if params["dropout_keep_prob"] is None else params["dropout_keep_prob"]

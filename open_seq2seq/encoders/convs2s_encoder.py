@@ -26,9 +26,9 @@ from open_seq2seq.parts.transformer.position import padding_bias
 class ConvS2SEncoder(Encoder):
     """Convolutions with residual connections over embedded ids (Gehring et al. 2017, https://arxiv.org/abs/1705.03122).
 
-    One linear layer projects the embeddings to the channels of the first convolution, another projects the last
-    convolution's output to the embeddings' size. The position embedding of the first position is learned; in the
-    original toolkit, it was zeros.
+    A linear layer projects the embeddings to the channels of the first convolution, and another one projects the output
+    of the last convolution to the size of the embeddings. The embedding of the first position is learned; in the
+    TensorFlow 1 toolkit, it was zeros.
 
     Attributes:
       output_size: number of channels of the outputs.
@@ -51,8 +51,8 @@ class ConvS2SEncoder(Encoder):
         return {
             **Encoder.get_optional_params(),
             **optional_conv_params(),
-            "att_layer_num": Param(int, 1, "Number of decoder layers that attend to the encoder; the gradient of the "
-                                   "outputs is divided by twice this number.", minimum=1, maximum=10**6),
+            "att_layer_num": Param(int, 1, "Number of decoder layers that attend to the encoder. The gradient of the "
+                                   "encoder's outputs is divided by twice this number.", minimum=1, maximum=10**6),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "convs2s_encoder",
@@ -77,13 +77,14 @@ class ConvS2SEncoder(Encoder):
         """Encodes ids.
 
         Args:
-          input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]``, int32.
+          input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]`` in tokens, both
+            int32.
 
         Returns:
-          A dict with ``outputs`` ``[batch, time, src_emb_size]`` in the compute dtype, zeros at padding; ``outputs_b``,
-          the scaled sum of ``outputs`` and embeddings, which serves as attention values; ``outputs_length`` and
-          ``src_lengths`` ``[batch]``; ``inputs_attention_bias`` ``[batch, 1, 1, time]``; ``embedding_softmax_layer``;
-          ``encoder_input`` (the ids); and ``state`` (None).
+          A dict with ``outputs`` ``[batch, time, src_emb_size]`` in the compute dtype, zero at padding; ``outputs_b``
+          in the same shape, ``scaling_factor`` times the sum of ``outputs`` and embeddings, to use as attention values;
+          ``outputs_length`` and ``src_lengths`` ``[batch]``; ``inputs_attention_bias`` ``[batch, 1, 1, time]``;
+          ``embedding_softmax_layer``; ``encoder_input`` (the ids); and ``state`` (None).
         """
         ids, lengths = input_dict["source_tensors"][:2]
         mask = tf.sequence_mask(lengths, tf.shape(ids)[1])
@@ -109,7 +110,7 @@ class ConvS2SEncoder(Encoder):
 
 
 def scale_gradient(x: tf.Tensor, factor: float) -> tf.Tensor:
-    """Returns ``x``, whose gradient is multiplied by ``factor`` in the backward pass."""
+    """Returns ``x``, a tensor of any shape. In the backward pass, its gradient is multiplied by ``factor``."""
     @tf.custom_gradient
     def same(x: tf.Tensor) -> Any:
         return tf.identity(x), lambda dy: dy * tf.cast(factor, dy.dtype)

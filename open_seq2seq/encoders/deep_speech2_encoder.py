@@ -78,7 +78,7 @@ class DeepSpeech2Encoder(SpeechEncoder):
             "row_conv_width": Param(int, 8, "Number of taps of the row convolution; 0 and 1 disable it.", "frames",
                                     minimum=0, maximum=10**5),
             "data_format": Param(_LAYOUTS, "channels_last", "Accepted for old configs; has no effect, because "
-                                 "activations are always BTFC.",
+                                 "activations are always BTFC (batch, time, frequency, channels).",
                                  on_change=FREE),
         }
 

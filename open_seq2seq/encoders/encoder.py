@@ -13,8 +13,8 @@ class Encoder(Component):
     """Base of encoders: subclasses implement ``_encode``.
 
     Attributes:
-      reads_all_sources: whether the encoder reads all sources of examples with several, instead of only the first.
-      aligns_outputs: whether outputs correspond one to one to the ids of the first source.
+      reads_all_sources: whether the encoder reads all sources if examples have several; if not, it reads the first.
+      aligns_outputs: whether there is exactly one output for each id of the first source, in the same order.
     """
 
     reads_all_sources = False
@@ -24,13 +24,13 @@ class Encoder(Component):
         """Encodes a batch.
 
         Args:
-          input_dict: a dict with ``source_tensors``, a list ``[values, lengths, …]``.
-          training: whether to apply dropout and similar operations; ``self.training`` in ``_encode``.
+          input_dict: a dict with ``source_tensors``, a list ``[values, lengths, …]``; see ``parts.keys.EncoderInput``.
+          training: whether to apply dropout and similar operations. ``_encode`` reads it as ``self.training``.
 
         Returns:
           A dict with keys of ``parts.keys.EncoderOutput``: for sequence encoders, ``outputs`` ``[batch, time, hidden]``
-          and ``outputs_length`` ``[batch]``, and anything else that the decoder needs. Lengths are stored under all
-          their names (see ``with_lengths``), whichever of them ``_encode`` uses.
+          and ``outputs_length`` ``[batch]``, and anything else that the decoder needs. The lengths are stored under
+          all of their names, whichever name ``_encode`` uses; see ``parts.keys.with_lengths``.
         """
         with self.in_training(training):
             result = with_lengths(self._encode(input_dict))

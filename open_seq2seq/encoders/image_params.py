@@ -22,12 +22,16 @@ def in_channels_param() -> Param:
 
 def image_source(input_dict: Mapping[str, Any], in_channels: int,
                  dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Returns the images ``[batch, height, width, in_channels]``, and which rows contain an example (None without ids).
+    """Returns an encoder's input.
 
     Args:
       input_dict: a dict whose ``source_tensors`` begin with images, and which may contain ``ids`` ``[batch]``.
       in_channels: expected number of channels.
       dtype: dtype of the returned images.
+
+    Returns:
+      (images ``[batch, height, width, in_channels]``; boolean ``[batch]``, False for rows with a negative id, which
+      contain no example, or None without ``ids``).
     """
     x = tf.ensure_shape(input_dict["source_tensors"][0], [None, None, None, in_channels])
     ids = input_dict.get("ids")

@@ -17,8 +17,8 @@ from open_seq2seq.parts.output_layer import OutputLayer
 from open_seq2seq.parts.pooling import pooled
 from open_seq2seq.utils.errors import ConfigError
 
-_READ_AT_ONCE = 256  # maximum number of tokens per call of ``read``; bounds the memory of attention
-_NO_END = -1  # no token ends generated text, which continues after the ends of its lines
+_READ_AT_ONCE = 256  # maximum number of tokens of a prompt per call of ``read``; limits the memory of attention
+_NO_END = -1  # an end id that no token has, so that generation continues after the end of a line
 
 
 class LanguageEncoder(Encoder):
@@ -55,21 +55,22 @@ class LanguageEncoder(Encoder):
             "seed_tokens": Param(object, None, "Accepted for old configs; has no effect: set "
                                  "data_layer_params/seed_tokens instead.",
                                  on_change=FREE),
-            "head": Param(["tokens", "classes", "none"], "tokens", "What the encoder computes logits of: the next "
-                          "tokens, or the classes of whole texts; none if the decoder computes the logits. Set by the "
-                          "model.", derived=True),
+            "head": Param(["tokens", "classes", "none"], "tokens", "What the encoder computes logits of. tokens: the "
+                          "next tokens; classes: the classes of whole texts; none: nothing, because the decoder "
+                          "computes the logits. Set by the model.", derived=True),
             "num_classes": Param((int, type(None)), None, "Number of classes; set from the data layer.", "classes",
                                  derived=True, minimum=2),
             "weight_tied": Param(bool, False, "Whether the kernel of the output layer is the embedding table. The last "
                                  "recurrent layer of LMEncoder then has emb_size output channels."),
             "fc_use_bias": Param(bool, True, "Whether the output layer has a bias."),
-            "num_sampled": Param((int, type(None)), None, "With BasicSampledSequenceLoss: number of sampled ids that "
-                                 "replace the vocabulary in training; None for the whole vocabulary.", "tokens",
+            "num_sampled": Param((int, type(None)), None, "With BasicSampledSequenceLoss: number of sampled ids with "
+                                 "which training compares each label, instead of the whole vocabulary; None for the "
+                                 "whole vocabulary.", "tokens",
                                  minimum=1),
             "adaptive_softmax": Param((dict, type(None)), None, "Settings of the adaptive softmax, which speeds up "
                                       "training with large vocabularies: cutoffs (the first ids of the clusters, such "
-                                      "as [2000, 10000]) and factor (by which the channels shrink from cluster to "
-                                      "cluster; 4 by default). None disables it. Evaluation is exact.",
+                                      "as [2000, 10000]) and factor (by which the number of channels is divided from "
+                                      "cluster to cluster; 4 by default). None disables it.",
                                       on_change=REFUSE),
             **with_change(FREE, {
                 "num_tokens_gen": Param(int, 200, "Number of tokens to generate after each prompt.", "tokens",
@@ -109,7 +110,7 @@ class LanguageEncoder(Encoder):
 
         Returns:
           A dict with ``outputs`` ``[batch, time, output_size]`` in the compute dtype; ``raw_outputs``, the same before
-          the last dropout; and ``state``, the final states of recurrent layers, or None.
+          the last dropout; and ``state``, the final states ``[batch, size]`` FP32 of each recurrent layer, or None.
         """
         raise NotImplementedError("A language encoder must implement _hidden(ids, lengths).")
 
@@ -117,13 +118,14 @@ class LanguageEncoder(Encoder):
         """Encodes ids.
 
         Args:
-          input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]``, int32.
+          input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]`` in tokens, both
+            int32.
 
         Returns:
-          The result of ``_hidden`` with ``outputs_length`` ``[batch]``, ``encoder_input`` (the ids), ``logits``
-          ``[batch, time, vocab_size]`` FP32, ``projection`` (see ``OutputProjection``) and ``num_sampled``. If ``head``
-          is ``classes``, the logits are ``[batch, num_classes]``, and there are no ``projection`` and ``num_sampled``;
-          if it is ``none``, there are no logits either.
+          The dict that ``_hidden`` returns, with additional keys that depend on the parameter ``head``. Always:
+          ``outputs_length`` ``[batch]`` and ``encoder_input`` (the ids). With ``tokens``: ``logits``
+          ``[batch, time, vocab_size]`` FP32, ``projection`` (see ``OutputProjection``) and ``num_sampled``. With
+          ``classes``: ``logits`` ``[batch, num_classes]`` FP32.
         """
         ids, lengths = input_dict["source_tensors"][:2]
         found = {**self._hidden(ids, lengths), "outputs_length": lengths, "encoder_input": ids}
@@ -159,7 +161,7 @@ class LanguageEncoder(Encoder):
         return self.output_size
 
     def _summary(self, found: dict[str, Any]) -> tf.Tensor:
-        """Returns what the classes are computed from: by default, the output at each text's last token.
+        """Returns the vectors from which the classes are computed: by default, the output at each text's last token.
 
         Args:
           found: the result of ``_hidden``, with ``outputs_length``.
@@ -170,14 +172,14 @@ class LanguageEncoder(Encoder):
         return tf.cast(pooled(found["outputs"], found["outputs_length"], ["last"]), self.compute_dtype)
 
     def prepare(self) -> Any:
-        """Returns values that all steps of generation share, such as cast weights."""
+        """Returns values that are the same for all steps of ``generate``, such as weights cast to the compute dtype."""
         return None
 
     def initial_cache(self, batch: tf.Tensor) -> Any:
         """Returns the cache before the first token.
 
         Args:
-          batch: number of texts.
+          batch: number of texts, an int32 scalar.
 
         Returns:
           Nested structure of tensors ``[batch, 1, …]``; dimensions after the second may grow from step to step.
@@ -189,7 +191,7 @@ class LanguageEncoder(Encoder):
 
         Args:
           ids: ``[batch, 1]`` int32.
-          number: int32 scalar, number of tokens read before.
+          number: int32 scalar, number of tokens of each text that were read before.
           cache: result of ``initial_cache`` or of the previous step.
           prepared: result of ``prepare``.
 
@@ -199,13 +201,13 @@ class LanguageEncoder(Encoder):
         raise NotImplementedError("A language encoder must implement step(ids, number, cache, prepared).")
 
     def read(self, ids: tf.Tensor, number: tf.Tensor, cache: Any, prepared: Any) -> Any:
-        """Reads several more tokens of each text, whose logits are not needed.
+        """Reads several more tokens of each text without returning logits.
 
         By default, this calls ``step`` for each token.
 
         Args:
           ids: ``[batch, time]`` int32.
-          number: int32 scalar, number of tokens read before.
+          number: int32 scalar, number of tokens of each text that were read before.
           cache: result of ``initial_cache`` or of the previous ``read``.
           prepared: result of ``prepare``.
 
@@ -221,19 +223,21 @@ class LanguageEncoder(Encoder):
         """Continues texts with the likeliest token at each step or, with ``sampling_temperature``, with sampled ones.
 
         If the shortest prompt of the batch has n tokens, ``read`` reads the first n - 1 tokens of all prompts. The
-        others are read token by token, so that each text is continued from the end of its own prompt. Apart from
-        rounding, results do not depend on the other prompts of the batch.
+        remaining tokens are read one by one with ``step``, so that each text is continued from the end of its own
+        prompt. Apart from rounding, results do not depend on the other prompts of the batch.
 
         Args:
           ids: prompts of at least one token, ``[batch, time]`` int32.
-          lengths: lengths of the prompts, ``[batch]`` int32.
-          examples: index of each prompt ``[batch]``, on which its samples depend.
+          lengths: lengths of the prompts in tokens, ``[batch]`` int32.
+          examples: indices of the prompts in the data set ``[batch]``, from which the random numbers of sampling are
+            computed.
 
         Returns:
           The tokens that follow each prompt, ``[batch, num_tokens_gen]`` int32.
         """
         prepared, last = self.prepare(), tf.shape(ids)[1] - 1
-        # Index of the first token that ``step`` reads. A tower without examples gets a batch without prompts.
+        # Index of the first token that ``step`` reads. A replica without examples gets a batch of 0 rows, for which
+        # reduce_min would return the largest int32.
         first = tf.where(tf.shape(ids)[0] > 0, tf.reduce_min(lengths) - 1, 0)
 
         def read(number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
@@ -248,11 +252,20 @@ class LanguageEncoder(Encoder):
         cache = _read_until(read, first, self.initial_cache(tf.shape(ids)[0]))
         left, count = lengths - first, self.params["num_tokens_gen"]
         found = self._search(step, cache, left - 1 + count, first, examples)
+        # Step left - 1 reads the last token of the prompt and finds the first new token.
         return tf.gather(found, left[:, tf.newaxis] - 1 + tf.range(count), batch_dims=1)
 
     def _search(self, step: StepFunction, cache: Any, limits: tf.Tensor, first: tf.Tensor,
                 examples: tf.Tensor) -> tf.Tensor:
-        """Returns the ids ``[batch, time]`` after ``first`` tokens, of which ``limits`` ``[batch]`` are wanted."""
+        """Returns the id that each step of the search chooses, ``[batch, time]`` int32.
+
+        Args:
+          step: function of (newest ids ``[batch, 1]``, index of the step, cache); see ``beam_search``.
+          cache: cache after the first ``first`` tokens.
+          limits: number of steps for each text, ``[batch]`` int32; later ids of a text are 0.
+          first: int32 scalar, number of tokens of each text that were read before.
+          examples: indices of the prompts in the data set ``[batch]``.
+        """
         params = self.params
         settings = SearchSettings(params["vocab_size"], 0, _NO_END)
         if params["sampling_temperature"] is None:

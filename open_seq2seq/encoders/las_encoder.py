@@ -61,23 +61,30 @@ class PooledRecurrence(Module):
         self.output_size = self.rnn.output_size
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the outputs ``[batch, time', output_size]`` and their lengths for ``x`` ``[batch, time, input]``.
+        """Applies the layers.
 
-        Incomplete pooling windows at the end are dropped.
+        Args:
+          x: ``[batch, time, input_size]`` in the compute dtype.
+          lengths: ``[batch]`` int32, in frames.
+          training: whether to apply dropout.
+
+        Returns:
+          (outputs ``[batch, time', output_size]``, their lengths ``[batch]``). Frames at the end that do not fill a
+          pooling window are dropped.
         """
         x = self.rnn(x, lengths, training)
         if self.window is None:
             return x, lengths
-        missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # some kernels fail without one full window
+        missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # some kernels fail without a full window
         x = tf.nn.max_pool1d(tf.pad(x, [[0, 0], [0, missing], [0, 0]]), self.window.size, self.window.stride, "VALID")
         return x, self.window.outputs(lengths)
 
 
 class ListenAttendSpellEncoder(SpeechEncoder):
-    """The listener (Chan et al. 2015, https://arxiv.org/abs/1508.01211), optionally preceded by convolutions.
+    """The encoder of Listen, Attend and Spell, optionally preceded by convolutions.
 
-    Recurrent layers are bidirectional, and the outputs of both directions are concatenated. Results do not depend on
-    padding.
+    See Chan et al. 2015, https://arxiv.org/abs/1508.01211, which calls this encoder the listener. Recurrent layers are
+    bidirectional, and the outputs of both directions are concatenated. Results do not depend on padding.
 
     Attributes:
       output_size: number of channels of the outputs.
@@ -146,7 +153,16 @@ class ListenAttendSpellEncoder(SpeechEncoder):
         return windows + [layers.window for layers in self.recurrences if layers.window is not None]
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
-        """Encodes features; see ``TDNNEncoder``."""
+        """Encodes features.
+
+        Args:
+          input_dict: a dict whose ``source_tensors`` are features ``[batch, time, num_audio_features]`` and lengths
+            ``[batch]`` int32 in frames.
+
+        Returns:
+          A dict with ``outputs`` ``[batch, time', output_size]`` in the compute dtype, and ``src_length`` and
+          ``outputs_length`` ``[batch]``, the numbers of output frames.
+        """
         x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.dtype_of("convolution"))
         for block in self.blocks:
             x, lengths = block(x, lengths, training=self.training)

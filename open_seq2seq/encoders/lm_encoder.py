@@ -28,7 +28,9 @@ from open_seq2seq.parts.rnn.layers import Direction
 from open_seq2seq.parts.rnn.weight_drop import WeightDropDirection
 from open_seq2seq.parts.transformer.embedding import scaled_rows
 
+# Values of cudnn_rnn_type, and the cells that they select.
 _CUDNN: dict[str, type[CoreCell]] = {"CudnnLSTM": CudnnCompatibleLSTMCell, "CudnnGRU": CudnnCompatibleGRUCell}
+# Cells that WeightDropDirection supports.
 _PLAIN = (BasicLSTMCell, LSTMCell, LayerNormBasicLSTMCell, CudnnCompatibleLSTMCell)
 
 
@@ -110,7 +112,8 @@ class LMEncoder(LanguageEncoder):
         dropped = [name for name in weight_drop_params() if params[name] < 1.0]
         if dropped and not self._drops_weights:
             problems.append(f"'{path}/{dropped[0]}' is {params[dropped[0]]}, but weight drop and recurrent dropout "
-                            "need an LSTM without projection, groups and zoneout: remove it, or choose another cell.")
+                            f"need an LSTM without projection, groups and zoneout: remove '{dropped[0]}', or choose "
+                            "another cell.")
         return problems
 
     @property
@@ -160,7 +163,10 @@ class LMEncoder(LanguageEncoder):
         return tf.concat([last, tf.cast(found["state"][-1][1], self.compute_dtype)], 1)
 
     def _embedded(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns embeddings ``[…, emb_size]`` of ids in the dtype of recurrent layers, with dropout of the table."""
+        """Returns the embeddings ``[…, emb_size]`` of ids ``[…]`` in the dtype of the recurrent layers.
+
+        In training, dropout is applied to the embedding table.
+        """
         table, flat = tf.convert_to_tensor(self.embedding), tf.reshape(ids, [-1])
         rate = 1.0 - self.params["encoder_emb_keep_prob"]
         factors = tf.ones([1, 1])
@@ -175,7 +181,7 @@ class LMEncoder(LanguageEncoder):
         return tf.cast(rows, self.dtype_of("recurrence"))
 
     def _hidden(self, ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
-        steps = tf.transpose(ids)  # makes each step contiguous in memory
+        steps = tf.transpose(ids)  # [time, batch], so that each step is contiguous in memory
         outputs, raw, states = self.stack(self._embedded(steps), lengths, self.training)
         by_row = [tf.cast(tf.transpose(x, [1, 0, 2]), self.compute_dtype) for x in (outputs, raw)]
         return {"outputs": by_row[0], "raw_outputs": by_row[1], "state": states}
@@ -198,7 +204,7 @@ class LMEncoder(LanguageEncoder):
         return _cache(self.stack(self._embedded(steps), lengths, states=self._states(cache))[2])
 
     def _states(self, cache: States) -> States:
-        """Returns the states ``[batch, size]`` in a cache, whose static shapes the loops of generation do not know."""
+        """Returns the states ``[batch, size]`` in a cache, with static shapes, which the loop of generation loses."""
         return [[tf.ensure_shape(value[:, 0], [None, columns])
                  for value, columns in zip(of_layer, layer.state_sizes, strict=True)]
                 for layer, of_layer in zip(self.stack.layers, cache, strict=True)]
@@ -219,7 +225,7 @@ def _dropout_params() -> dict[str, Any]:
         "encoder_last_output_keep_prob": keep("Keep probability of dropout after the last layer."),
         "encoder_emb_keep_prob": keep("Keep probability of dropout of the embedding table; see embedding_dropout."),
         "embedding_dropout": Param(["elements", "words"], "elements", "What dropout of the embedding table drops: its "
-                                   "elements, as in the original toolkit, or whole rows, as in AWD-LSTM."),
+                                   "elements, as in the TensorFlow 1 toolkit, or whole rows, as in AWD-LSTM."),
         "variational_recurrent": Param(bool, False, "Whether the dropout masks around the layers are the same at all "
                                        "steps."),
     }

@@ -16,16 +16,17 @@ from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.sequences import concatenated_in_time
 from open_seq2seq.utils.errors import ConfigError
 
+# Parameters that each encoder takes from the MultiEncoder, unless its encoder_params give them.
 _INHERITED = ("dtype", "initializer", "initializer_params", "regularizer", "regularizer_params", "src_vocab_size")
-# Entries that a decoder may take from the first encoder that has them.
+# Entries of the output by which decoders share an encoder's embedding; they come from the first encoder that has them.
 _TABLES = ("embedding_softmax_layer", "embedding_table")
 
 
 class MultiEncoder(Encoder):
     """Several encoders of text, whose outputs are combined for one decoder with attention.
 
-    ``encoders`` is a dict of name → ``{"encoder": class, "encoder_params": {…}, "source": 1}``; ``source`` is the
-    number, counted from 1, of the source that the encoder reads. ``combination`` is one of:
+    ``encoders`` maps the name of each encoder to a dict ``{"encoder": class, "encoder_params": {…}, "source": 1}``;
+    ``source`` is the number, counted from 1, of the source that the encoder reads. ``combination`` is one of:
 
     * ``time``: the outputs of all encoders, one after the other and without padding between them;
     * ``channels``: the concatenated outputs of each position;
@@ -96,7 +97,8 @@ class MultiEncoder(Encoder):
                 {"source": Param(int, 1, minimum=1)}, f"{path}/{label}")
             problems += found
         if len(self.params["encoders"]) < 2:
-            problems.append(f"'{path}' must name at least two encoders.")
+            problems.append(f"'{path}' must name at least two encoders: add one, or use the encoder itself instead of "
+                            "MultiEncoder.")
         if self.params["combination"] == "channels" and self.params["output_size"] is not None:
             problems.append(f"'{self.params_path}/output_size' has no effect with combination channels, whose outputs "
                             "have the channels of all encoders: leave it out.")
@@ -132,11 +134,13 @@ class MultiEncoder(Encoder):
         """Encodes the sources with all encoders, and combines the outputs.
 
         Args:
-          input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]`` of each source.
+          input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]`` of the first
+            source, then those of the second source, and so on.
 
         Returns:
-          A dict with ``outputs`` ``[batch, time, output_size]``, their lengths, ``encoder_input`` (the ids of the first
-          source), ``state`` (None), and the embeddings of the first encoder that returns them.
+          A dict with ``outputs`` ``[batch, time, output_size]`` in the compute dtype; ``outputs_length`` ``[batch]``;
+          ``encoder_input`` (the ids of the first source); ``state`` (None); and ``embedding_softmax_layer`` and
+          ``embedding_table``, each from the first encoder that returns it, or None.
         """
         tensors = input_dict["source_tensors"]
         self._check_sources(len(tensors) // 2)
@@ -169,7 +173,7 @@ class MultiEncoder(Encoder):
         return outputs if kernel is None else times_matrix(outputs, cast_weight(kernel, outputs.dtype))
 
     def _at_positions(self, outputs: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Combines the outputs ``[batch, time, channels]`` of each position."""
+        """Combines the outputs of several encoders, each ``[batch, time, channels]``, at each position."""
         joined = tf.concat(outputs, -1)
         if self.params["combination"] == "channels":
             return joined

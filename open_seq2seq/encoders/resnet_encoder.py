@@ -14,6 +14,8 @@ from open_seq2seq.parts.image_blocks.convolution import global_mean, max_pool
 from open_seq2seq.parts.image_blocks.residual import EXPANSION, VERSIONS, NetSettings, ResidualBlock, like_pixels
 from open_seq2seq.utils.errors import ConfigError
 
+# Number of residual blocks in each group, by number of layers. A network for CIFAR with n blocks in each group has
+# 6n + 2 layers (He et al. 2015, section 4.2).
 _IMAGENET_BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3),
                     200: (3, 24, 36, 3)}
 _CIFAR_BLOCKS = {6 * blocks + 2: (blocks, blocks, blocks) for blocks in (3, 5, 7, 9, 18)}
@@ -154,6 +156,7 @@ class ResNetEncoder(Encoder):
 
 
 def _stem(params: Mapping[str, Any], default: _Stem) -> _Stem:
+    # In the order of the attributes of _Stem.
     names = ("first_num_filters", "first_kernel_size", "first_conv_stride", "first_pool_size", "first_pool_stride")
     given = [preset if params[name] is None else params[name] for name, preset in zip(names, default, strict=True)]
     return _Stem._make(given)

@@ -83,7 +83,7 @@ class RNNEncoderWithEmbedding(Encoder):
 
     @property
     def state_sizes(self) -> list[list[int]]:
-        """Number of columns of each layer's final states."""
+        """Sizes of the final states of each layer, one for each state."""
         raise NotImplementedError("A recurrent encoder must implement state_sizes.")
 
     def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
@@ -91,11 +91,17 @@ class RNNEncoderWithEmbedding(Encoder):
         raise NotImplementedError("A recurrent encoder must implement _run(x, lengths).")
 
     def _run_with_states(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
-        """Returns the outputs, and the final states of each layer, ``[batch, size]`` FP32."""
+        """Returns (the result of ``_run``, the final states ``[batch, size]`` FP32 of each layer)."""
         raise NotImplementedError("A recurrent encoder must implement _run_with_states(x, lengths).")
 
     def _layers(self, input_size: int, count: int, skips: bool) -> list[ResidualLayer]:
-        """Returns a stack of layers; with ``skips``, those whose input and output have the same size are residual."""
+        """Returns a stack of layers.
+
+        Args:
+          input_size: number of input channels of the first layer.
+          count: number of layers.
+          skips: whether layers whose input and output have the same size have residual connections.
+        """
         params, layers = self.params, []
         for _ in range(count):
             direction = self._cell.layer(self._cell_params, input_size, self._initializer, self._regularizer)
@@ -112,13 +118,13 @@ class RNNEncoderWithEmbedding(Encoder):
           input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]``, int32.
 
         Returns:
-          A dict with ``outputs`` ``[batch, time, output_size]`` in the compute dtype, which are zeros at padding,
-          ``outputs_length`` and ``src_lengths`` ``[batch]``, ``encoder_input`` (the ids), ``embedding_table`` (FP32
-          ``[ids, src_emb_size]``), and ``state``: with ``returns_state``, for each layer the states after each
-          sentence's last token, ``[batch, size]`` FP32; otherwise None.
+          A dict with ``outputs`` ``[batch, time, output_size]`` in the compute dtype, zero at padding;
+          ``outputs_length`` and ``src_lengths`` ``[batch]``; ``encoder_input`` (the ids); ``embedding_table``
+          ``[src_vocab_size, src_emb_size]`` FP32; and ``state``: None or, with ``returns_state``, the states of each
+          layer after the last token of each sentence, ``[batch, size]`` FP32.
         """
         ids, lengths = input_dict["source_tensors"][:2]
-        steps = tf.transpose(ids)  # makes each step contiguous in memory
+        steps = tf.transpose(ids)  # [time, batch], so that each step is contiguous in memory
         table = tf.convert_to_tensor(self.embedding)
         embedded = tf.cast(self.params["embedding_scale"] * tf.gather(table, steps), self.dtype_of("recurrence"))
         states = None
@@ -232,7 +238,7 @@ class GNMTLikeEncoderWithEmbedding(RNNEncoderWithEmbedding):
 class GNMTLikeEncoderWithEmbedding_cuDNN(GNMTLikeEncoderWithEmbedding):  # noqa: N801  # the name in old configs
     """``GNMTLikeEncoderWithEmbedding`` with the cells of cuDNN, and with different parameters.
 
-    In contrast to the original toolkit, outputs do not depend on padding.
+    In contrast to the TensorFlow 1 toolkit, outputs do not depend on padding.
     """
 
     @staticmethod

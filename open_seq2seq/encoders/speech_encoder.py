@@ -24,13 +24,20 @@ class TimeWindows:
         """The windows over time, in the order of the layers; empty if the encoder does not change the length."""
         return ()
 
-    @functools.cached_property  # cached, so that encoders without windows can assign it
+    @functools.cached_property  # can be assigned, unlike a property; encoders without windows do so
     def time_stride(self) -> int:
         """The step between consecutive outputs, in input frames."""
         return math.prod(window.stride for window in self.time_windows)
 
     def output_lengths(self, lengths: Any) -> Any:
-        """Returns the numbers of outputs for ``lengths`` in frames: an integer, an array or an int32 tensor."""
+        """Returns the numbers of outputs for inputs of these lengths.
+
+        Args:
+          lengths: numbers of input frames: an integer, an integer array or an int32 tensor of any shape.
+
+        Returns:
+          The numbers of outputs, of the same type and shape.
+        """
         if not self.time_windows:
             return -(-lengths // self.time_stride)
         for window in self.time_windows:
@@ -47,7 +54,7 @@ class SpeechEncoder(TimeWindows, Encoder):
 
 
 class _Attributes(TimeWindows):
-    """Adapter for an encoder without the mixin ``TimeWindows``: uses the encoder's own attributes of the same names."""
+    """Adapter for an encoder without the mixin ``TimeWindows``; see ``time_windows_of``."""
 
     def __init__(self, encoder: object) -> None:
         self._encoder = encoder

@@ -34,8 +34,8 @@ class TDNNEncoder(SpeechEncoder):
     Jasper with plain or dense residual connections (Li et al. 2019, https://arxiv.org/abs/1904.03288), or QuartzNet
     (Kriman et al. 2019, https://arxiv.org/abs/1910.10261).
 
-    By default, normalisation statistics exclude padding in training, and outside of training the result of an utterance
-    does not depend on its batch (see ``use_conv_mask``).
+    By default, training excludes padding from the statistics of normalisation. Outside of training, the result of an
+    utterance then does not depend on its batch. See the parameter ``use_conv_mask``.
 
     Attributes:
       output_size: number of channels of the outputs.
@@ -61,8 +61,8 @@ class TDNNEncoder(SpeechEncoder):
             "use_conv_mask": Param(bool, True, "Whether to set padding to zero before each convolution and exclude it "
                                    "from statistics. If False, results depend on the other utterances in the batch.",
                                    on_change=REFUSE),
-            "features_as_channels": Param(bool, False, "Whether conv2d treats the features as channels, of images "
-                                          "one pixel wide, instead of as frequencies; set from the data layer.",
+            "features_as_channels": Param(bool, False, "Whether conv2d treats the features of a frame as the "
+                                          "channels of one pixel, instead of as frequencies; set from the data layer.",
                                           derived=True),
             "drop_block_prob": Param(float, 0.0, "Probability in training that a residual block is dropped, except for "
                                      "its residual connection.", minimum=0.0, below=1.0),
@@ -113,7 +113,7 @@ class TDNNEncoder(SpeechEncoder):
         return [layer.window for block in self.blocks for layer in block.layers]
 
     def receptive_field(self) -> ReceptiveField | None:
-        if self.params["normalization"] == "instance_norm":  # the statistics are those of the whole utterance
+        if self.params["normalization"] == "instance_norm":  # its statistics depend on the whole utterance
             return None
         return field_of(self.time_windows)
 
@@ -141,6 +141,8 @@ class TDNNEncoder(SpeechEncoder):
         return {"outputs": tf.cast(_flat(x), self.compute_dtype), "src_length": lengths, "outputs_length": lengths}
 
     def _run_blocks(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # Tensors that are used twice are forked, because their gradient then does not depend on the order of summation.
+        # ``dense``: the inputs of all blocks with residual_dense so far. The last of these blocks does not fork them.
         dense: list[tf.Tensor] = []
         dense_left = sum(entry.residual_dense for entry in self._entries)
         for number, (entry, block) in enumerate(zip(self._entries, self.blocks, strict=True)):
@@ -161,6 +163,7 @@ class TDNNEncoder(SpeechEncoder):
         return x, lengths
 
     def _drop(self, block: int) -> float:
+        """Returns the probability that the block with this index is dropped, except for its residual connection."""
         if self.training:
             return self.params["drop_block_prob"]
         return 1.0 if block == self.params["drop_block_index"] else 0.0

@@ -43,7 +43,18 @@ class EncoderLayer(Module):
         return self.self_attention(x, bias, training, scale)
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
-        """Transforms ``[batch, time, hidden]``; ``mask`` is False and ``bias`` -1e9 at padding."""
+        """Applies the layer.
+
+        Args:
+          x: ``[batch, time, hidden]`` in the compute dtype.
+          mask: boolean ``[batch, time]``, False at padding.
+          bias: FP32 tensor that is added to the attention scores; it broadcasts to ``[batch, heads, time, keys]`` and
+            is -1e9 at keys that must not be attended to.
+          training: whether to apply dropout.
+
+        Returns:
+          ``[batch, time, hidden]``.
+        """
         x = residual_sublayer(
             x, self.self_attention_norm, lambda y, scale: self._attend(y, mask, bias, training, scale),
             self.post_dropout, mask, training)
@@ -57,8 +68,8 @@ class EncoderLayer(Module):
 class TransformerEncoder(Encoder):
     """Stack of self-attention layers (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
-    Normalisation is applied before each sublayer and after the stack. By default, ``TransformerDecoder`` shares the
-    embedding.
+    Normalisation is applied before each sublayer and after the last layer. By default, ``TransformerDecoder`` uses the
+    same embedding.
 
     Attributes:
       output_size: number of channels of the outputs.
@@ -119,9 +130,9 @@ class TransformerEncoder(Encoder):
           input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]``, int32.
 
         Returns:
-          A dict with ``outputs`` ``[batch, time, hidden]`` in the compute dtype, ``outputs_length`` and ``src_lengths``
-          ``[batch]``, ``inputs_attention_bias`` ``[batch, 1, 1, time]``, ``embedding_softmax_layer``, ``encoder_input``
-          (the ids), and ``state`` (None).
+          A dict with ``outputs`` ``[batch, time, hidden_size]`` in the compute dtype, ``outputs_length`` and
+          ``src_lengths`` ``[batch]``, ``inputs_attention_bias`` ``[batch, 1, 1, time]``, ``embedding_softmax_layer``,
+          ``encoder_input`` (the ids), and ``state`` (None).
         """
         ids, lengths = input_dict["source_tensors"][:2]
         length = tf.shape(ids)[1]

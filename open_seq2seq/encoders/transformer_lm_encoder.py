@@ -37,7 +37,7 @@ class CausalLayer(EncoderLayer):
         return self.self_attention.continued(x, lengths, bias, training, scale)
 
     def prepare(self, dtype: tf.DType) -> dict[str, Any]:
-        """Returns the cast weights for ``read``."""
+        """Returns the weights for ``read``, cast to ``dtype``."""
         return {"attention": self.self_attention.kernels(dtype), "filter": self.feed_forward.kernels(dtype)}
 
     def read(self, x: tf.Tensor, cache: dict[str, tf.Tensor], prepared: dict[str, Any],
@@ -61,9 +61,10 @@ class CausalLayer(EncoderLayer):
 class TransformerLMEncoder(LanguageEncoder):
     """Stack of causal self-attention layers that predicts each token from those before it.
 
-    See Vaswani et al. 2017, https://arxiv.org/abs/1706.03762. Each chunk of a text is processed separately, unless the
-    keys and values of the last ``memory_length`` positions are carried over to the next chunk (``carry_state``).
-    Generation caches keys and values, so that each step processes only the newest token.
+    See Vaswani et al. 2017, https://arxiv.org/abs/1706.03762. By default, each chunk of a text is processed separately.
+    With ``carry_state``, the keys and values of the last ``memory_length`` positions are carried over to the next chunk
+    (Dai et al. 2019, https://arxiv.org/abs/1901.02860). Generation caches keys and values, so that each step processes
+    only the newest token.
     """
 
     @staticmethod
@@ -89,12 +90,13 @@ class TransformerLMEncoder(LanguageEncoder):
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2 or layernorm_L1) and its settings.",
                                  on_change=REFUSE),
-            "position_encoding": Param(["sinusoidal", "alibi"], "sinusoidal", "How attention depends on positions: by "
-                                       "sinusoids that are added to the embeddings, or by biases of the attention "
-                                       "that are linear in the distance (ALiBi).", on_change=REFUSE),
-            "memory_length": Param((int, type(None)), None, "With position_encoding alibi: number of earlier tokens "
-                                   "that each token attends to, those of earlier chunks included if carry_state is "
-                                   "True; by default all of its chunk.", "tokens", minimum=1, maximum=10**6),
+            "position_encoding": Param(["sinusoidal", "alibi"], "sinusoidal", "How attention depends on positions. "
+                                       "sinusoidal: sinusoids are added to the embeddings; alibi: a bias proportional "
+                                       "to the distance is added to the attention scores (ALiBi).", on_change=REFUSE),
+            "memory_length": Param((int, type(None)), None, "With position_encoding alibi: maximum number of earlier "
+                                   "tokens that each token attends to. With carry_state, they include tokens of "
+                                   "earlier chunks. None for all earlier tokens of the chunk.", "tokens", minimum=1,
+                                   maximum=10**6),
             "recompute": Param(bool, False, "Whether to use gradient checkpointing; see TransformerEncoder.",
                                on_change=FREE),
         }
@@ -128,7 +130,15 @@ class TransformerLMEncoder(LanguageEncoder):
         return problems
 
     def _embedded(self, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        """Returns the embeddings of ids ``[batch, time]``, with sinusoids if any, FP32 ``[batch, time, hidden]``."""
+        """Returns the scaled embeddings of ids, plus sinusoids unless ``position_encoding`` is ``alibi``.
+
+        Args:
+          ids: ``[batch, time]`` int32.
+          positions: positions of the ids in their text or chunk, ``[time]`` int32.
+
+        Returns:
+          ``[batch, time, hidden_size]`` FP32.
+        """
         size = self.params["hidden_size"]
         scale = tf.fill([1, 1], math.sqrt(size))
         rows = scaled_rows(tf.convert_to_tensor(self.embedding), tf.reshape(ids, [-1]), scale)
@@ -136,15 +146,16 @@ class TransformerLMEncoder(LanguageEncoder):
         return rows if self.params["position_encoding"] == "alibi" else rows + position_signal(positions, size)
 
     def _bias(self, lengths: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-        """Returns the attention bias of chunks; with ``carry_state``, also updates the number of remembered positions.
+        """Returns the attention bias of chunks; with ``carry_state``, also updates the number of positions remembered.
 
         Args:
-          lengths: lengths of the chunks ``[batch]`` int32.
+          lengths: lengths of the chunks in tokens ``[batch]`` int32.
           length: number of positions, including padding.
 
         Returns:
-          FP32 tensor that broadcasts to ``[batch, heads, length, keys]``. Queries are the chunk's positions, and keys
-          the same or, with ``carry_state``, the ``memory_length`` positions before the chunk and the chunk's.
+          FP32 tensor that broadcasts to ``[batch, heads, length, keys]``. The queries are the positions of the chunk.
+          The keys are the same positions; with ``carry_state``, the ``memory_length`` positions before the chunk
+          precede them.
         """
         if self.params["position_encoding"] == "sinusoidal":
             return causal_bias(length)
@@ -192,9 +203,13 @@ class TransformerLMEncoder(LanguageEncoder):
         return x, grown
 
     def _bias_so_far(self, positions: tf.Tensor) -> tf.Tensor | None:
-        """Returns the attention bias from the newest ``positions`` ``[new]`` to all positions until the last of them.
+        """Returns the attention bias of the newest positions.
 
-        Its shape broadcasts to ``[batch, heads, new, time + new]``. None if nothing is masked.
+        Args:
+          positions: the newest positions, ``[new]`` int32. There is a key for every position up to the last of them.
+
+        Returns:
+          FP32 tensor that broadcasts to ``[batch, heads, new, time + new]``, or None if the bias would be zero.
         """
         keys = tf.range(positions[-1] + 1)
         if self.params["position_encoding"] == "alibi":

@@ -35,9 +35,10 @@ class ModelSpec:
       model_class: a ``Model`` subclass.
       params: the model's parameters, with classes resolved but without default values.
       mode: ``train``, ``eval``, ``infer`` or ``interactive_infer``.
-      given: parameters of the mode's own section, without inherited ones.
-      data_config: the config file if it is not trusted and therefore must not name code outside the package; otherwise
-        None.
+      given: parameters that the mode's section or the command line gives, without those inherited from ``base_params``;
+        see ``ResolvedConfig.given``.
+      data_config: path of the config if it is untrusted, so that it must not name code from outside the package;
+        otherwise None. See ``config.user_code``.
     """
 
     model_class: type[Model]
@@ -56,6 +57,12 @@ class ModelSpec:
 def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
                    given: Mapping[str, Any] | None = None) -> ModelSpec:
     """Resolves the classes of a config section and checks all parameters that can be checked without data.
+
+    Args:
+      base_model: a ``Model`` subclass, or its name.
+      params: the parameters of the section, including inherited ones.
+      mode: ``train``, ``eval``, ``infer`` or ``interactive_infer``.
+      given: see ``ModelSpec``.
 
     Raises:
       ConfigError: there are problems; the message lists all of them.
@@ -81,13 +88,13 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
 
 
 def describe_section(config: ResolvedConfig, section: str) -> ModelSpec:
-    """Describes the model of ``train``, ``eval``, ``infer`` or ``interactive_infer``; see ``describe_model``."""
+    """Describes the model for the mode ``section``; see ``describe_model``."""
     with config.config_file.in_use():
         return describe_model(config.base_model, config.params(section), section, config.given(section))
 
 
 def _resolve_model_names(spec: ModelSpec) -> list[str]:
-    """Replaces names in the model's parameters by the objects that they name; returns problems."""
+    """Replaces names in the model's parameters by the objects that they name; returns one message per problem."""
     problems: list[str] = []
     parts = spec.model_class.all_parts()
     for name, part in parts.items():
@@ -120,7 +127,7 @@ def description_problems(base_model: Any, params: Mapping[str, Any], mode: str, 
 
 
 def _list_problems(params: dict[str, Any]) -> list[str]:
-    """Removes hooks that are not a list, and returns the problem."""
+    """Returns a message if ``hooks`` is not a list, and removes it, so that no later check reports it again."""
     if "hooks" not in params or isinstance(params["hooks"], (list, tuple)):
         return []
     given = params.pop("hooks")
@@ -141,9 +148,10 @@ def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
 
 
 def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
-    """Returns a part's parameters.
+    """Returns the parameters of a part.
 
-    If the mode's section gives the part's class, inherited parameters that this class does not declare are left out.
+    If the mode's section or the command line replaces the part's class, inherited parameters that the new class does
+    not declare are left out, because they are meant for the inherited class.
     """
     params = dict(spec.params.get(f"{part}_params") or {})
     if part in spec.given:
@@ -155,7 +163,7 @@ def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
 
 def _part_problems(spec: ModelSpec, part: str, part_class: Any,
                    suggest: Callable[[str, Iterable[str]], str]) -> list[str]:
-    """Resolves names in a part's parameters and checks them; returns problems."""
+    """Resolves names in a part's parameters and checks the parameters; returns one message per problem."""
     required, optional = part_class.declared_params()
     params, problems = resolve_names(_part_params(spec, part, part_class), {**optional, **required}, f"{part}_params")
     if params:  # merged, because _part_params leaves out inherited parameters that this mode's class does not declare
@@ -170,7 +178,8 @@ def _part_problems(spec: ModelSpec, part: str, part_class: Any,
 def _customarily_derived(of_data: bool) -> frozenset[str]:
     """Returns the names of the parameters that parts of this package declare as derived.
 
-    Users' parts may declare parameters of these names as plain types: ``"src_vocab_size": int``.
+    A user's part may declare a parameter of such a name as a plain type, as in ``"src_vocab_size": int``. A config need
+    not give it either.
 
     Args:
       of_data: whether to return the parameters of data layers; otherwise, those of encoders, decoders and losses.
@@ -182,7 +191,7 @@ def _customarily_derived(of_data: bool) -> frozenset[str]:
 
 
 def check_model(spec: ModelSpec) -> None:
-    """Creates a model's data layer, and checks that the variables would fit into memory, without creating variables.
+    """Creates a model's data layer and checks that the model's variables fit into memory, without creating them.
 
     Raises:
       UserError: the parameters or the data are invalid, or the variables do not fit into memory.
@@ -197,8 +206,8 @@ def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = Non
 
     Args:
       spec: description of the model.
-      seed: seed of the initial values.
-      variables_of: a built model whose variables the new model shares.
+      seed: seed of the initial values of the variables.
+      variables_of: a built model whose variables the new model uses instead of its own; None to create variables.
 
     Raises:
       UserError: see ``check_model``.
@@ -274,6 +283,14 @@ def _component_params(model: Model, spec: ModelSpec, name: str, part: Part, poli
 
 def make_schedule_and_optimizer(model: Model, last_step: int, steps_per_epoch: int | None) -> tuple[Any, Any]:
     """Creates the learning-rate schedule and the optimizer that a model's parameters name.
+
+    Args:
+      model: the model.
+      last_step: number of updates in the run.
+      steps_per_epoch: number of updates per epoch; None if the length of training is given in updates.
+
+    Returns:
+      (schedule, optimizer); see ``optimizers.make_schedule`` for the schedule.
 
     Raises:
       ConfigError: one of them is missing, or has invalid arguments.

@@ -14,8 +14,8 @@ from open_seq2seq.utils.errors import ConfigError
 def allocate_carried_states(model: Model) -> None:
     """Creates the variables of a model's carried states.
 
-    In training, a replica has one copy of each state for each of the ``iter_size`` micro-batches of an update,
-    otherwise only one copy.
+    In training, each replica has ``iter_size`` copies of each state, one for each of its micro-batches in an update. In
+    other modes, it has one copy.
 
     Raises:
       ConfigError: the data layer, one of its parameters or ``xla_buckets`` does not allow the model to carry state, or

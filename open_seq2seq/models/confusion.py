@@ -11,8 +11,8 @@ from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.utils.console import deco_print
 
 MOST_PRINTED, MOST_DRAWN = 12, 60
-"""Numbers of classes up to which a matrix is printed, or drawn; larger ones would not be readable."""
-_MOST_WITH_NUMBERS = 20
+"""Largest numbers of classes for which a matrix is printed and drawn; larger matrices would not be readable."""
+_MOST_WITH_NUMBERS = 20  # largest number of classes for which numbers are written into the cells of a picture
 
 
 def print_confusion(matrix: np.ndarray, names: Sequence[str]) -> None:
@@ -33,8 +33,8 @@ def print_confusion(matrix: np.ndarray, names: Sequence[str]) -> None:
 def report_confusion(matrix: np.ndarray, names: Sequence[str], reporter: Reporter) -> None:
     """Shows a picture of a matrix, unless it has too many classes or matplotlib is missing.
 
-    The larger the share of a label's examples in a cell, the darker the cell. If there are few classes, each cell
-    also shows its number of examples.
+    The darkness of a cell shows its share of the examples with its label. If there are few classes, each cell also
+    shows its number of examples.
 
     Args:
       matrix: numbers of examples, ``[label, prediction]``.

@@ -15,7 +15,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class EncoderDecoderModel(Model):
-    """A model whose forward pass consists of encoder, decoder and loss."""
+    """A model whose forward pass runs an encoder, a decoder and, in training and evaluation, a loss."""
 
     encoder: Encoder
     decoder: Decoder
@@ -47,7 +47,11 @@ class EncoderDecoderModel(Model):
         return self.prediction_tensors(self.decoder.decode(inputs, False))
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
-        """Selects the tensors that evaluation and inference need from the decoder's output."""
+        """Returns the tensors that evaluation and inference need; by default ``outputs``.
+
+        Args:
+          decoded: the decoder's output; see ``parts.keys.DecoderOutput``.
+        """
         return list(decoded["outputs"])
 
 

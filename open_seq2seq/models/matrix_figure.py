@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-_INCHES_PER_NAME, _MARGIN, _LARGEST = 0.28, 1.6, 40.0  # size of a figure, in inches
+# In inches: size of a cell, space for the names and labels of an axis, and maximum width and height of a figure.
+_INCHES_PER_NAME, _MARGIN, _LARGEST = 0.28, 1.6, 40.0
 
 
 def has_matplotlib() -> bool:
@@ -20,13 +21,16 @@ def has_matplotlib() -> bool:
 
 def matrix_figure(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str],
                   labels: tuple[str, str]) -> tuple[Any, Any]:
-    """Returns a figure and its axes: rows from top to bottom, darker cells for higher values. Needs matplotlib.
+    """Draws a matrix with matplotlib, which must be installed. The higher a value, the darker its cell.
 
     Args:
       matrix: values from 0 to 1, ``[rows, columns]``.
-      rows: names of the rows.
+      rows: names of the rows, from top to bottom.
       columns: names of the columns.
-      labels: labels of the axes: what the rows are, and what the columns are.
+      labels: (label of the rows, label of the columns), such as ``("label", "prediction")``.
+
+    Returns:
+      (matplotlib's figure, its axes).
     """
     from matplotlib.figure import Figure  # imported here because the import is slow
 
@@ -43,7 +47,7 @@ def matrix_figure(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str
 
 @contextlib.contextmanager
 def without_font_warnings() -> Iterator[None]:
-    """Context manager without matplotlib's warnings about characters that the font lacks; they are drawn as boxes."""
+    """Context manager that hides matplotlib's warnings about characters without a glyph, which are drawn as boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield

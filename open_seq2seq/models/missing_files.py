@@ -17,14 +17,14 @@ from open_seq2seq.utils.errors import ConfigError, did_you_mean
 def missing_files(base_model: Any, params: Mapping[str, Any], section: str, resumes: bool = False) -> list[str]:
     """Returns one sentence for each file that a data layer of a model would read but that does not exist.
 
-    Symbolic links are left to the data layers, which can say where they lead. Names of classes that do not exist are
-    ignored, because other checks report them.
+    A symbolic link to a missing file is not reported here, but when the data layer opens it. Names of classes that do
+    not exist are ignored, because other checks report them.
 
     Args:
       base_model: the model's class, or its name.
       params: the model's parameters in a section.
-      section: the section; only ``train`` and ``eval`` are examined. Files of which checkpoints have copies, such as
-        vocabularies, are examined only at the start of training.
+      section: name of the section. Files are checked only in ``train`` and ``eval``; files of which checkpoints have
+        copies, such as vocabularies, only in ``train`` if training does not resume.
       resumes: whether training resumes from a checkpoint.
     """
     if section not in ("train", "eval"):
@@ -34,7 +34,7 @@ def missing_files(base_model: Any, params: Mapping[str, Any], section: str, resu
         model_class = resolve_name(base_model, "model", "base_model")
     except ConfigError:
         return []
-    places: dict[str, list[str]] = {}  # by missing file, the parameters that name it
+    places: dict[str, list[str]] = {}  # missing file → the parameters that name it
     for name, part in model_class.all_parts().items():
         layer, below = named_object(model_class, name, params.get(name)), params.get(f"{name}_params")
         if inspect.isclass(layer) and issubclass(part.base, DataLayer) and issubclass(layer, DataLayer) \

@@ -34,16 +34,20 @@ class Model(Component):
     in ``infer`` and ``open_results``. The methods ``maybe_print_logs`` and ``finalize_inference`` of the TensorFlow 1
     toolkit are supported too.
 
+    In the methods below, ``batch`` and ``input_values`` are batches in the structure of ``DataLayer.input_signature``:
+    dicts with ``source_tensors``, ``target_tensors`` (lists ``[values, lengths, …]``) and ``ids`` ``[batch]``. Methods
+    of the forward pass get tensors, all other methods NumPy arrays.
+
     Args:
-      params: the parameters of one mode, merged and with classes resolved.
+      params: the parameters of one mode, including inherited ones, with names of classes replaced by the classes.
       mode: ``train``, ``eval``, ``infer`` or ``interactive_infer``.
 
     Attributes:
       object_name: what ``num_objects`` counts, for messages about speed.
-      object_description: a more exact name of the same; None if it is ``object_name``.
+      object_description: a more exact name of these objects; None if ``object_name`` is exact enough.
       interactive_hint: what the user should type at the prompt of interactive inference.
       verb: name of the method of ``TrainedModel`` that returns the text of ``answer`` for each input, such as
-        ``translate``; None if only ``TrainedModel.infer`` suits the model.
+        ``translate``; None if the model can only be used with ``TrainedModel.infer``.
     """
 
     data_layer: DataLayer
@@ -84,7 +88,7 @@ class Model(Component):
 
     @classmethod
     def all_parts(cls) -> dict[str, Part]:
-        """Returns the data layer, parts that are declared only as parameters, and the parts of ``get_parts``."""
+        """Returns all parts by name: the data layer, parts declared only as parameters, and those of ``get_parts``."""
         required = cls.get_required_params()
         declared = {**required, **cls.get_optional_params()}
         customary = {name: dataclasses.replace(part, optional=name not in required)
@@ -93,7 +97,7 @@ class Model(Component):
 
     @classmethod
     def declared_params(cls) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns (required, optional) parameters: those of ``get_…_params``, and the keys of the parts."""
+        """Returns the declarations (required, optional) of the model's own parameters and of the keys of its parts."""
         required, optional = dict(cls.get_required_params()), dict(cls.get_optional_params())
         declared = {**optional, **required}
         for name, part in cls.all_parts().items():
@@ -107,12 +111,14 @@ class Model(Component):
         return precision_of(self.params)
 
     def derived_params(self, part: str) -> dict[str, Any]:
-        """Returns those parameters of a part that depend on the model or its data layer.
+        """Returns those parameters of a part that depend on the model or its data layer, by name.
 
-        The builder calls this for each part except the data layer.
+        The builder calls this for each part except the data layer. A part declares these parameters with
+        ``Param(…, derived=True)``, so that configs need not set them. Parameters that a part does not declare are
+        ignored, so a model may return the same parameters for all parts.
 
-        A part declares these parameters with ``Param(…, derived=True)``, so that configs need not set them. Parameters
-        that a part does not declare are ignored, so a model may return the same parameters for all parts.
+        Args:
+          part: name of the part, such as ``encoder``.
         """
         return {}
 
@@ -142,11 +148,23 @@ class Model(Component):
         return frozenset(name for name, part in self.all_parts().items() if self.mode not in part.modes)
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
-        """Computes the loss of a batch; returns (terms, the decoder's output)."""
+        """Computes the loss of a batch.
+
+        Args:
+          batch: a batch of tensors.
+          training: whether to apply dropout and similar operations.
+
+        Returns:
+          (the terms of the loss, the decoder's output, see ``parts.keys.DecoderOutput``).
+        """
         raise NotImplementedError("A model must implement loss_terms(batch, training).")
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        """Computes the outputs for evaluation and inference; in inference, a batch may have no targets."""
+        """Computes the tensors that ``evaluate`` and ``infer`` get as ``output_values``.
+
+        Args:
+          batch: a batch of tensors; in inference, it may have no ``target_tensors``.
+        """
         raise NotImplementedError("A model must implement predict(batch).")
 
     @property
@@ -162,8 +180,8 @@ class Model(Component):
         """Shows the model's output for a training batch; called on rank 0 only.
 
         Args:
-          batch: NumPy arrays.
-          outputs: the decoder's outputs for the batch, given the target.
+          batch: a batch of NumPy arrays.
+          outputs: the decoder's ``outputs`` for the batch, computed with teacher forcing.
           reporter: receives text, scalars, images, figures, sound and files.
         """
 
@@ -178,11 +196,21 @@ class Model(Component):
         return reporter.scalars
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
-        """Evaluates one batch; the results of all batches are passed to ``finalize_evaluation``."""
+        """Evaluates one batch; the results of all batches are passed to ``finalize_evaluation``.
+
+        Args:
+          input_values: a batch of NumPy arrays, without empty rows.
+          output_values: the arrays that ``predict`` computed for the batch, without empty rows.
+        """
         return None
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
-        """Prints and returns the metrics of an evaluation pass."""
+        """Prints and returns the metrics of an evaluation pass, by name; called on rank 0 only.
+
+        Args:
+          results_per_batch: the results of ``evaluate``, in the order of the batches.
+          training_step: number of updates so far; None if the evaluation is not part of a training run.
+        """
         return {}
 
     def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
@@ -206,7 +234,12 @@ class Model(Component):
         return []
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
-        """Converts the outputs for one batch to pairs (example index, result) for the writer of ``open_results``."""
+        """Returns a list of pairs (index of the example, result) for one batch, for the writer of ``open_results``.
+
+        Args:
+          input_values: a batch of NumPy arrays, without empty rows.
+          output_values: the arrays that ``predict`` computed for the batch, without empty rows.
+        """
         raise NotImplementedError("For inference, a model must implement infer(input_values, output_values).")
 
     @property
@@ -215,11 +248,18 @@ class Model(Component):
         return False
 
     def score(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        """Computes the scores of the targets of a batch, given its sources; see ``DataLayer.make_scoring_batch``."""
+        """Computes scores of the targets of a batch, given its sources.
+
+        Args:
+          batch: a batch of tensors, in the structure of ``DataLayer.scoring_signature``.
+
+        Returns:
+          Tensors ``[batch, …]`` for ``target_scores``.
+        """
         raise NotImplementedError("To score targets, a model must implement score(batch).")
 
     def target_scores(self, output_values: list[np.ndarray]) -> list[Any]:
-        """Converts the outputs of ``score`` to a result for each row."""
+        """Converts the arrays that ``score`` computed to a list with one result for each row of the batch."""
         raise NotImplementedError("To score targets, a model must implement target_scores(output_values).")
 
     def answer(self, result: Any) -> str:

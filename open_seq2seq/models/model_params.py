@@ -19,6 +19,7 @@ SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_nor
 BEST_METRIC, BEST_METRIC_MODE = "val_loss", "min"
 _STEPS = (int, type(None))
 _FUNCTION = (callable, str, type(None))
+# The methods of a hook, with a placeholder for each argument after self.
 _HOOK_METHODS: dict[str, tuple[None, ...]] = {"begin": (None,), "after_step": (None, None), "end": (None,)}
 
 
@@ -41,8 +42,9 @@ def run_params() -> dict[str, Any]:
                                  "connect, before they exit with an error; None is no limit.", "seconds", above=0.0,
                                  maximum=10.0**7),
         "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one of them has not responded for "
-                                  "this long, because it is stopped, stuck or disconnected. A rank that dies is "
-                                  "detected at once. None disables both.", "seconds", above=0.0, maximum=10.0**7),
+                                  "this long, because it is stopped, stuck or disconnected. If the process of a rank "
+                                  "ends, the others notice at once. None disables both checks.", "seconds", above=0.0,
+                                  maximum=10.0**7),
         "sync_batch_norm": Param(bool, False, "Whether batch norm on several replicas uses the joint statistics of "
                                  "all replicas' batches.", on_change=SAY),
         "elastic_commit_steps": Param(int, 10, "With --elastic: number of updates between copies of the run's state "
@@ -53,8 +55,8 @@ def run_params() -> dict[str, Any]:
                                          "batch_size_per_gpu by default.", "examples or tokens",
                                          minimum=1, maximum=10**9),
         "eval_slots": Param(int, 1, "With a data layer in which each example continues the previous one (carry_state): "
-                            "number of parts of the data that evaluation and inference process side by side, and so "
-                            "the maximum number of devices that share the work. Results depend on this number, but "
+                            "number of parts into which evaluation and inference divide the data, to process them side "
+                            "by side. At most this many devices share the work. Results depend on this number, but "
                             "not on the number of devices.", "batches", minimum=1, maximum=10**6, on_change=SAY),
         "carried_state_on_resume": Param(["refuse", "reset"], "refuse", "What a run with carried state does if it is "
                                          "resumed with a different batch size or number of batches per update (devices "
@@ -62,12 +64,13 @@ def run_params() -> dict[str, Any]:
                                          "with an error. reset: the run resets the states."),
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint from which training takes the initial "
-                            "weights; of a logdir, the newest checkpoint or, with restore_best_checkpoint, the best."),
+                            "weights. In a logdir, they are taken from the newest checkpoint or, with "
+                            "restore_best_checkpoint, from the best one."),
         "restore_best_checkpoint": Param(bool, False, "Whether evaluation, inference and load_model always use the "
-                                         "best checkpoint, if there is one. By default, best_metric decides for "
-                                         "evaluation and inference among the newest, the best and the averaged "
-                                         "checkpoint; if they cannot be compared, the newest is used, or the averaged "
-                                         "one if it is as new."),
+                                         "best checkpoint, if there is one. By default, evaluation and inference use "
+                                         "whichever of the newest, the best and the averaged checkpoint has the best "
+                                         "best_metric. If these cannot be compared, they use the averaged checkpoint "
+                                         "if it is as new as the newest one, otherwise the newest one."),
         "random_seed": Param((int, type(None)), None, "Seed of all random numbers; by default derived from the time.",
                              minimum=0, maximum=LARGEST_SEED),
         "num_epochs": Param(_STEPS, None, "Length of training; cannot be combined with max_steps.", "epochs",
@@ -141,13 +144,15 @@ def _update_params() -> dict[str, Any]:
         "ema_decay": Param((float, type(None)), None, "Decay of a moving average of the weights, which evaluation and "
                            "inference use; for example 0.999.", above=0.0, below=1.0),
         "average_from": Param(_STEPS, None, "Averaged SGD: number of updates after which averaging begins. Evaluation "
-                              "and inference use the arithmetic mean of the weights over all later updates; until "
-                              "averaging begins, the current weights.", "updates",
+                              "and inference use the arithmetic mean of the weights over all later updates. Until "
+                              "averaging begins, they use the current weights.", "updates",
                               minimum=0),
         "average_after_evals_without_gain": Param(_STEPS, None, "Averaged SGD with the trigger of AWD-LSTM: averaging "
-                                                  "begins when the validation loss is greater than the smallest one "
-                                                  "of all but this many previous evaluations. Needs evaluations "
-                                                  "during training.", "evaluations", minimum=1, maximum=10**6),
+                                                  "begins when the validation loss is greater than the smallest loss "
+                                                  "of all previous evaluations except the most recent ones. This "
+                                                  "parameter is the number of evaluations that are left out. Needs "
+                                                  "evaluations during training.", "evaluations", minimum=1,
+                                                  maximum=10**6),
     }
 
 
@@ -156,20 +161,21 @@ def _divergence_params() -> dict[str, Any]:
     return {
         "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges. "
                                "stop: it stops. roll_back: it returns to the last good checkpoint, or to the start, "
-                               "with a lower learning rate. lower_precision: it returns there and uses the next of "
-                               "mixed_float16, mixed_bfloat16, float32. Several processes can only stop.",
+                               "with a lower learning rate. lower_precision: it returns to the same checkpoint, and "
+                               "uses the next of mixed_float16, mixed_bfloat16 and float32. With several processes, "
+                               "only stop is possible.",
                                on_change=FREE),
         "max_skipped_updates": Param(int, 30, "Number of consecutive skipped updates that count as divergence. The "
-                                     "number is raised if Backoff may skip more updates to get from scale_max to "
-                                     "scale_min.",
+                                     "number is raised if Backoff may have to skip as many updates to reduce its scale "
+                                     "from scale_max to scale_min.",
                                      "updates", minimum=1, on_change=FREE),
-        "divergence_loss_factor": Param((float, type(None)), 100.0, "Ten consecutive losses above this multiple of the "
-                                        "lowest of the run's first ten losses count as divergence; None disables this "
-                                        "check.", above=1.0, on_change=FREE),
+        "divergence_loss_factor": Param((float, type(None)), 100.0, "Ten consecutive losses count as divergence if all "
+                                        "are greater than this number times the smallest of the run's first ten "
+                                        "losses. None disables this check.", above=1.0, on_change=FREE),
         "divergence_lr_factor": Param(float, 0.5, "Factor by which each roll_back multiplies the learning rate.",
                                       above=0.0, below=1.0, on_change=FREE),
-        "max_recoveries": Param(int, 5, "Maximum number of recoveries; after these, divergence stops the run.",
-                                minimum=0, on_change=FREE),
+        "max_recoveries": Param(int, 5, "Maximum number of recoveries from divergence; the next divergence stops the "
+                                "run.", minimum=0, on_change=FREE),
     }
 
 
@@ -196,11 +202,11 @@ def reporting_params() -> dict[str, Any]:
                                      "print_loss_steps if that is set; None disables them.", "updates", minimum=1),
         "print_bench_info_steps": Param(_STEPS, None, "Interval of speed lines; None disables them.", "updates",
                                         minimum=1),
-        "save_checkpoint_steps": Param(_STEPS, None, "Interval of regular checkpoints, of which one is also saved at "
-                                       "the end. None disables regular and best checkpoints; a run that is stopped by "
-                                       "a signal or an error is still saved if possible.", "updates", minimum=1),
-        "num_checkpoints": Param(int, 5, "Number of regular checkpoints (at least average_checkpoints), and of best "
-                                 "checkpoints, that are kept.", minimum=1),
+        "save_checkpoint_steps": Param(_STEPS, None, "Interval of regular checkpoints; another one is saved at the end "
+                                       "of training. None disables regular and best checkpoints; a run that is stopped "
+                                       "by a signal or an error is still saved if possible.", "updates", minimum=1),
+        "num_checkpoints": Param(int, 5, "Number of regular checkpoints that are kept, and of best checkpoints. If "
+                                 "average_checkpoints is greater, that many regular checkpoints are kept.", minimum=1),
         "eval_steps": Param(_STEPS, None, "Interval of evaluations in the mode train_eval.", "updates", minimum=1),
         "best_metric": Param(str, BEST_METRIC, "Metric that determines the best checkpoints: val_loss, or a metric "
                              "that the model's evaluation returns."),
@@ -208,10 +214,11 @@ def reporting_params() -> dict[str, Any]:
         "stop_after_evals_without_gain": Param(_STEPS, None, "Number of evaluations in a row without a gain in "
                                                "best_metric after which training ends; None disables this.",
                                                "evaluations", minimum=1),
-        "average_checkpoints": Param(_STEPS, None, "Number of most recent checkpoints that are averaged at the end "
-                                     "of training, without those from before a jump of the learning rate or a "
-                                     "change of its schedule. Evaluation and inference can then also use the "
-                                     "averaged checkpoint; see restore_best_checkpoint. None disables averaging.",
+        "average_checkpoints": Param(_STEPS, None, "Number of most recent checkpoints whose weights are averaged at "
+                                     "the end of training. Checkpoints from before a jump of the learning rate, or "
+                                     "from before a change of its schedule, are left out. Evaluation and inference can "
+                                     "then also use the averaged checkpoint; see restore_best_checkpoint. None "
+                                     "disables averaging.",
                                      minimum=1),
         "bench_start": Param(int, 10, "Number of updates at the start of a process that are not timed.", "updates",
                              minimum=0),
@@ -229,7 +236,7 @@ def _is_hook(value: Any) -> bool:
 
 
 def _accepts(function: Any, *arguments: Any, **named: Any) -> bool:
-    """Returns whether a function can be called with these arguments, as far as that is known."""
+    """Returns whether a function can be called with these arguments; True if its signature is unknown."""
     try:
         inspect.signature(function).bind(*arguments, **named)
     except TypeError:

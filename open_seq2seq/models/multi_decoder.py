@@ -20,9 +20,10 @@ from open_seq2seq.utils.errors import ConfigError, did_you_mean
 class MultiDecoderModel(Text2Text):
     """Translation into several languages, with a ``MultiCorpusDataLayer`` and a ``MultiDecoder``.
 
-    The loss of a batch is the sum over the languages, divided by the number of units (target tokens, or sentences) of
-    all languages together, so that every token has the same weight. Evaluation computes BLEU and chrF for each
-    language, and their means. Inference translates into the language that the parameter ``language`` gives.
+    The loss of a batch is the sum of the losses of all languages, divided by the number of units (target tokens or
+    sentences) of all languages together, so that every unit has the same weight. Evaluation computes BLEU and chrF for
+    each language, and their means over the languages. Inference translates into the language that the parameter
+    ``language`` gives.
     """
 
     decoder: MultiDecoder
@@ -43,7 +44,7 @@ class MultiDecoderModel(Text2Text):
                                "use MultiCorpusDataLayer."])
         derived = {"src_vocab_size": layer.source_vocab_size, "tgt_vocab_sizes": sizes,
                    "batch_size": self.params["batch_size_per_gpu"]}
-        # The smallest vocabulary, because the loss refuses logits with fewer columns than this, whatever the language.
+        # The loss refuses logits with fewer columns than its tgt_vocab_size, so give it the smallest vocabulary's size.
         return {**derived, "tgt_vocab_size": min(sizes.values())} if part == "loss" else derived
 
     def connect(self) -> None:

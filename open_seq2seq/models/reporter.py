@@ -65,15 +65,22 @@ class Reporter:
     def file(self, name: str, suffix: str) -> Iterator[Path]:
         """Context manager that yields the path of a file to write, as in ``reporter.file("attention", ".npy")``.
 
-        The file is written under a temporary name and renamed when it is complete. Without a log directory, it is
-        discarded.
+        When the context ends without an error, the file is complete and gets its final name in the log directory.
+        Without a log directory, it is discarded.
         """
         with tempfile.TemporaryDirectory() as folder:
             yield Path(folder) / f"file{suffix}"
 
 
 def report_sample(model: Any, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
-    """Calls a model's ``report_sample`` or ``maybe_print_logs``; see ``utils.contracts.comes_first``."""
+    """Calls a model's ``report_sample``, or ``maybe_print_logs`` if its class overrides only that method.
+
+    Args:
+      model: the model.
+      batch: a training batch of NumPy arrays.
+      outputs: the decoder's ``outputs`` for the batch.
+      reporter: receives the samples.
+    """
     if comes_first(model, "report_sample", "maybe_print_logs"):
         model.report_sample(batch, outputs, reporter)
     else:

@@ -30,7 +30,14 @@ class ResultWriter:
         """Opens the outputs; called before the first batch is computed."""
 
     def write(self, example: int, result: Any) -> None:
-        """Writes one result of ``Model.infer``; called in the order of the examples, except for skipped bad ones."""
+        """Writes the result of one example, as returned by ``Model.infer``.
+
+        Called in the order of the examples. Bad examples that the data layer skips have no result.
+
+        Args:
+          example: index of the example.
+          result: the result.
+        """
         raise NotImplementedError("A result writer must implement write(example, result).")
 
     def finish(self) -> None:
@@ -39,13 +46,14 @@ class ResultWriter:
     def write_batches(self, results_per_batch: list[Any]) -> None:
         """Writes the results of several batches in the order of their examples.
 
-        The examples may be in any order within ``results_per_batch``, but must follow those written before.
+        The examples may be in any order within ``results_per_batch``, but must follow the examples of earlier calls.
 
         Args:
           results_per_batch: for each batch, rows (example, result) from ``Model.infer``.
 
         Raises:
-          DataError: an example precedes one already written, because the batches' ids are not the examples' indices.
+          DataError: an example precedes one that has been written, because the batches' ``ids`` are not the indices of
+            the examples.
         """
         with self.outputs.guarded():
             for example, result in sorted((row for batch in results_per_batch for row in batch),
@@ -80,8 +88,8 @@ class LineWriter(ResultWriter):
 
     Args:
       output_file: path of the file.
-      text_of: function of (example, result) that returns the text to write, with line endings.
-      count_empty: returns the number of empty inputs, which is printed at the end.
+      text_of: function of (example, result) that returns the text to write, including its line endings.
+      count_empty: function that returns the number of empty inputs, which is printed at the end.
     """
 
     def __init__(self, output_file: str, text_of: Callable[[int, Any], str],

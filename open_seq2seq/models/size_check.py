@@ -16,19 +16,19 @@ from open_seq2seq.utils.memory import GIB, available_bytes
 
 Shapes = dict[str, tuple[int, ...]]
 
-# Bytes that no GPU exceeds; used as the limit for GPUs, because TensorFlow does not report how much memory a GPU has.
+# Assumed memory of a GPU in bytes, more than any GPU has, because TensorFlow does not report how much there is.
 _LARGEST_GPU = 512 * GIB
 _NAMED = 3  # number of variables that the error message names
 
 
 def check_size(model: Model, make_parts: Callable[[], None]) -> None:
-    """Checks that a model's variables fit into memory; in training, with gradients, optimizer slots and averages.
+    """Checks that a model's variables fit into memory, before they are created.
 
-    The check is skipped if a part cannot be created without the values of its variables.
+    See ``check_shapes``. The check is skipped if a part cannot be created without the values of its variables.
 
     Args:
       model: the model with its data layer, but without its other parts.
-      make_parts: function that adds the parts to the model; called so that their variables are not created.
+      make_parts: function that adds the parts to the model; within this call, placeholders replace the variables.
 
     Raises:
       ConfigError: the variables do not fit into memory.
@@ -44,7 +44,13 @@ def check_size(model: Model, make_parts: Callable[[], None]) -> None:
 
 
 def check_shapes(model: Model, shapes: Shapes) -> None:
-    """Checks that variables of these shapes fit into memory; in training, with gradients, optimizer slots and averages.
+    """Checks that variables of these shapes fit into memory.
+
+    In training, this includes the gradients, the variables of the optimizer and the moving average of the weights.
+
+    Args:
+      model: the model with its data layer.
+      shapes: shapes of the variables by name.
 
     Raises:
       ConfigError: the variables do not fit into memory; the message names the largest ones.
@@ -62,7 +68,11 @@ def check_shapes(model: Model, shapes: Shapes) -> None:
 
 
 def check_carried(model: Model, needed: int) -> None:
-    """Checks that a model's carried states, which need ``needed`` bytes on each replica, fit into memory.
+    """Checks that a model's carried states fit into memory.
+
+    Args:
+      model: the model.
+      needed: size of the states on one replica in bytes.
 
     Raises:
       ConfigError: the states do not fit into memory.
@@ -92,7 +102,10 @@ def describe_variables(model: Model, make_parts: Callable[[], None]) -> Shapes:
 
 
 def _bytes_by_use(model: Model, shapes: Shapes) -> dict[str, int]:
-    """Returns the bytes used for weights, gradients, optimizer and average, in FP32, on all towers of this process."""
+    """Returns the memory in bytes, by use, of FP32 variables on all CPU replicas of this process.
+
+    The uses are ``weights`` and, in training, ``gradients``, ``optimizer`` and ``moving average``.
+    """
     params, copies = model.params, 4 * (model.params["num_cpu_towers"] or 1)
     weights = sum(map(math.prod, shapes.values()))
     if model.mode != "train":

@@ -14,7 +14,7 @@ from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
 from open_seq2seq.utils.console import deco_print
 
-_NOTHING = ("", 0.0)  # the label and the probability of an empty text
+_NOTHING = ("", 0.0)  # label and probability that are returned for an empty text
 
 
 class Text2Label(EncoderDecoderModel):

@@ -21,7 +21,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
 
 TOP = 5
-_MOST_CLASSES = 1000  # of a confusion matrix
+_MOST_CLASSES = 1000  # largest number of classes for which a confusion matrix is computed
 
 
 class Prediction(NamedTuple):
@@ -39,7 +39,8 @@ class Prediction(NamedTuple):
 class Image2Label(EncoderDecoderModel):
     """Classification, evaluated by top-1 and top-5 accuracy; results are written as CSV.
 
-    The data layer must have ``class_names``; the targets of a batch are class probabilities or class indices.
+    The data layer must have ``class_names``. The targets of a batch are indices of classes ``[batch]`` or, for mixed
+    images, probabilities of classes ``[batch, classes]``.
     """
 
     object_name = "images"
@@ -95,7 +96,11 @@ class Image2Label(EncoderDecoderModel):
         return names[number] if number < len(names) else str(number)
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> np.ndarray:
-        """Returns int64 ``[batch, 5]``: example, label, prediction, and whether the label is in the top 1 and top 5."""
+        """Returns a row for each image, int64 ``[batch, 5]``.
+
+        The columns are the index of the example, its label, the predicted class, and 1 or 0 for whether the label is
+        among the 1 and among the 5 most probable classes.
+        """
         batch, (logits,) = without_empty_rows(input_values, output_values)
         labels = _labels(batch)
         return np.stack([np.asarray(batch["ids"], np.int64), labels, logits.argmax(axis=1),
@@ -133,7 +138,7 @@ class Image2Label(EncoderDecoderModel):
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Prediction]]:
         """Returns (example, prediction) for each example of the batch."""
         batch, (logits,) = without_empty_rows(input_values, output_values)
-        known = logits[:, :len(self.data_layer.class_names)]  # without outputs that no class uses
+        known = logits[:, :len(self.data_layer.class_names)]  # the decoder may have more outputs than there are classes
         scores = np.exp(known - known.max(axis=1, keepdims=True))
         probabilities = scores / scores.sum(axis=1, keepdims=True)
         order = np.argsort(-probabilities, axis=1, kind="stable")[:, :self.params["write_top"]]
@@ -150,6 +155,6 @@ class Image2Label(EncoderDecoderModel):
 
 
 def _labels(batch: dict[str, Any]) -> np.ndarray:
-    """Returns the index of each example's class, int64 ``[batch]``; for mixed images, of the more probable class."""
+    """Returns the index of each image's class, int64 ``[batch]``; for a mixed image, of the more probable class."""
     targets = np.asarray(batch["target_tensors"][0])
     return np.asarray(targets.argmax(axis=1) if targets.ndim > 1 else targets, np.int64)

@@ -14,7 +14,7 @@ class PredictionWriter(ResultWriter):
 
     Args:
       output_file: path of the file.
-      describe: returns the name of an example.
+      describe: function from the index of an example to its name.
       class_names: names of the classes.
     """
 

@@ -25,7 +25,7 @@ _PATH = (str, type(None))
 
 
 class LanguageModel(EncoderDecoderModel):
-    """Language model, whose encoder predicts each token from those before it.
+    """A language model, whose encoder predicts each token from the tokens before it.
 
     Evaluation reports perplexity. Inference continues texts, or scores lines.
     """
@@ -95,12 +95,18 @@ class LanguageModel(EncoderDecoderModel):
         if training and params["temporal_activation_regularization"]:
             terms.append(temporal_penalty(decoded["raw_outputs"], lengths,
                                           params["temporal_activation_regularization"]))
-        # Kept for ``predict``, which returns the same sum when it evaluates this batch.
+        # Kept for ``predict``, which evaluation calls with the same batch and which needs the same sum.
         self._evaluated = (batch, self._surprise(batch, terms, decoded)) if self.mode == "eval" else None
         return terms, decoded
 
     def _surprise(self, batch: dict[str, Any], terms: list[LossTerm], decoded: dict[str, Any]) -> tf.Tensor:
-        """Returns minus the log likelihood of a batch's targets, an FP32 scalar."""
+        """Returns minus the log likelihood of a batch's targets in nats, an FP32 scalar.
+
+        Args:
+          batch: a batch of tensors.
+          terms: terms of the loss of the batch.
+          decoded: the decoder's output for the batch.
+        """
         if self.neural_cache is not None:
             ids, lengths = batch["target_tensors"]
             by_token = self.neural_cache(decoded["outputs_of_encoder"], ids,
@@ -111,10 +117,12 @@ class LanguageModel(EncoderDecoderModel):
         return total_surprise(decoded, batch["target_tensors"])
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        """Returns, in evaluation, minus the log likelihood and the number of tokens of the batch, ``[1]`` FP32 each.
+        """Returns what ``evaluate`` and ``infer`` need.
 
-        In inference, returns the generated ids ``[batch, tokens]``, or the log probability and the number of tokens of
-        each line, ``[batch]`` FP32 each.
+        Returns:
+          In evaluation, minus the log likelihood of the batch in nats and its number of tokens, each ``[1]`` FP32. In
+          inference, the generated ids ``[batch, num_tokens_gen]`` int32 or, with the ``infer_task`` ``score``, the log
+          probability of each line in nats and its number of tokens, each ``[batch]`` FP32.
         """
         if self.mode == "eval":
             if self._evaluated is None or self._evaluated[0] is not batch:
@@ -126,7 +134,7 @@ class LanguageModel(EncoderDecoderModel):
         if self.params["infer_task"] == "generate":
             return [self.encoder.generate(ids, lengths, batch["ids"])]
         end = tf.fill([tf.shape(ids)[0], 1], self.encoder.params["end_token"])
-        following = tf.concat([ids[:, 1:], end], 1)  # ids are padded with end tokens, too
+        following = tf.concat([ids[:, 1:], end], 1)  # the padding of shorter lines is end tokens, too
         decoded = self.encoder.encode({"source_tensors": [ids, lengths]}, False)
         return [-surprises(decoded, [following, lengths]), tf.cast(lengths, tf.float32)]
 

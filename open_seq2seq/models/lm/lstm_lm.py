@@ -21,7 +21,8 @@ from open_seq2seq.models.text2label import Text2Label
 class LSTMLM(LanguageModel, Text2Label):
     """A language model or, if the data layer has classes, a classifier on a language model's encoder.
 
-    With ``load_model``, training starts from the weights of a language model; embeddings are matched by token.
+    With ``load_model``, training starts from the weights of a language model; see ``rows_by_token``. Most methods call
+    the method of the same name of ``Text2Label`` or ``LanguageModel``, depending on the data layer.
     """
 
     @property
@@ -36,7 +37,7 @@ class LSTMLM(LanguageModel, Text2Label):
         if not self._classifies:
             return LanguageModel.derived_params(self, part)
         layer: Any = self.data_layer
-        fake = issubclass(self.params["decoder"], FakeDecoder)
+        fake = issubclass(self.params["decoder"], FakeDecoder)  # it computes no logits, so the encoder must
         return {**Text2Label.derived_params(self, part), "vocab_size": layer.source_vocab_size,
                 "end_token": layer.end_id, "head": "classes" if fake else "none"}
 

@@ -22,9 +22,10 @@ def cache_params() -> dict[str, Param]:
 class NeuralCache(Module):
     """Mixes a model's probabilities with those of the tokens that followed similar hidden states.
 
-    P(w) = (1 - weight) · P_model(w) + weight · Σ softmax(scale · h · h_i) [w_i = w], over the last ``size`` tokens w_i
-    of the same row and the hidden states h_i from which they were predicted. The cache is carried over from chunk to
-    chunk, so results do not depend on how a text is cut into chunks.
+    P(w) = (1 - weight) · P_model(w) + weight · Σ softmax(scale · h · h_i) [w_i = w], where h is the current hidden
+    state. The softmax and the sum are over the last ``size`` tokens w_i of the same row, and h_i is the hidden state
+    from which w_i was predicted. The cache is carried over from chunk to chunk, so results do not depend on how a text
+    is cut into chunks.
 
     Args:
       hidden_size: number of channels of the hidden states.
@@ -41,21 +42,22 @@ class NeuralCache(Module):
         self.count = self.carried_state([], tf.int32)
 
     def __call__(self, hidden: tf.Tensor, ids: tf.Tensor, surprises: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns minus the log probability of each token under the mixture, ``[batch, time]`` FP32.
+        """Returns minus the log probability of each token under the mixture, in nats, ``[batch, time]`` FP32.
 
         The tokens and their hidden states are then added to the cache.
 
         Args:
           hidden: hidden states ``[batch, time, hidden]``, from which the tokens are predicted.
           ids: the tokens ``[batch, time]`` int32.
-          surprises: minus the model's log probabilities of the tokens, ``[batch, time]`` FP32.
+          surprises: minus the model's log probabilities of the tokens, in nats, ``[batch, time]`` FP32.
           lengths: ``[batch]`` int32, in tokens.
         """
         hidden = tf.cast(hidden, tf.float32)
         count, time = self.count.read(), tf.shape(ids)[1]
         keys = tf.concat([self.hidden.read(), hidden], 1)
         labels = tf.concat([self.ids.read(), ids], 1)
-        # In ``labels``, token t of the chunk has the index size + t, and its cache the indices t to size + t - 1.
+        # In ``labels``, token t of the chunk has the index size + t, and the tokens in its cache have the indices t to
+        # size + t - 1.
         place, step = tf.range(self._size + time), tf.range(time)[:, tf.newaxis]
         recent = (place >= step) & (place < self._size + step)
         held = recent & (place >= self._size - count[:, tf.newaxis, tf.newaxis])
@@ -64,7 +66,8 @@ class NeuralCache(Module):
         cached = tf.reduce_sum(tf.nn.softmax(scores) * same, -1)
         mixed = (1.0 - self._weight) * tf.exp(-surprises) + self._weight * cached
         self._remember(keys, labels, tf.minimum(count + lengths, self._size), lengths)
-        # The upper bound always holds in exact arithmetic; it is needed where the model's probability is 0 in FP32.
+        # The mixture's probability is at least (1 - weight) · P_model. The minimum enforces this where P_model, unlike
+        # its logarithm, is 0 in FP32. Tokens with an empty cache keep the model's probability.
         by_mixture = tf.minimum(-tf.math.log(mixed), surprises - math.log1p(-self._weight))
         return tf.where(tf.reduce_any(held, -1), by_mixture, surprises)
 

@@ -8,10 +8,10 @@ from open_seq2seq.losses.loss import LossTerm
 
 
 def activation_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> LossTerm:
-    """Returns the activation regularisation (AR): ``weight`` times the mean square of the outputs after dropout.
+    """Returns the loss term of activation regularisation (AR): ``weight`` times the mean square of the outputs.
 
     Args:
-      outputs: ``[batch, time, channels]``.
+      outputs: outputs of the encoder after dropout, ``[batch, time, channels]``.
       lengths: ``[batch]`` int32, in tokens.
       weight: factor of the term.
     """
@@ -21,10 +21,14 @@ def activation_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) ->
 
 
 def temporal_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> LossTerm:
-    """Returns the temporal activation regularisation (TAR).
+    """Returns the loss term of temporal activation regularisation (TAR).
 
-    It is ``weight`` times the mean square of the differences between consecutive outputs. The arguments are those of
-    ``activation_penalty``, except that the outputs are those before dropout.
+    The term is ``weight`` times the mean square of the differences between consecutive outputs.
+
+    Args:
+      outputs: outputs of the encoder before dropout, ``[batch, time, channels]``.
+      lengths: ``[batch]`` int32, in tokens.
+      weight: factor of the term.
     """
     outputs = tf.cast(outputs, tf.float32)
     squares = tf.reduce_mean(tf.square(outputs[:, 1:] - outputs[:, :-1]), -1)

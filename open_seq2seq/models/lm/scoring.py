@@ -11,7 +11,7 @@ from open_seq2seq.parts.cross_entropy import SoftTargets
 
 
 def token_surprises(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns minus the log probability of each token, ``[batch, time]`` FP32.
+    """Returns minus the log probability of each token in nats, ``[batch, time]`` FP32.
 
     Args:
       logits: ``[batch, time, vocabulary]``.
@@ -21,7 +21,7 @@ def token_surprises(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
 
 
 def surprises(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns minus the log likelihood of each row's targets, ``[batch]`` FP32, in nats.
+    """Returns minus the log likelihood of each row's targets in nats, ``[batch]`` FP32.
 
     Args:
       output: output of a language model's decoder or encoder, with ``logits`` ``[batch, time, vocabulary]``.
@@ -33,7 +33,7 @@ def surprises(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) ->
 
 
 def total_surprise(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns the sum of ``surprises``.
+    """Returns the sum of ``surprises`` over all rows, an FP32 scalar. The arguments are those of ``surprises``.
 
     If the output has a ``projection`` (see ``OutputProjection``), the logits are computed in chunks, to save memory.
     """

@@ -19,7 +19,8 @@ def rows_by_token(data_layer: Any, weights: Mapping[str, np.ndarray], assets: Ma
                   current: Mapping[str, tf.Variable]) -> Mapping[str, np.ndarray]:
     """Returns the weights, with the rows of the embedding and of the output layer in the order of this model's tokens.
 
-    Rows of tokens that the language model did not know keep their current, random values.
+    Rows of tokens that are not in the language model's vocabulary keep their current, random values. If the checkpoint
+    contains no vocabulary, or the same one, the weights are returned unchanged.
 
     Args:
       data_layer: the data layer, with ``tokens``.

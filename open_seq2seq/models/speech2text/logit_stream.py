@@ -1,4 +1,4 @@
-"""Computes logits of an utterance that arrives in chunks, with an encoder that looks ahead a bounded time."""
+"""Computes logits of an utterance chunk by chunk, with an encoder that needs only a limited number of later frames."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class Heard(NamedTuple):
-    """The logits after more features have arrived.
+    """The logits after more features have been received.
+
+    Logits are tentative if they depend on frames that have not been received, and complete otherwise. Complete logits
+    may be revised if the normalisation of their features changes; once they can no longer be revised, they are settled.
 
     Attributes:
-      revised: whether ``complete`` replaces all earlier logits that are not settled yet, because their features have
-        changed.
-      complete: ``[time, vocabulary]``: logits that do not depend on later frames; only the new ones or, if ``revised``,
-        all that have not been settled before.
+      revised: whether the logits that had not been settled were computed again, because their features have changed.
+      complete: ``[time, vocabulary]``: the new complete logits. If ``revised``, they replace all earlier logits that
+        had not been settled.
       tentative: ``[time, vocabulary]``: the logits after the complete ones, computed as if the utterance ended with the
         features received so far.
-      settled: ``[time, vocabulary]``: the complete logits that become final with these features; none at the end of the
-        utterance, when all of them are final.
+      settled: ``[time, vocabulary]``: the complete logits that are settled from now on; empty at the end of the
+        utterance.
     """
 
     revised: bool
@@ -64,15 +66,17 @@ def streaming_field(model: object) -> ReceptiveField:
 class LogitStream:
     """Runs encoder and decoder on a part of the utterance whenever features are added.
 
-    The part begins with the first frame on which the first new output depends. Outputs that depend on later frames are
-    tentative. Features that are normalised over the utterance change when more audio arrives; if they differ too much
-    from the features of the last logits, the logits of all frames that may be revised are computed again.
+    The part begins with the first frame on which the first new logit depends or, with a recurrent encoder, ``held``
+    frames before that logit. Features that are normalised over the utterance change when more audio is received. If
+    they differ by more than ``tolerance`` from the features that the logits were computed from, all logits that are not
+    settled are computed again. See ``Heard`` for the terms.
 
     Args:
-      model: a CTC model, built for inference, with restored weights.
+      model: a CTC model that was built for inference and whose weights have been restored.
       held: number of most recent frames whose logits may still be revised.
-      tolerance: largest root mean square difference of features that is ignored, except at the end of the utterance;
-        features have a standard deviation of 1.
+      tolerance: root mean square difference between the current features and those that the logits were computed from,
+        up to which the logits are kept. At the end of the utterance, 0 is used instead. Features have a standard
+        deviation of 1.
 
     Raises:
       ConfigError: the model cannot be streamed.
@@ -83,6 +87,7 @@ class LogitStream:
         self._model, self._held, self._tolerance = model, held, tolerance
         settings = model.data_layer.settings
         self._pad_to, self._columns = max(1, settings.pad_to), settings.num_features
+        # Outputs of a recurrent encoder depend on all earlier frames; it starts ``held`` frames before the new output.
         self._before = held if math.isinf(self.field.before) else int(self.field.before)
         self._run = tf.function(self._logits, autograph=False, input_signature=[
             tf.TensorSpec([1, None, self._columns], tf.float32), tf.TensorSpec([1], tf.int32)])
@@ -97,7 +102,7 @@ class LogitStream:
         self._first = 0  # index of the first frame of ``_used``
 
     def warm_up(self) -> None:
-        """Traces the graph, so that the first call of ``advance`` does not have to."""
+        """Traces the graph, so that the first call of ``advance`` is not slower than the others."""
         frames = self._before + self.field.behind + self._pad_to
         self._compute(np.zeros([frames, self._columns], np.float32), 0, frames)
 
@@ -107,7 +112,7 @@ class LogitStream:
         return self._begin(self._settled)
 
     def _begin(self, output: int) -> int:
-        """Returns the index of the first frame on which an output depends."""
+        """Returns the index of the frame, a multiple of the stride, with which the part for this output begins."""
         stride = self.field.stride
         return max(0, (output * stride - self._before) // stride * stride)
 
@@ -133,6 +138,7 @@ class LogitStream:
         return Heard(revised, fresh, tentative, self._settle(0 if ended else end))
 
     def _change(self, features: np.ndarray) -> float:
+        """Returns the root mean square difference between ``features`` and those that the logits were computed from."""
         count = len(self._used)
         return float(np.sqrt(np.mean(np.square(features[:count] - self._used)))) if count else 0.0
 
@@ -141,14 +147,20 @@ class LogitStream:
         return max(0, (end - self.field.behind - 1) // self.field.stride + 1)
 
     def _settle(self, end: int) -> np.ndarray:
-        """Removes and returns the complete logits of all frames more than ``held`` before the frame ``end``."""
+        """Removes and returns the complete logits of frames that are more than ``held`` frames before frame ``end``."""
         count = min(len(self._complete), max(0, (end - self._held) // self.field.stride - self._settled))
         settled, self._complete = self._complete[:count], self._complete[count:]
         self._settled += count
         return settled
 
     def _compute(self, features: np.ndarray, start: int, end: int) -> np.ndarray:
-        """Returns the logits ``[time, vocabulary]`` of the frames from ``start`` to ``end``."""
+        """Returns the logits ``[time, vocabulary]`` for features ``[frames, num_features]``.
+
+        Args:
+          features: features of the frames from ``start`` to ``end`` - 1.
+          start: index of the first frame.
+          end: index of the frame after the last one.
+        """
         if end - start < self.field.least:
             return np.zeros([0, self._complete.shape[1]], np.float32)
         # Padded as a whole utterance would be, because padding changes the results if use_conv_mask is False.

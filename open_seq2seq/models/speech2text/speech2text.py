@@ -31,10 +31,10 @@ class Recognition(NamedTuple):
     """The result of one utterance.
 
     Attributes:
-      text: the transcript.
-      words: the words with times in seconds and confidences, or None.
-      logits: ``[time, vocabulary]``, or None.
-      n_best: the best hypotheses; None without beam search.
+      text: the transcript; empty if only the logits are wanted.
+      words: the words with times and confidences; None without ``write_word_times``.
+      logits: ``[time, vocabulary]``; None unless the decoder's parameter ``infer_logits_to_pickle`` is True.
+      n_best: the best hypotheses, best first; None without prefix beam search.
     """
 
     text: str
@@ -46,9 +46,10 @@ class Recognition(NamedTuple):
 class Speech2Text(EncoderDecoderModel):
     """Speech recognition with CTC or attention, evaluated by WER and CER; results are written as CSV.
 
-    A ``FullyConnectedCTCDecoder`` decodes greedily in the graph or, if its parameter ``use_language_model`` is True, by
-    prefix beam search. A ``JointCTCAttentionDecoder`` gives the results of its attention decoder, except that with
-    ``use_language_model`` in its ``ctc_decoder_params``, they are those of the prefix beam search over CTC's output.
+    A ``FullyConnectedCTCDecoder`` decodes greedily in the graph. If its parameter ``use_language_model`` is True, its
+    logits are decoded by prefix beam search instead. With a ``JointCTCAttentionDecoder``, the results are those of its
+    attention decoder or, if ``use_language_model`` in its ``ctc_decoder_params`` is True, those of a prefix beam search
+    over the logits of its CTC decoder.
     """
 
     object_name = "audio frames"
@@ -82,8 +83,8 @@ class Speech2Text(EncoderDecoderModel):
 
     def connect(self) -> None:
         self._check_fit()
-        # CTC, alone or joint with attention, cannot output more symbols than the encoder has outputs. Attention alone,
-        # whose alphabet has <S>, can.
+        # CTC, alone or joint with attention, cannot output more symbols than the encoder has outputs, so examples
+        # with longer labels are handled as bad ones. Attention alone, whose alphabet has <S>, can.
         if self.data_layer.alphabet.start_id is None or self._ctc is not self.decoder:
             windows = time_windows_of(self.encoder)
             self.data_layer.limit_labels(windows.time_stride, windows.output_lengths)
@@ -144,7 +145,11 @@ class Speech2Text(EncoderDecoderModel):
         return super().predict(self._with_features(batch, False))
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
-        """Returns logits and lengths ``[batch]`` for beam search or dumps, otherwise the decoder's outputs."""
+        """Returns the tensors that ``infer`` converts to transcripts.
+
+        For prefix beam search and for files of logits, these are the logits ``[batch, time, vocabulary]`` and their
+        lengths ``[batch]``, otherwise the decoder's ``outputs``.
+        """
         if self._searches or self._dumps_logits:
             decoded = decoded.get("ctc_output", decoded)
             return [decoded["logits"], lengths_of(decoded, "the decoder")]

@@ -53,7 +53,7 @@ class _RecordingsWriter(ResultWriter):
 
 
 class TranscriptWriter(_RecordingsWriter):
-    """Writes transcripts as CSV: ``wav_filename,predicted_transcript``; prints the first ones at the end.
+    """Writes transcripts as CSV (columns wav_filename and predicted_transcript), and prints the first ones at the end.
 
     Args:
       output_file: path of the CSV file.
@@ -100,7 +100,8 @@ class DumpWriter(_RecordingsWriter):
     """Writes logits; see ``decoding.ctc.logits_file``.
 
     Args:
-      output_file: ``.npz``, ``.pickle`` or ``.pkl``.
+      output_file: path of the file; with the suffix ``.pickle`` or ``.pkl``, a pickled dict is written, otherwise an
+        ``.npz`` archive.
       name_of: function that returns the name of an example's recording, which must be unique.
       labels: the alphabet without the blank.
       step_seconds: time between two frames of the logits, in seconds.

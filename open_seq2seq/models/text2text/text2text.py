@@ -117,7 +117,15 @@ class Text2Text(EncoderDecoderModel):
         return [TargetScore(float(total), int(tokens)) for total, tokens in zip(*output_values, strict=True)]
 
     def _attention(self, encoded: dict[str, Any], decoded: dict[str, Any]) -> tf.Tensor:
-        """Returns the attention of the best hypothesis or, with ``replace_unknowns``, of all hypotheses."""
+        """Returns the attention of the best hypothesis or, with ``replace_unknowns``, of all hypotheses.
+
+        Args:
+          encoded: the encoder's output.
+          decoded: the decoder's output, with ``beam_ids`` and ``beam_lengths``.
+
+        Returns:
+          ``[batch, hypotheses, time, source]`` FP32.
+        """
         ids, lengths, decoder = decoded["beam_ids"], decoded["beam_lengths"], self.decoder
         assert isinstance(decoder, AutoregressiveDecoder)
 
@@ -126,12 +134,16 @@ class Text2Text(EncoderDecoderModel):
                                         self.params["alignment_heads"])
 
         ranks = tf.range(tf.shape(ids)[1] if self.params["replace_unknowns"] else 1)
-        # Errors about heads are raised here: in map_fn, they would leave the process's variable scope changed.
+        # This call raises the errors about alignment_layer and alignment_heads. An error within map_fn would leave
+        # TensorFlow's variable scope changed.
         attention_of(ranks[0])
         return tf.transpose(tf.map_fn(attention_of, ranks, fn_output_signature=tf.float32), [1, 0, 2, 3])
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
-        """Returns ids ``[batch, n_best, length]`` and scores ``[batch, n_best]``, best first."""
+        """Returns the ids ``[batch, n_best, length]`` and the scores ``[batch, n_best]`` of hypotheses, best first.
+
+        Decoders without a search return one hypothesis, with the score 0.
+        """
         if "beam_ids" in decoded:
             return [decoded["beam_ids"], decoded["beam_scores"]]
         best = decoded["outputs"][0]
@@ -181,10 +193,10 @@ class Text2Text(EncoderDecoderModel):
                  "target": reference, "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:
-        """Returns (example, ``Translations``) for each sentence, or (example, ``TargetScore``).
+        """Returns (example, ``Translations``) for each sentence; with ``score_file``, (example, ``TargetScore``).
 
-        The translations of a sentence are a list of pairs (score, text), best first. An empty sentence has a single
-        translation, which is empty and has the score 0.
+        ``Translations`` is a list of pairs (score, text), best first. An empty sentence has a single translation, which
+        is empty and has the score 0.
         """
         if self._scores_targets:
             scores = self.target_scores(output_values)
@@ -192,7 +204,12 @@ class Text2Text(EncoderDecoderModel):
         return self._hypotheses(input_values, output_values)
 
     def _text_of(self, example: int, ids: np.ndarray) -> str:
-        """Returns the text of a hypothesis ``[time]`` for an example."""
+        """Returns the text of a hypothesis for an example.
+
+        Args:
+          example: index of the example.
+          ids: the hypothesis, ``[time]``.
+        """
         layer: Any = self.data_layer
         return layer.ids_to_text(ids)
 

@@ -45,7 +45,7 @@ class Translation(NamedTuple):
 
 
 class Translations(list[Translation]):
-    """The hypotheses for one sentence, best first.
+    """The hypotheses for one sentence, best first: a list of ``Translation``.
 
     Args:
       hypotheses: the hypotheses.
@@ -62,7 +62,7 @@ class TargetScore(NamedTuple):
     """The score of a given translation.
 
     Attributes:
-      log_prob: natural logarithm of its probability, EOS included.
+      log_prob: natural logarithm of the translation's probability, including EOS.
       tokens: number of tokens, including EOS.
     """
 
