@@ -85,7 +85,7 @@ def _initial_value(initializer: Any, shape: Sequence[int]) -> tf.Tensor:
         return tf.ensure_shape(tf.cast(initializer(tuple(shape)), tf.float32), shape)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         raise ConfigError([f"The initialiser {shown(initializer)} failed for a variable of shape {list(shape)}: "
-                           f"{shown(str(error))}."]) from error
+                           f"{shown(str(error))}. Correct 'initializer' or 'initializer_params'."]) from error
 
 
 class Module(tf.Module):

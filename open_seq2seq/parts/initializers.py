@@ -90,9 +90,9 @@ def checked_regularizer(regularizer: Any, path: str) -> Any:
         with tf.Graph().as_default():
             penalty = tf.cast(regularizer(tf.Variable(tf.zeros([2, 2]))), tf.float32)
     except Exception as error:  # a user's function may raise anything
-        raise ConfigError([f"{what} ({type(error).__name__}: {error})."]) from error
+        raise ConfigError([f"{what} ({type(error).__name__}: {error}): give another regulariser."]) from error
     if penalty.shape.rank not in (0, None):
-        raise ConfigError([f"{what} (the result has the shape {penalty.shape})."])
+        raise ConfigError([f"{what} (the result has the shape {penalty.shape}): give another regulariser."])
     return regularizer
 
 
