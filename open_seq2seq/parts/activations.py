@@ -1,4 +1,4 @@
-"""Activation functions by name, and a fused activation, dropout and mask, with fast gradients for ReLUs."""
+"""Activation functions by name, and activation, dropout and mask in one operation, with fast gradients for ReLUs."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ _ELEMENTWISE = {
                 "square", "tanh"),
     "tf": ("abs", "exp", "identity", "sigmoid", "square", "tanh"),
 }
+# The ReLUs with fast gradients, and the value at which each is clipped; None if it is not clipped.
 _CLIPPED_AT: dict[Any, float | None] = {tf.nn.relu: None, tf.nn.relu6: 6.0, relu20: 20.0}
 
 

@@ -6,9 +6,9 @@ frequency. The head is a softmax over the ids of the shortlist and the clusters;
     log P(id) = log P_head(id)                                   for an id of the shortlist
     log P(id) = log P_head(cluster) + log P_cluster(id)          for the other ids
 
-For the loss, a cluster is only computed for the tokens whose labels it contains (with XLA, for all tokens). The log
-probabilities of all ids are computed by the same formulas, without approximation. Any order of the ids is valid, but
-time is only saved if ids are sorted by descending frequency.
+For the loss, the softmax of a cluster is computed only for the tokens whose labels it contains (with XLA, for all
+tokens). For generation, the log probabilities of all ids are computed by the same formulas, without approximation. Any
+order of the ids is valid, but time is saved only if ids are sorted by descending frequency.
 """
 
 from __future__ import annotations
@@ -72,9 +72,11 @@ def checked_adaptive(given: Mapping[str, Any], path: str, vocab_size: int,
 
 
 class _Cluster(NamedTuple):
-    """A softmax over the ids from ``begin`` to ``end`` - 1; in the head, the last ids stand for the clusters.
+    """A softmax over the ids from ``begin`` to ``end`` - 1. In the head, one id for each cluster follows the shortlist.
 
     Attributes:
+      begin: first id.
+      end: last id + 1.
       projection: variable ``[hidden, channels]``; None if the hidden states are not projected.
       table: ``[end - begin, channels]`` FP32.
       bias: ``[end - begin]`` FP32, or None.
@@ -87,16 +89,16 @@ class _Cluster(NamedTuple):
     bias: tf.Tensor | None
 
     def project(self, hidden: tf.Tensor) -> tf.Tensor:
-        """Projects ``[…, hidden]`` to the channels of the cluster."""
+        """Projects ``[…, hidden]`` to the channels of the cluster, ``[…, channels]``."""
         return hidden if self.projection is None else times_matrix(hidden, cast_weight(self.projection, hidden.dtype))
 
 
 class _Prepared(NamedTuple):
-    """The weights of a ``_Cluster`` in the compute dtype, with its table transposed, to compute log probabilities.
+    """The weights of a ``_Cluster`` in the form in which they are used to compute log probabilities.
 
     Attributes:
-      projection: ``[hidden, channels]``, or None.
-      matrix: ``[channels, ids]``.
+      projection: ``[hidden, channels]`` in the compute dtype, or None.
+      matrix: the transposed table, ``[channels, ids]`` in the compute dtype.
       bias: ``[ids]`` FP32, or None.
     """
 
@@ -144,7 +146,7 @@ class AdaptiveOutputLayer(Module):
         self.cluster_bias = self.weight([clusters], "zeros") if use_bias else None
 
     def _parts(self) -> tuple[_Cluster, list[_Cluster]]:
-        """Returns the head, in which the clusters follow the shortlist, and the clusters."""
+        """Returns (the head, the clusters); in the head, one id for each cluster follows the ids of the shortlist."""
         biases = [None] * len(self._sizes) if self.bias is None else tf.split(self.bias, self._sizes)
         if self._tied is None:
             projections = [None, *(tail.projection for tail in self.tails)]
@@ -237,7 +239,7 @@ def _log_probabilities(hidden: tf.Tensor, cluster: _Prepared) -> tf.Tensor:
 
 def _of_cluster(cluster: _Cluster, hidden: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor,
                 training: bool) -> tf.Tensor:
-    """Returns the weighted sum of the cross-entropies within a cluster; rows of weight 0 are skipped if possible."""
+    """Returns the weighted sum of the cross-entropies within a cluster; except for XLA, skips rows of weight 0."""
     labels = tf.clip_by_value(labels - cluster.begin, 0, cluster.end - cluster.begin - 1)
     if not is_for_xla():  # XLA needs a fixed number of rows
         rows = rows_to_compute(weights != 0.0)

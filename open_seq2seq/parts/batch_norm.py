@@ -19,8 +19,8 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
                     count: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Normalises rows by the statistics of the valid rows (Ioffe and Szegedy 2015, section 3).
 
-    Of the tensors ``[rows, channels]``, only ``x`` is kept for the backward pass. Within ``parts.ranks.joined_ranks``,
-    the statistics and the sums of the backward pass are computed over all ranks.
+    To save memory, ``x`` is the only tensor ``[rows, channels]`` that is kept for the backward pass. Within
+    ``parts.ranks.joined_ranks``, the statistics and the sums of the backward pass are computed over all ranks.
 
     Args:
       x: ``[rows, channels]`` of any floating-point dtype; invalid rows must be finite too.
@@ -133,7 +133,7 @@ class BatchNorm(Module):
         self.center_scale = center_scale
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
-        """Normalises ``[..., hidden]``.
+        """Returns the normalised ``x``, ``[..., hidden]`` in the dtype of ``x``.
 
         Args:
           x: ``[..., hidden]`` of any floating-point dtype; in training, must be finite also where the mask is False.

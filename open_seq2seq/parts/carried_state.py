@@ -21,8 +21,8 @@ class CarriedState(tf.Module):
     """State that each row of a batch passes on to the same row of the next batch, which continues its sequence.
 
     Unlike weights and statistics, the state has no gradient, is never averaged, and is not shared with the evaluation
-    model. Each replica has a separate copy for each micro-batch of an update, with one entry per row. The state is
-    created by ``Module.carried_state`` and allocated by the model's builder.
+    model. Each replica has a separate copy, called slot, for each micro-batch of an update. The state is created by
+    ``Module.carried_state`` and allocated by the model's builder.
 
     Args:
       shape: shape of one row's state.
@@ -46,7 +46,7 @@ class CarriedState(tf.Module):
         self.variable: tf.Variable | None = None
 
     def allocate(self, slots: int, rows: int) -> None:
-        """Creates the variable.
+        """Creates ``variable``.
 
         Args:
           slots: number of micro-batches that a replica computes per update.
@@ -73,8 +73,8 @@ class CarriedState(tf.Module):
     def write(self, value: tf.Tensor) -> None:
         """Writes the state for the rows of the next batch.
 
-        Rows with inf or NaN keep their old state, so that states are always finite. Nothing is written within
-        ``put_aside``, while activations are recomputed, or outside of a scope.
+        A row of ``value`` that contains inf or NaN is not written, so that states are always finite. Within
+        ``put_aside``, while activations are recomputed, and outside of a scope, nothing is written.
 
         Args:
           value: ``[rows, *shape]``, cast to the state's dtype; no gradient flows through it.

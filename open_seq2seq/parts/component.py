@@ -37,7 +37,13 @@ __all__ = ["Component", "Module", "SharedVariable", "carried_states", "creating_
 
 
 class _Creation:
-    """The current settings with which ``Module.weight`` creates variables."""
+    """Settings with which ``Module.weight`` creates variables; ``creating_variables`` sets them.
+
+    Attributes:
+      shared: whether placeholders are created instead of variables.
+      seed: seed of the initial values.
+      count: number of variables created so far, from which the seed of the next variable is computed.
+    """
 
     shared = False
     seed = 0
@@ -46,11 +52,11 @@ class _Creation:
 
 @contextlib.contextmanager
 def creating_variables(seed: int = 0, shared: bool = False) -> Iterator[None]:
-    """Context manager within which variables are initialised from ``seed``, or placeholders are created instead.
+    """Context manager within which variables are initialised with ``seed``, or placeholders are created instead.
 
     Args:
-      seed: seed of the initial values, which also depend on the order of creation.
-      shared: whether to create placeholders, which ``share_variables`` replaces by another model's variables.
+      seed: seed of the initial values, which also depend on the order in which variables are created.
+      shared: whether to create placeholders, which ``share_variables`` replaces with another model's variables.
     """
     before = (_Creation.shared, _Creation.seed, _Creation.count)
     _Creation.shared, _Creation.seed, _Creation.count = shared, seed, 0
@@ -72,13 +78,14 @@ def _initial_value(initializer: Any, shape: Sequence[int]) -> tf.Tensor:
         initializer = tf.keras.initializers.get(initializer)
     if hasattr(initializer, "get_config") and "seed" in initializer.get_config():
         settings = initializer.get_config()
+        # Each variable gets its own seed. The shift keeps the seed below 2³¹, so that it fits into an int32.
         settings["seed"] = int(np.random.SeedSequence([_Creation.seed, _Creation.count]).generate_state(1)[0] >> 1)
         initializer = type(initializer).from_config(settings)
     try:
         return tf.ensure_shape(tf.cast(initializer(tuple(shape)), tf.float32), shape)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         raise ConfigError([f"The initialiser {shown(initializer)} failed for a variable of shape {list(shape)}: "
-                           f"{shown(str(error))}."]) from error
+                           f"{shown(str(error))}. Correct 'initializer' or 'initializer_params'."]) from error
 
 
 class Module(tf.Module):
@@ -100,6 +107,9 @@ class Module(tf.Module):
           initializer: a Keras initialiser, its name, or a function of the shape; Glorot uniform by default.
           trainable: whether the optimizer updates the variable.
           regularizer: function from the variable to a scalar that is added to the loss.
+
+        Raises:
+          ConfigError: the initialiser fails or returns a tensor of another shape.
         """
         if _Creation.shared:
             return SharedVariable(shape)  # type: ignore[return-value]
@@ -116,6 +126,9 @@ class Module(tf.Module):
         Args:
           shape: shape of one row's state, such as ``[units]``.
           dtype: float32, an integer dtype or bool.
+
+        Raises:
+          ValueError: the dtype is a floating-point one other than float32.
         """
         return CarriedState(shape, dtype)
 
@@ -221,9 +234,13 @@ class Component(Module):
         return self.dtype_of("product")
 
     def dtype_of(self, kind: str) -> tf.DType:
-        """Returns the dtype for operations of a kind in ``precision.KINDS``: the component's ``dtype`` or float32.
+        """Returns the dtype for one kind of operations: the component's ``dtype`` or float32.
 
+        With the dtype ``mixed``, a model may compute some kinds of operations in half precision and others in float32.
         A component whose ``dtype`` differs from the model's uses its own ``dtype`` for all kinds.
+
+        Args:
+          kind: one of ``precision.KINDS``.
         """
         dtype, precision = tf.as_dtype(self._params["dtype"]), getattr(self._model, "precision", None)
         return dtype if precision is None or dtype != precision.compute else precision.type_of(kind)
@@ -243,14 +260,22 @@ class Component(Module):
             self._training_scopes.entries.pop()
 
     def make_initializer(self, default: Any = None) -> Any:
-        """Returns the configured initialiser, or ``default`` if none is configured."""
+        """Returns the configured initialiser, or ``default`` if none is configured.
+
+        Raises:
+          ConfigError: the name or the arguments are invalid.
+        """
         chosen = self._params["initializer"]
         if chosen is None:
             return default
         return make_named(chosen, self._params["initializer_params"], "initializer", f"{self.params_path}/initializer")
 
     def make_regularizer(self) -> Callable[[tf.Tensor], tf.Tensor] | None:
-        """Returns the configured regulariser as a function of a variable, or None."""
+        """Returns the configured regulariser as a function of a variable, or None.
+
+        Raises:
+          ConfigError: the name or the arguments are invalid, or the regulariser does not return a scalar.
+        """
         chosen = self._params["regularizer"]
         if chosen is None:
             return None

@@ -2,8 +2,8 @@
 
 With targets ``q`` (``on`` at the label, ``off`` elsewhere), the loss for a row of logits x is
 ``Σ q_j (lse − x_j) = lse − off · Σ x_j − (on − off) · x_label``, where lse is the log-sum-exp of x, and its gradient is
-``softmax(x) − q``. The softmax is one fused pass in FP32; lse is ``x_label − log softmax(x)_label``, without a further
-pass.
+``softmax(x) − q``. The softmax is computed in one pass over the logits. No further pass is needed for lse, because it
+is ``x_label − log softmax(x)_label``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import tensorflow as tf
 
 from open_seq2seq.parts.xla import is_for_xla
 
+# Largest number of rows whose logits are computed at once.
 CHUNK_ROWS = 1024
 # Below this probability of the label, log softmax is too imprecise, and lse is computed directly.
 _SMALLEST = 1e-30
-# Scale that prevents overflow of FP16 sums over a chunk of rows.
+# Factor that prevents overflow of FP16 sums over a chunk of rows.
 _FP16_ROOM = 1.0 / 64
 
 
@@ -40,6 +41,7 @@ class SoftTargets(NamedTuple):
 
     def entropy(self, vocab_size: int) -> float:
         """Returns the smallest possible cross-entropy for these targets, in nats."""
+        # Without smoothing, 1e-20 avoids the logarithm of 0.
         return -(self.on * math.log(self.on) + (vocab_size - 1) * self.off * math.log(self.off + 1e-20))
 
 
@@ -52,7 +54,7 @@ def _label_places(labels: tf.Tensor) -> tf.Tensor:
 
 
 def _minus_at(x: tf.Tensor, places: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Returns ``x`` with ``values`` subtracted at ``places`` ``[values, 2]``."""
+    """Returns ``x`` ``[rows, vocabulary]`` with ``values`` ``[n]`` subtracted at the indices ``places`` ``[n, 2]``."""
     if x.dtype == tf.bfloat16 and not is_for_xla() and tf.config.list_logical_devices("GPU"):
         # The operation below has no kernel for bfloat16 on GPUs: TensorFlow would copy x to the host and back.
         return x - tf.scatter_nd(places, values, tf.shape(x))
@@ -61,7 +63,15 @@ def _minus_at(x: tf.Tensor, places: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 def _row_losses(logits: tf.Tensor, probabilities: tf.Tensor, places: tf.Tensor, logit_sums: tf.Tensor | None,
                 targets: SoftTargets) -> tf.Tensor:
-    """Returns FP32 losses ``[rows]``; ``logit_sums`` ``[rows]`` is only needed with label smoothing, else None."""
+    """Returns the cross-entropies ``[rows]`` FP32.
+
+    Args:
+      logits: ``[rows, vocabulary]``.
+      probabilities: the softmax of the logits.
+      places: indices of the labels in ``logits``, ``[rows, 2]``.
+      logit_sums: with label smoothing, the sums of the logits, ``[rows]`` FP32; otherwise None.
+      targets: probabilities of the label and of the other ids.
+    """
     label_logits = tf.cast(tf.gather_nd(logits, places), tf.float32)
     likelihood = tf.cast(tf.gather_nd(probabilities, places), tf.float32)
     normalizers = tf.cond(
@@ -105,9 +115,10 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
                             targets: SoftTargets, training: bool) -> tf.Tensor:
     """Returns the weighted sum of the rows' cross-entropies for the logits ``hidden · tableᵀ``.
 
-    Rows are processed in chunks, so that the logits are never all in memory. In training, the same pass computes the
-    gradients of ``hidden`` and ``table``. The rows' weights and the constant part of the logits' gradient
-    ``softmax − q`` are applied to ``[rows, hidden]`` tensors, which are smaller than the logits.
+    Rows are processed in chunks, so that only the logits of one chunk are in memory. In training, the same pass
+    computes the gradients of ``hidden`` and ``table``. The logits' gradient, ``softmax − q``, has to be multiplied by
+    the weights of the rows, and ``q`` contains the constant ``off``. Weights and constant are applied to
+    ``[rows, hidden]`` tensors instead, because these are smaller than the logits.
 
     Args:
       hidden: ``[rows, hidden]`` in the compute dtype.
@@ -115,8 +126,8 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
       labels: ``[rows]`` int32.
       weights: ``[rows]`` FP32, without a gradient.
       targets: probabilities of the label and of the other ids.
-      training: whether to compute the gradients in the same pass. If False, the result can still be differentiated, at
-        the usual cost.
+      training: whether to compute the gradients in the same pass. If False, TensorFlow can still differentiate the
+        result, but then keeps the logits of all chunks in memory.
 
     Returns:
       FP32 scalar.
@@ -140,7 +151,12 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
 
 def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, targets: SoftTargets,
                training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns (loss, gradient for hidden, gradient for table); the gradients are empty when not training."""
+    """Returns the loss and its gradients; the arguments are those of ``projected_cross_entropy``.
+
+    Returns:
+      (loss, an FP32 scalar; gradient of ``hidden`` ``[rows, hidden]``; gradient of ``table`` ``[vocabulary, hidden]``
+      FP32). If not training, the gradients have 0 rows.
+    """
     dtype, size = hidden.dtype, hidden.shape[1]
     kernel, kernel_sum = tf.cast(table, dtype), tf.reduce_sum(table, 0)
     count = tf.shape(hidden)[0]
@@ -161,7 +177,8 @@ def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: 
         losses = _row_losses(logits, probabilities, places, sums, targets)
         if training:
             at_labels = tf.fill(tf.shape(places)[:1], tf.cast(targets.on - targets.off, probabilities.dtype))
-            with tf.control_dependencies([losses]):  # the softmax is no longer read, so it can be updated in place
+            # The losses are computed before, so that the softmax is not needed any more and can be updated in place.
+            with tf.control_dependencies([losses]):
                 errors = tf.cast(_minus_at(probabilities, places, at_labels), dtype)
             by_hidden = tf.cast(tf.matmul(errors, kernel), wide) - tf.cast(targets.off * kernel_sum, wide)
             pieces = pieces.write(chunk, by_hidden * tf.cast(weight, wide)[:, None])

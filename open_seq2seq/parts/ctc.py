@@ -1,9 +1,8 @@
 """Connectionist temporal classification (CTC): exact loss and gradient by one recursion over time.
 
-See Graves et al. 2006, "Connectionist Temporal Classification", sections 4.1 and 4.2. A label sequence of length L is
-extended to 2 L + 1 states: a blank, the first symbol, a blank, … The backward variables follow the same recursion as
-the forward variables, on the reversed sequence; both are computed in one loop over time, for all states of all
-utterances at once.
+See Graves et al. 2006, https://doi.org/10.1145/1143844.1143891, sections 4.1 and 4.2. A label sequence of length L is
+extended to 2 L + 1 states: a blank, the first symbol, a blank, … The backward variables are the forward variables of
+the reversed sequence. Therefore both are computed in one loop over time, for all states of all utterances at once.
 """
 
 from __future__ import annotations
@@ -83,12 +82,20 @@ class _Recursion(NamedTuple):
 
 
 def _extended(labels: tf.Tensor, blank: int) -> tf.Tensor:
-    """Returns the symbols of the states ``[batch, 2 label_time + 1]``: the labels with blanks around and between."""
+    """Returns the symbols of the states, ``[batch, 2 · label_time + 1]``: the labels, and blanks around each label."""
     pairs = tf.stack([labels, tf.fill(tf.shape(labels), blank)], 2)
     return tf.pad(tf.reshape(pairs, [tf.shape(labels)[0], -1]), [[0, 0], [1, 0]], constant_values=blank)
 
 
 def _recursion(log_probs: tf.Tensor, states: tf.Tensor, state_counts: tf.Tensor, lengths: tf.Tensor) -> _Recursion:
+    """Computes the forward and backward variables.
+
+    Args:
+      log_probs: log probabilities of the symbols, ``[batch, time, vocabulary]``.
+      states: symbols of the states, ``[batch, states]``.
+      state_counts: numbers of states without padding, ``[batch]``.
+      lengths: numbers of frames, ``[batch]``.
+    """
     emissions = tf.gather(log_probs, states, axis=2, batch_dims=1)
     both = tf.transpose(tf.concat([emissions, _reversed(emissions, state_counts, lengths)], 0), [1, 0, 2])
     both_states = tf.concat([states, tf.reverse_sequence(states, state_counts, 1, 0)], 0)
@@ -112,12 +119,12 @@ def _run(emissions: tf.Tensor, states: tf.Tensor, valid: tf.Tensor) -> tuple[tf.
     Args:
       emissions: log probabilities of the states' symbols, ``[time, rows, states]``.
       states: symbols of the states, ``[rows, states]``.
-      valid: mask ``[rows, states]`` of the states that a row has.
+      valid: boolean ``[rows, states]``, False at padding.
 
     Returns:
-      (logarithms of the forward variables ``[time, rows, states]``, shifted so that the maximum over states is 0; sums
-      of the shifts up to each step, ``[time, rows]`` float64). Without the shifts, rounding errors of large sums would
-      reach the gradient.
+      (logarithms of the forward variables ``[time, rows, states]``, shifted in each frame so that the maximum over
+      states is 0; sums of the shifts up to each frame, ``[time, rows]`` float64). Without the shifts, the logarithms
+      would grow with time, and their rounding errors would be large enough to affect the gradient.
     """
     steps = tf.shape(emissions)[0]
     # A blank between two symbols may be skipped only if the symbols differ.
@@ -128,8 +135,9 @@ def _run(emissions: tf.Tensor, states: tf.Tensor, valid: tf.Tensor) -> tuple[tf.
     def step(time: tf.Tensor, before: tf.Tensor, values: tf.TensorArray, taken: tf.TensorArray) -> tuple:
         """Computes one frame with negative log probabilities.
 
-        No sum has three terms, because TensorFlow may turn such a sum into an AddN with a temporary variable, which
-        fails in loops ("AlreadyExistsError … tmp_var").
+        TensorFlow may turn a sum of three terms into an AddN with a temporary variable, which fails in loops
+        ("AlreadyExistsError … tmp_var"). Therefore a ReLU, which does not change the positive sum of the first two
+        terms, separates the additions.
         """
         padded = tf.pad(before, [[0, 0], [2, 0]], constant_values=-_LOG_ZERO)
         one, two = padded[:, 1:-1], padded[:, :-2] + skip_cost
@@ -146,7 +154,7 @@ def _run(emissions: tf.Tensor, states: tf.Tensor, valid: tf.Tensor) -> tuple[tf.
 
 
 def _losses(alpha: tf.Tensor, offsets: tf.Tensor, state_counts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the losses ``[batch]`` from the last two states in the last frame; 0 if there are no frames."""
+    """Returns the losses ``[batch]``, computed from the last two states in the last frame; 0 if there are no frames."""
     last = tf.maximum(lengths - 1, 0)
     final = tf.gather(alpha, last, batch_dims=1)
     ends = tf.stack([tf.gather(final, state_counts - 1, batch_dims=1),
@@ -157,7 +165,7 @@ def _losses(alpha: tf.Tensor, offsets: tf.Tensor, state_counts: tf.Tensor, lengt
 
 
 def _expected_counts(recursion: _Recursion, labels: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """Returns ``[batch, time, vocabulary]``, the probability of each symbol in each frame given the labels."""
+    """Returns the probability of each symbol in each frame, given the labels: ``[batch, time, vocabulary]``."""
     occupancy = tf.nn.softmax(recursion.log_occupancy)
     of_blank = tf.reduce_sum(occupancy[:, :, 0::2], 2, keepdims=True)
     # A matrix product with one-hot labels sums the states of each symbol; it is exact in FP32.

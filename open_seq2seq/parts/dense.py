@@ -1,4 +1,4 @@
-"""Arithmetic of dense layers, in few operations; gradients of biases are summed in FP32."""
+"""Products, biases and activations of dense layers; gradients of biases are summed in FP32."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def times_matrix(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
 def scaled_weight(variable: tf.Variable, scale: float, dtype: tf.DType) -> tf.Tensor:
     """Returns ``scale · variable``, multiplied in FP32 and cast to ``dtype``.
 
-    The scales of dropout and attention are applied to weight matrices, which are much smaller than activations.
+    Callers apply the scales of dropout and attention to weight matrices, because these are much smaller than
+    activations.
     """
     return tf.cast(variable * scale if scale != 1.0 else tf.convert_to_tensor(variable), dtype)
 

@@ -44,6 +44,7 @@ def keep_mask(shape: Any, rate: float) -> tf.Tensor:
     # Full-range int64 numbers are the cheapest to draw per bit; each is split into four int16.
     words = tf.random.stateless_uniform([(count + 3) // 4], next_seed(), minval=None, maxval=None, dtype=tf.int64)
     levels = tf.reshape(tf.bitcast(words, tf.int16), [-1])[:count]
+    # The smallest int16 is -_LEVELS / 2.
     return tf.reshape(levels >= tf.constant(_dropped_levels(rate) - _LEVELS // 2, tf.int16), shape)
 
 
@@ -113,6 +114,9 @@ def locked_dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
       x: ``[time, batch, channels]``.
       rate: see ``dropout``.
       training: see ``dropout``.
+
+    Raises:
+      ValueError: the rate is not in [0, 1).
     """
     scale = keep_scale(rate, training)
     if not training or rate == 0.0:

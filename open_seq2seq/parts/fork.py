@@ -9,9 +9,10 @@ import tensorflow as tf
 
 @tf.custom_gradient
 def fork(x: tf.Tensor) -> Any:
-    """Returns ``x`` twice. A chain of forks turns a sum of many gradients into a chain of two-term sums.
+    """Returns ``x`` twice, so that its gradient is the sum of two gradients.
 
-    TensorFlow may sum three or more gradients in any order, which changes the last bits.
+    If a tensor is used in three or more places, TensorFlow may sum the gradients in any order, which changes the last
+    bits of the sum. A chain of forks, one for each further place, fixes the order.
     """
 
     def grad(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:

@@ -38,8 +38,8 @@ def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -
     Args:
       chosen: a class, an initialiser, a regulariser, a function that returns a regulariser, or the name of one of
         these.
-      settings: arguments of the class or of the function that returns a regulariser. An initialiser that is not a
-        class ignores them, and a regulariser that is not a class is used as it is if there are none.
+      settings: arguments of the class or of the function that returns a regulariser. For an initialiser that is not a
+        class, they are ignored. A regulariser that is not a class is called with the settings only if there are any.
       kind: ``initializer`` or ``regularizer``.
       path: path of ``chosen`` in the config; the path of ``settings`` is ``<path>_params``.
 
@@ -47,14 +47,15 @@ def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -
       ConfigError: the name is unknown, or the arguments are invalid.
     """
     found = resolve_name(chosen, kind, path)
-    # An initialiser function is used as it is. A regulariser function with settings, like l2_regularizer, is a factory.
+    # An initialiser function is used as it is. A function with settings makes a regulariser, like l2_regularizer of
+    # TensorFlow 1.
     if not isinstance(found, type) and (kind == "initializer" or not settings):
         return found
     return make_with_arguments(found, settings, f"{path}_params")
 
 
 def make_with_arguments(make: Callable[..., Any], arguments: Mapping[str, Any], path: str, **others: Any) -> Any:
-    """Calls a class or function, often one of Keras, with arguments from a config, and returns the result.
+    """Calls a class or function, usually one of Keras, with arguments from a config, and returns the result.
 
     Args:
       make: the class or function.
@@ -89,9 +90,9 @@ def checked_regularizer(regularizer: Any, path: str) -> Any:
         with tf.Graph().as_default():
             penalty = tf.cast(regularizer(tf.Variable(tf.zeros([2, 2]))), tf.float32)
     except Exception as error:  # a user's function may raise anything
-        raise ConfigError([f"{what} ({type(error).__name__}: {error})."]) from error
+        raise ConfigError([f"{what} ({type(error).__name__}: {error}): give another regulariser."]) from error
     if penalty.shape.rank not in (0, None):
-        raise ConfigError([f"{what} (the result has the shape {penalty.shape})."])
+        raise ConfigError([f"{what} (the result has the shape {penalty.shape}): give another regulariser."])
     return regularizer
 
 

@@ -34,8 +34,8 @@ class EncoderOutput(TypedDict, total=False):
 
     Attributes:
       outputs: ``[batch, time, channels]`` in the compute dtype.
-      outputs_b: values for an attention whose keys are ``outputs``, in the shape of ``outputs``; absent if the
-        ``outputs`` are values too.
+      outputs_b: values for an attention whose keys are ``outputs``, in the shape of ``outputs``; absent if
+        ``outputs`` are both keys and values.
       outputs_length: number of valid outputs, ``[batch]`` int32.
       src_length: alias of ``outputs_length``.
       src_lengths: alias of ``outputs_length``.
@@ -64,7 +64,8 @@ class DecoderInput(TypedDict, total=False):
       target_tensors: ``[values, lengths, …]`` for teacher forcing; absent or None for search and sampling.
       prefix_tensors: for search and sampling, the ids ``[batch, time]`` with which hypotheses begin, and the lengths
         of these prefixes ``[batch]``; absent or None without a prefix.
-      ids: for sampling, indices of the examples in the data set ``[batch]`` int64, negative for empty rows.
+      ids: for sampling, indices of the examples in the data set ``[batch]`` int64; negative for empty rows, which
+        contain only padding.
     """
 
     encoder_output: EncoderOutput
@@ -81,10 +82,11 @@ class DecoderOutput(TypedDict, total=False):
       outputs: the decoded tensors, such as ids ``[batch, time]`` and lengths ``[batch]``; or None.
       projection: an ``OutputProjection`` or ``AdaptiveProjection``, from which losses compute cross-entropies without
         all logits.
-      src_length: numbers of valid logits ``[batch]``, for decoders with one symbol per encoder output.
+      src_length: for decoders that predict one symbol per encoder output, the number of valid time steps of the
+        logits ``[batch]``.
       beam_ids: hypotheses ``[batch, n_best, length]`` int32, best first; zeros follow the end symbol.
-      beam_scores: log probabilities of the hypotheses, divided by the length penalty, plus the coverage penalty, if
-        any, ``[batch, n_best]`` FP32; -inf if a hypothesis is missing.
+      beam_scores: scores of the hypotheses ``[batch, n_best]`` FP32: the log probability, divided by the length
+        penalty, plus the coverage penalty, if any; -inf if a hypothesis is missing.
       beam_lengths: lengths of the hypotheses ``[batch, n_best]`` int32, including the end symbol.
       alignments: attention weights ``[batch, time, heads, source]`` FP32.
       ctc_output: the ``DecoderOutput`` of the CTC decoder in joint CTC-attention models.
@@ -107,7 +109,8 @@ class LossInput(TypedDict, total=False):
     Attributes:
       decoder_output: a ``DecoderOutput``.
       target_tensors: ``[values, lengths, …]`` from the data layer.
-      ids: indices of the examples in the data set ``[batch]`` int64, negative for empty rows.
+      ids: indices of the examples in the data set ``[batch]`` int64; negative for empty rows, which contain only
+        padding.
     """
 
     decoder_output: DecoderOutput

@@ -65,7 +65,8 @@ class Observation:
     def _is_new(self, value: Any) -> bool:
         if not tf.is_tensor(value) or not value.dtype.is_floating:
             return False
-        # A tensor that a module returns unchanged belongs to the module that computed it.
+        # Tensors of loops and branches have other graphs. A tensor that a module returns unchanged is already recorded
+        # for the module that computed it.
         return getattr(value, "graph", None) is self._graph and not any(value is kept for kept in self._kept)
 
 
@@ -85,7 +86,7 @@ def observing(modules: Mapping[str, tf.Module]) -> Iterator[Observation]:
 
 
 def observe(values: Any, label: str, owner: Any = None) -> None:
-    """Records tensors that are not a module's output.
+    """Records tensors that are not a module's output; does nothing outside of ``observing``.
 
     Args:
       values: a tensor or a nested structure of tensors.

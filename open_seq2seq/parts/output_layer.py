@@ -38,14 +38,17 @@ class OutputProjection(NamedTuple):
 
 
 def with_bias(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Appends ones to ``hidden`` and the bias to ``table`` as a further channel, so that logits include the bias.
+    """Appends a channel of ones to ``hidden`` and the bias to ``table``, so that their product includes the bias.
 
-    Without a bias, both are returned unchanged.
+    Without a bias, ``hidden`` and ``table`` are returned unchanged.
 
     Args:
       hidden: ``[…, hidden]``.
       table: ``[rows, hidden]`` FP32.
       bias: ``[rows]`` FP32, or None.
+
+    Returns:
+      (hidden states ``[…, hidden + 1]``, table ``[rows, hidden + 1]``).
     """
     if bias is None:
         return hidden, table
@@ -97,7 +100,7 @@ class OutputLayer(Module):
     def projection(self, hidden: tf.Tensor, training: bool) -> OutputProjection:
         """Returns the hidden states and the table, from which a loss computes the logits in chunks.
 
-        With a bias, both have a further column: ones in the hidden states, and the bias in the table.
+        With a bias, hidden states and table have a further channel; see ``with_bias``.
 
         Args:
           hidden: ``[batch, time, hidden]`` in the compute dtype.

@@ -18,7 +18,7 @@ def pooled(x: tf.Tensor, lengths: tf.Tensor, poolings: Sequence[str]) -> tf.Tens
       poolings: ``mean`` or ``max`` over the valid positions, or the ``first`` or ``last`` of them.
 
     Returns:
-      FP32 ``[batch, poolings · channels]``, the concatenated results of the poolings.
+      FP32 ``[batch, len(poolings) · channels]``, the concatenated results of the poolings.
     """
     x, lengths = tf.cast(x, tf.float32), tf.cast(lengths, tf.int32)
     mask = tf.sequence_mask(lengths, tf.shape(x)[1])[:, :, tf.newaxis]

@@ -9,17 +9,18 @@ import tensorflow as tf
 
 from open_seq2seq.utils.stacks import Stack
 
-# Matrix products over many rows; recurrent layers, which multiply few rows at each step; convolutions. Half precision
-# may make some kinds faster and others slower.
+# Kinds of operations: matrix products of many rows; the steps of recurrent layers, which multiply few rows each;
+# convolutions. Half precision may make some kinds faster and others slower.
 KINDS = ("product", "recurrence", "convolution")
 
 _CACHES = Stack()
 
 
 def element_wise_dtype(dtype: tf.DType) -> tf.DType:
-    """Returns the faster dtype of tanh, sums and other element-wise operations, given that of products.
+    """Returns the faster dtype for tanh, sums and other element-wise operations, given the dtype of matrix products.
 
-    TensorFlow computes these more slowly in bfloat16 than in FP32 on CPUs; docs/mixed-precision.md has measured times.
+    On CPUs, TensorFlow computes element-wise operations more slowly in bfloat16 than in FP32; docs/mixed-precision.md
+    has measured times.
     """
     return tf.float32 if dtype == tf.bfloat16 and not tf.config.get_visible_devices("GPU") else dtype
 
@@ -45,5 +46,5 @@ def cast_weight(variable: tf.Variable, dtype: tf.DType) -> tf.Tensor:
     key = (id(variable), dtype, id(graph))
     cache = _CACHES.entries[-1]
     if key not in cache:
-        cache[key] = (tf.cast(variable, dtype), variable)
+        cache[key] = (tf.cast(variable, dtype), variable)  # keeps the variable alive, so that its id remains valid
     return cache[key][0]

@@ -1,4 +1,8 @@
-"""Seeds for stateless random operations, derived from (seed, micro-batch, index of the draw) or from the example."""
+"""Seeds for stateless random operations.
+
+A seed is derived from the run's seed and either from the micro-batch and the index of the draw, or from the example and
+the epoch.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ import tensorflow as tf
 from open_seq2seq.utils.stacks import Stack
 
 LARGEST_SEED = 2 ** 43 - 1
-"""The largest seed of a run: of the 64 bits of a seed word, 20 are for the index of the draw, and one is the sign."""
+"""The largest seed of a run. It has 43 bits, because a seed word of 64 bits also contains the sign and 20 bits for the
+index of the draw."""
 
 _SCOPES = Stack()
 
@@ -46,26 +51,29 @@ def next_seed() -> tf.Tensor:
 
 
 def example_seeds(seed: int, examples: tf.Tensor, epoch: tf.Tensor, draw: int = 0) -> tf.Tensor:
-    """Returns seeds, int64 ``[…, 2]``, for a stateless operation that augments examples, different in each epoch.
+    """Returns a seed for each example and epoch, for a stateless operation that augments the example.
 
-    The seeds differ from all those of ``next_seed``.
+    The seeds differ from all seeds that ``next_seed`` returns.
 
     Args:
       seed: the run's seed, ``DataLayer.seed``.
       examples: indices of the examples, int64 ``[…]``.
       epoch: int64 scalar.
       draw: index of the operation, less than 2²⁰, if several operations augment an example.
+
+    Returns:
+      int64 ``[…, 2]``.
     """
-    # As in next_seed, but with a negative second word, which has room for 2⁴⁰ examples and 2²³ epochs.
+    # As in next_seed, but with a negative second word, whose 63 bits are enough for 2⁴⁰ examples and 2²³ epochs.
     second = -1 - (tf.cast(epoch, tf.int64) * 2**40 + tf.cast(examples, tf.int64))
     return tf.stack([tf.fill(tf.shape(second), tf.constant((seed << 20) + draw, tf.int64)), second], axis=-1)
 
 
 def example_uniforms(seed: int, examples: tf.Tensor, epoch: tf.Tensor, count: int, draw: int = 0) -> tf.Tensor:
-    """Returns random numbers for each of many examples, different in each epoch.
+    """Returns uniformly distributed random numbers for each example, which are different in each epoch.
 
-    This is faster than a stateless operation for each example. The numbers are those of the generator SplitMix64
-    (Steele et al. 2014, https://doi.org/10.1145/2714064.2660195), one sequence for each seed of ``example_seeds``.
+    This is faster than a stateless operation for each example. Each seed of ``example_seeds`` starts a sequence of the
+    generator SplitMix64 (Steele et al. 2014, https://doi.org/10.1145/2714064.2660195).
 
     Args:
       seed: the run's seed; see ``example_seeds``.
@@ -80,15 +88,17 @@ def example_uniforms(seed: int, examples: tf.Tensor, epoch: tf.Tensor, count: in
     words = tf.bitcast(example_seeds(seed, examples, epoch, draw), tf.uint64)
     state = _mixed(_mixed(words[:, 0]) + words[:, 1])
     steps = tf.constant([_STEP * (number + 1) % 2**64 for number in range(count)], tf.uint64)
+    # FP32 represents exactly the 24 bits that remain.
     bits = tf.bitwise.right_shift(_mixed(state[:, tf.newaxis] + steps), tf.constant(40, tf.uint64))
     return tf.cast(tf.cast(bits, tf.int32), tf.float32) / 2.0**24
 
 
+# Increment of the state of SplitMix64: 2⁶⁴ divided by the golden ratio.
 _STEP = 0x9E3779B97F4A7C15
 
 
 def _mixed(x: tf.Tensor) -> tf.Tensor:
-    """Returns the output function of SplitMix64 for uint64 states."""
+    """Returns the output of SplitMix64 for each state; states and outputs are uint64."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(shift, tf.uint64)))
         x = x * tf.constant(factor, tf.uint64)
@@ -120,7 +130,7 @@ def replayed_draws(draws: Draws | None, copy: Callable[[tf.Tensor], tf.Tensor] =
 
     Args:
       draws: the position, a result of ``draws_so_far``; None has no effect.
-      copy: function that copies the index of the micro-batch, for instance with a control dependency.
+      copy: function that copies the index of the micro-batch, for instance to add a control dependency.
     """
     if draws is None:
         yield

@@ -25,6 +25,7 @@ class _Joined:
     def sums(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Returns the sums of the values over ranks; each call uses a new reduction name."""
         self._count += 1
+        # The leading spaces avoid collisions with names of variables.
         tensors = {f" {number}": tf.convert_to_tensor(value) for number, value in enumerate(values)}
         return list(self._reduce(tensors, f"inside.{self._count}").values())
 
@@ -58,7 +59,7 @@ def ranks_now() -> _Joined | None:
 def sum_over_ranks(*values: tf.Tensor) -> Sequence[tf.Tensor]:
     """Returns the sums of FP32 tensors over all ranks; outside of ``joined_ranks``, returns the tensors unchanged.
 
-    The loss of each rank depends on the values of all ranks, so the gradient is also summed over ranks.
+    The gradient is summed over ranks too, because the loss of each rank depends on the values of all ranks.
     """
     joined = ranks_now()
     if joined is None:

@@ -24,15 +24,15 @@ _INSIDE = Stack()
 
 
 def is_recomputing() -> bool:
-    """Returns whether a layer is being recomputed in a backward pass, in which it must not update statistics again."""
+    """Returns whether a layer is being recomputed in a backward pass, where it must not update statistics again."""
     return bool(_INSIDE.entries)
 
 
 def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Tensor:
     """Returns ``function(*inputs)`` without keeping intermediate results for the gradient.
 
-    The function is computed twice; results and gradients are the same as without recomputing, including dropout. Memory
-    is saved only in graphs, because an eager tape keeps everything.
+    The function is computed twice. Results and gradients, including those of dropout, are the same as without
+    recomputing. Memory is saved only in graphs, because an eager tape keeps all intermediate results.
 
     Args:
       function: the function, which is traced twice. All tensors that need a gradient, except variables, must be among
@@ -71,6 +71,7 @@ def _again(for_xla: bool) -> Iterator[None]:
     """Context manager that marks a recomputation and, with ``for_xla``, traces for XLA as the forward pass did."""
     _INSIDE.entries.append(True)
     try:
+        # In a new scope, weights are cast again; the tape of the recomputation does not contain earlier casts.
         with weight_cast_scope(), tracing_for_xla() if for_xla else contextlib.nullcontext():
             yield
     finally:

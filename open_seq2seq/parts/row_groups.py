@@ -27,8 +27,8 @@ def joined_rows(groups: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> tf.Tensor:
     """Joins tensors that were computed for groups of rows.
 
     Args:
-      groups: pairs of row indices ``[rows]`` and a tensor ``[rows, …]``; together, the groups have each row of the
-        batch once. The tensors have the same rank, and are padded with zeros to a common size.
+      groups: pairs of row indices ``[rows]`` and a tensor ``[rows, …]``; each row of the batch is in exactly one group.
+        The tensors must have the same rank; they are padded with zeros to a common size.
 
     Returns:
       Tensor ``[batch, …]``, with the rows in the order of their indices.

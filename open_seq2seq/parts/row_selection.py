@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+# The number of selected rows is a multiple of this; see ``rows_to_compute``.
 _MULTIPLE = 64
 
 
@@ -27,7 +28,12 @@ def rows_to_compute(mask: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def gather_rows(x: tf.Tensor, rows: tf.Tensor) -> Any:
-    """Returns ``x[rows]``, ``[selected, columns]``; the rows must be distinct, so that the gradient is a scatter."""
+    """Returns ``x[rows]``, ``[selected, columns]``.
+
+    Args:
+      x: ``[rows, columns]``.
+      rows: indices ``[selected]`` int32; must be distinct, so that the gradient can be a scatter.
+    """
     shape = tf.shape(x)
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None]:
@@ -38,7 +44,13 @@ def gather_rows(x: tf.Tensor, rows: tf.Tensor) -> Any:
 
 @tf.custom_gradient
 def scatter_rows(x: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> Any:
-    """Returns ``[count, columns]`` with the rows of ``x`` ``[selected, columns]`` at ``rows`` and zeros elsewhere."""
+    """Returns ``[count, columns]`` with the rows of ``x`` at the indices ``rows`` and zeros elsewhere.
+
+    Args:
+      x: ``[selected, columns]``.
+      rows: distinct indices ``[selected]`` int32.
+      count: number of rows of the result.
+    """
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None, None]:
         return tf.gather(dy, rows), None, None

@@ -2,9 +2,9 @@
 
 See Jean et al. 2015, https://arxiv.org/abs/1412.2007. Ids are drawn from the log-uniform (Zipf) distribution
 P(id) = log((id + 2) / (id + 1)) / log(num_ids + 1), so ids must be sorted by descending frequency. An id that is drawn
-repeatedly counts once. The logarithm of the probability that an id is drawn at all is subtracted from its logit,
-also for the label. The loss then approaches the exact one as the sample grows, and if labels are distributed as the
-model predicts, the expected gradient is close to zero for small samples, too.
+repeatedly counts once. From the logit of each id, and also of the label, the logarithm of the probability that the
+sample contains the id is subtracted. With this correction, the loss approaches the exact loss as the sample grows. If
+labels are distributed as the model predicts, the expected gradient is close to zero even for small samples.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.randomness import next_seed
 
+# Logit of ids that do not count.
 _NEVER = -1e9
 
 
@@ -32,7 +33,13 @@ def log_uniform_ids(count: int, num_ids: int, seed: tf.Tensor) -> tf.Tensor:
 
 
 def log_inclusion(ids: tf.Tensor, count: int, num_ids: int) -> tf.Tensor:
-    """Returns the log probability that each id is among ``count`` drawn ids, FP32 in the shape of ``ids``."""
+    """Returns the log probability that each id is among ``count`` drawn ids, FP32 in the shape of ``ids``.
+
+    Args:
+      ids: int32 tensor of any shape.
+      count: number of ids that are drawn.
+      num_ids: size of the vocabulary.
+    """
     share = tf.math.log1p(1.0 / (tf.cast(ids, tf.float32) + 1.0)) / math.log(num_ids + 1.0)
     return tf.math.log(-tf.math.expm1(count * tf.math.log1p(-share)))
 

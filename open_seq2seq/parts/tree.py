@@ -12,6 +12,7 @@ import tensorflow as tf
 from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.utils.errors import ConfigError
 
+# Attributes of modules that do not belong to the tree.
 _NOT_TREE = frozenset({"_model", "_params", "_regularized"})
 
 
@@ -28,10 +29,10 @@ def _is_keras_layer(value: Any) -> bool:
 
 
 def _children(value: Any) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
-    """Yields (name, child, function that replaces the child)."""
+    """Yields (name, child, function that replaces the child) for the children of a module or a container."""
     if isinstance(value, tf.Module):
         for key, child in list(vars(value).items()):
-            if key in _NOT_TREE or key.startswith("_self_"):
+            if key in _NOT_TREE or key.startswith("_self_"):  # TensorFlow's own attributes begin with _self_
                 continue
             yield key.lstrip("_"), child, functools.partial(setattr, value, key)
     elif isinstance(value, Mapping):
@@ -68,7 +69,10 @@ def _child_path(value: Any, path: str, name: str) -> str:
 
 
 def named_modules(root: tf.Module) -> dict[str, tf.Module]:
-    """Returns ``root`` (with an empty path) and all modules below it, by path; shared modules by their first path."""
+    """Returns ``root`` (with an empty path) and all modules below it by path.
+
+    A module that has several paths is listed only under the first.
+    """
     found: dict[str, tf.Module] = {}
     seen: set[int] = set()
 
@@ -87,7 +91,7 @@ def named_modules(root: tf.Module) -> dict[str, tf.Module]:
 
 
 def carried_states(root: tf.Module) -> dict[str, CarriedState]:
-    """Returns the carried states below ``root`` by path; shared states by their first path."""
+    """Returns the carried states below ``root`` by path; a state that has several paths is listed under the first."""
     return {path: module for path, module in named_modules(root).items() if isinstance(module, CarriedState)}
 
 
@@ -102,7 +106,7 @@ def _keras_variables(path: str, layer: Any) -> Iterator[tuple[str, tf.Variable]]
 def named_variables(root: tf.Module) -> dict[str, tf.Variable]:
     """Returns all weights and statistics below ``root`` by path, including those of Keras layers.
 
-    Carried states are not included. A variable that several components share has its first path.
+    Carried states are not included. A variable that several components share is listed under its first path.
 
     Raises:
       ConfigError: a placeholder has not been replaced.
@@ -116,7 +120,7 @@ def named_variables(root: tf.Module) -> dict[str, tf.Variable]:
 
 
 def has_unbuilt_layers(root: tf.Module) -> bool:
-    """Returns whether a Keras layer below ``root`` has not created its variables yet, which its first call does."""
+    """Returns whether a Keras layer below ``root`` has no variables yet, because it creates them in its first call."""
     return any(_is_keras_layer(leaf) and not leaf.built for _, leaf, _ in _walk(root, "", set()))
 
 

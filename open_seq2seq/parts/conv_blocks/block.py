@@ -20,9 +20,9 @@ class BlockSettings(NamedTuple):
 
     Attributes:
       activation: activation after each layer, or None.
-      normalization: one of ``NORMALIZATIONS``.
-      momentum: momentum of batch norm.
-      epsilon: epsilon of the normalisation.
+      normalization: one of ``normalization.NORMALIZATIONS``.
+      momentum: fraction of batch norm's old moving statistics that is kept at each step.
+      epsilon: number that the normalisation adds to the variance.
       initializer: initialiser of kernels.
       regularizer: regulariser of batch norm's scale and of all kernels except those of residual projections.
       mask_padding: whether to set padding to zero after each layer and to exclude it from statistics.
@@ -76,7 +76,13 @@ class ConvLayer(Module):
                                        settings.regularizer)
 
     def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
-        """Returns ``[batch, time', …, channels]``; ``held`` ``[batch, time']``, if given, is False at padding."""
+        """Returns the normalised convolution, ``[batch, time', …, channels]``.
+
+        Args:
+          x: ``[batch, time, …, in_channels]`` in the compute dtype.
+          held: boolean ``[batch, time']``, False at the padding of the result; None to treat no position as padding.
+          training: whether to normalise by batch statistics.
+        """
         y = self.convolution(x)
         return y if self.norm is None else self.norm(y, _like_rows(held, y), training)
 
@@ -114,8 +120,8 @@ class ConvBlock(Module):
           lengths: numbers of frames ``[batch]`` int32.
           residuals: the residual inputs ``[batch, time', …]``, with as many frames as the output.
           training: whether to apply dropout and normalise by batch statistics.
-          drop: probability, in and outside of training, of dropping everything except the residual sum (stochastic
-            depth, Huang et al. 2016, https://arxiv.org/abs/1603.09382).
+          drop: probability with which only the residual inputs are used and the block's own layers are dropped
+            (stochastic depth, Huang et al. 2016, https://arxiv.org/abs/1603.09382); applied also outside of training.
 
         Returns:
           (outputs ``[batch, time', …, channels]``, their lengths ``[batch]``); with ``mask_padding``, the outputs are

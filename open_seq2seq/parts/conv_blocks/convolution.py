@@ -1,8 +1,7 @@
 """Convolutions over time (plain, depthwise-separable or causal) and over time and frequency.
 
-Only the kind ``tcn`` has a bias; the others are usually followed by normalisation. Inputs before the start and after
-the end count as zeros. An output does not depend on how far its batch is padded: with stride ``s``, ``SAME`` pads as if
-the length were a multiple of ``s``.
+Inputs before the start and after the end count as zeros. An output does not depend on how far its batch is padded: with
+stride ``s``, the padding ``SAME`` pads as if the length were a multiple of ``s``.
 """
 
 from __future__ import annotations
@@ -20,9 +19,12 @@ from open_seq2seq.parts.dense import add_bias, times_matrix
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.processor import has_bfloat16, has_onednn
 
-# Number of input channels from which products are faster than oneDNN's gradient of a kernel (docs/speed.md).
+# Number of input channels from which the gradient of a kernel is computed faster by matrix products than by oneDNN's
+# convolution (docs/speed.md).
 _CHANNELS_FOR_PRODUCTS = {tf.bfloat16: 256, tf.float32: 512}
 KINDS = ("conv1d", "sep_conv1d", "conv2d", "tcn")
+"""Kinds of convolutions: ``conv1d`` over time, ``sep_conv1d`` depthwise-separable over time, ``conv2d`` over time and
+frequency, and ``tcn`` over time with a bias. The other kinds have no bias, because normalisation usually follows."""
 
 
 class Window:
@@ -33,6 +35,9 @@ class Window:
       stride: step between consecutive outputs, in inputs.
       dilation: step between consecutive taps, in inputs.
       padding: ``SAME``, ``VALID`` or ``CAUSAL``.
+
+    Attributes:
+      span: number of inputs from the first to the last tap.
     """
 
     def __init__(self, size: int, stride: int = 1, dilation: int = 1, padding: str = "SAME") -> None:
@@ -99,7 +104,10 @@ class Convolution1D(Module):
 
 
 class SeparableConvolution1D(Module):
-    """Depthwise convolution over time, then a pointwise one over channels (QuartzNet, Kriman et al. 2019)."""
+    """Depthwise convolution over time, and then a pointwise convolution over channels.
+
+    See QuartzNet, Kriman et al. 2019, https://arxiv.org/abs/1910.10261.
+    """
 
     def __init__(self, in_channels: int, out_channels: int, window: Window, initializer: Any = None,
                  regularizer: Any = None) -> None:
@@ -150,11 +158,14 @@ def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Se
 
 
 def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Tensor:
-    """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
+    """Convolves ``[batch, time, in_channels]`` with a kernel ``[taps, in_channels, out_channels]``.
 
     On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the gradients of ``convolve_1d``,
-    which are usually faster than TensorFlow's. With oneDNN, a convolution with a stride of 1 and many channels keeps
-    its dtype, and ``convolve_1d`` computes the gradient of its kernel by products.
+    which are usually faster than TensorFlow's. On a CPU with oneDNN, a convolution with a stride of 1 and many channels
+    keeps its dtype, and ``convolve_1d`` computes the gradient of the kernel by matrix products.
+
+    Returns:
+      ``[batch, time', out_channels]`` in the dtype of ``x``.
     """
     if window.stride == 1 and _gains_from_products(kernel):
         return convolve_1d(x, kernel, Steps(1, window.dilation, window.pads(window.span)), by_products=True)
@@ -171,17 +182,17 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
 
 def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], padding: str,
                        dilations: Sequence[int]) -> tf.Tensor:
-    """Convolves ``[batch, time, channels]``, ``[batch, time, frequency, channels]`` or images.
+    """Convolves with ``primitives.convolve``, or with an alternative that is faster on this machine.
 
-    The arguments are those of ``primitives.convolve``.
+    The arguments and the result are those of ``primitives.convolve``.
 
-    With a dilation, TensorFlow rearranges the input into a larger batch. TensorFlow's dilated kernels are
+    * On CPUs without bfloat16 instructions, bfloat16 is computed in FP32, because TensorFlow's bfloat16 kernels are
+      about 30 times slower on such CPUs.
+    * On CPUs without oneDNN, images are convolved by ``convolve_images``, where possible, because its gradient is
+      faster.
+
+    For a dilation, ``primitives.convolve`` rearranges the input into a larger batch. TensorFlow's dilated kernels are
     not used, because they have no gradient in half precision or on CPUs without oneDNN.
-
-    On a CPU without oneDNN, the gradient of images is computed by ``convolve_images`` where possible.
-
-    On CPUs without bfloat16 instructions, bfloat16 is computed in FP32, because TensorFlow's bfloat16 kernels are about
-    30 times slower on such CPUs.
     """
     if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
         wide = convolve_on_device(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations)
@@ -203,7 +214,7 @@ def _lacks_onednn(dtype: tf.DType) -> bool:
 
 
 def _gains_from_products(kernel: tf.Tensor) -> bool:
-    """Returns whether the gradient of a kernel ``[taps, in_channels, out_channels]`` is computed by products."""
+    """Returns whether matrix products compute the gradient of a kernel ``[taps, in_channels, out_channels]`` faster."""
     if not has_onednn() or tf.config.get_visible_devices("GPU") or (kernel.dtype == tf.bfloat16 and not has_bfloat16()):
         return False
     return kernel.shape[1] >= _CHANNELS_FOR_PRODUCTS.get(kernel.dtype, float("inf"))

@@ -1,8 +1,8 @@
 """Convolutions whose gradients are computed by convolutions or matrix products.
 
-TensorFlow's kernels for the gradients of convolutions over time are often slower than the equivalent convolutions or
-products (docs/speed.md), and without oneDNN do not support dilation. For images, only the gradient of the input is
-slower, without oneDNN.
+For convolutions over time, TensorFlow's kernels for the gradients are often slower than the equivalent convolutions or
+matrix products (docs/speed.md); without oneDNN, they do not support dilation. For images, only the kernel for the
+gradient of the input is slower, and only without oneDNN.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from open_seq2seq.parts.conv_blocks.primitives import convolve, convolve_padded
 
 
 class Steps(NamedTuple):
-    """Stride, dilation and padding over time. For ``convolve_1d``, a stride above 1 excludes dilation and padding.
+    """Stride, dilation and padding over time.
+
+    ``convolve_1d`` supports a stride above 1 only without dilation and padding.
 
     Attributes:
       stride: step between consecutive outputs, in inputs.
@@ -32,10 +34,17 @@ class Steps(NamedTuple):
 def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps, by_products: bool = False) -> tf.Tensor:
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
-    With ``y[t] = Σ_k x[stride · t + dilation · k] · kernel[k]``, the gradient of ``x`` is the gradient of ``y``
-    convolved with the reversed kernel; with a stride above 1, TensorFlow's kernel computes it. The gradient of the
-    kernel is ``x`` convolved with the gradient of ``y``, with examples in the role of channels, and the channels of
-    ``x`` in the role of examples; or, with ``by_products``, which needs a stride of 1, a matrix product for each tap.
+    The result is ``y[t] = Σ_k x[stride · t + dilation · k] · kernel[k]``. The gradient of ``x`` is the gradient of
+    ``y`` convolved with the reversed kernel; with a stride above 1, TensorFlow's own gradient is used. The gradient of
+    the kernel is ``x`` convolved with the gradient of ``y``, where examples take the role of channels, and the channels
+    of ``x`` the role of examples.
+
+    Args:
+      x: ``[batch, time, in_channels]``.
+      kernel: ``[taps, in_channels, out_channels]`` in the dtype of ``x``.
+      steps: stride, dilation and padding.
+      by_products: whether to compute the gradient of the kernel by one matrix product for each tap instead of a
+        convolution; requires a stride of 1.
 
     Returns:
       ``[batch, time', out_channels]``.
@@ -53,13 +62,14 @@ def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps, by_products: bool
 
 
 def convolve_images(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """Convolves images with stride 1 and as many outputs as inputs; filters have odd heights and widths.
+    """Convolves images with stride 1 and the padding ``SAME``; the filters must have odd heights and widths.
 
-    The gradient of the images is computed as in ``convolve_1d``, that of the kernel by TensorFlow.
+    The gradient of the images is a convolution with the reversed kernel, as in ``convolve_1d``. TensorFlow computes the
+    gradient of the kernel.
 
     Args:
       x: ``[batch, height, width, in_channels]``.
-      kernel: ``[taps, taps', in_channels, out_channels]``.
+      kernel: ``[filter height, filter width, in_channels, out_channels]``.
 
     Returns:
       ``[batch, height, width, out_channels]``.
@@ -91,7 +101,7 @@ def _of_input(dy: tf.Tensor, kernel: tf.Tensor, shape: tf.Tensor, steps: Steps) 
         return tf.squeeze(dx, [1])
     reach = (kernel.shape[0] - 1) * steps.dilation
     pads = (reach - steps.pads[0], reach - steps.pads[1])
-    # Waits for dy, because the reversed kernels of all layers would otherwise be made at once and stay in memory.
+    # Without this dependency on dy, the reversed kernels of all layers would be made at once and stay in memory.
     with tf.control_dependencies([dy]):
         reversed_kernel = tf.transpose(tf.reverse(kernel, [0]), [0, 2, 1])
     return _convolve(dy, reversed_kernel, Steps(1, steps.dilation, pads))
@@ -108,10 +118,11 @@ def _of_kernel(x: tf.Tensor, dy: tf.Tensor, shape: tf.TensorShape, steps: Steps)
 
 
 def _of_kernel_by_products(x: tf.Tensor, dy: tf.Tensor, shape: tf.TensorShape, steps: Steps) -> tf.Tensor:
-    """Returns ``_of_kernel`` for a stride of 1; the sums are accumulated in FP32 even in half precision.
+    """Returns the same as ``_of_kernel``, for a stride of 1; sums are accumulated in FP32 even in half precision.
 
-    The gradient of tap k is the product of all inputs that it has read with the gradients of the outputs. With equal
-    padding of both, these inputs are the rows of ``x`` from dilation · k on, which need not be copied.
+    The gradient of tap k is the product of the inputs that tap k has read and the gradients of the outputs. ``x`` and
+    ``dy`` are padded to the same length, so these inputs are the rows of the flattened ``x`` from dilation · k on,
+    which need not be copied.
     """
     x = tf.pad(x, [[0, 0], steps.pads, [0, 0]])
     dy = tf.pad(dy, [[0, 0], [0, tf.shape(x)[1] - tf.shape(dy)[1]], [0, 0]])

@@ -14,9 +14,13 @@ NORMALIZATIONS = ["batch_norm", "layer_norm", "instance_norm", None]
 
 
 class InstanceNorm(Module):
-    """Normalises each channel over an utterance's valid positions, both in training and outside of it.
+    """Normalises each channel over the valid positions of each utterance, in and outside of training.
 
     See Ulyanov et al. 2016, https://arxiv.org/abs/1607.08022.
+
+    Args:
+      channels: number of channels.
+      epsilon: number added to the variance.
     """
 
     def __init__(self, channels: int, epsilon: float) -> None:

@@ -2,8 +2,8 @@
 
 With oneDNN, TensorFlow returns the convolution of an empty batch in the shape of its input: ``[0, 12, 3]`` convolved to
 4 channels with stride 2 remains ``[0, 12, 3]``. Later operations then fail, or gradients have wrong shapes. Therefore
-results are reshaped to the correct shape, which costs nothing. Without oneDNN, the gradient of a depthwise kernel is
-uninitialised memory if there are no outputs; it is replaced by zeros.
+results are reshaped to the correct shape, which takes no time. Without oneDNN, the gradient of a depthwise kernel is
+uninitialised memory if there are no outputs; this gradient is replaced by zeros.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def convolve_padded(x: tf.Tensor, kernel: tf.Tensor, stride: int, dilation: int,
     Returns:
       ``[batch, time', out_channels]``.
     """
-    # Time is the width of an image of height 1. tf.squeeze does not copy, whereas a slice would.
+    # Time is the width of an image of height 1. The height is removed by tf.squeeze, because a slice would copy.
     y = tf.raw_ops.Conv2D(input=tf.expand_dims(x, 1), filter=tf.expand_dims(kernel, 0), strides=[1, 1, stride, 1],
                           dilations=[1, 1, dilation, 1], padding="EXPLICIT",
                           explicit_paddings=[0, 0, 0, 0, *pads, 0, 0])

@@ -13,13 +13,13 @@ from open_seq2seq.parts.transformer.attention import attend
 
 
 class SourceMemory(NamedTuple):
-    """Keys and values of the source, which all layers of a decoder attend to.
+    """Keys and values of the source, to which all layers of a decoder attend.
 
     Attributes:
       keys: ``[batch, source time, size]``.
       values: ``[batch, source time, size]``.
       bias: FP32 ``[batch, 1, 1, source time]``, -1e9 at padding.
-      root: square root of the source's length, ``[batch, 1, 1]``.
+      root: square root of the source's length in tokens, ``[batch, 1, 1]``.
     """
 
     keys: tf.Tensor
@@ -31,9 +31,9 @@ class SourceMemory(NamedTuple):
 class SourceAttention(Module):
     """Dot-product attention from a decoder layer to the source (Gehring et al. 2017, §3.3).
 
-    The query is the layer's state, projected to the embedding's size, plus the target's embedding. The weighted mean of
-    the values is multiplied by the square root of the source's length, because averaging reduces the variance, and
-    projected back to ``channels``.
+    The query is the layer's state, projected to the size of embeddings, plus the target's embedding. The weighted mean
+    of the values is multiplied by the square root of the source's length, because averaging reduces the variance. Then
+    it is projected to ``channels``.
 
     Args:
       channels: number of channels of the layer.
@@ -49,7 +49,7 @@ class SourceAttention(Module):
         self.output = NormalizedLayer(size, channels, settings, size ** -0.5)
 
     def kernels(self, dtype: tf.DType) -> dict[str, tf.Tensor]:
-        """Returns the kernels for ``__call__`` in decoding; call this once before decoding."""
+        """Returns the normalised kernels for ``__call__``; decoding computes them once for all steps."""
         return {"query": self.query.normalized_kernel(dtype), "output": self.output.normalized_kernel(dtype)}
 
     def __call__(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, mask: tf.Tensor | None = None,
@@ -65,6 +65,9 @@ class SourceAttention(Module):
           mask: boolean ``[batch, time]``, False at padding, for batch statistics.
           training: whether to use batch statistics.
           kernels: the result of the method ``kernels``; None to compute the kernels in this call.
+
+        Returns:
+          ``[batch, time or beam, channels]``.
         """
         known = kernels or {}
         scaling = tf.cast(self.scaling, x.dtype)

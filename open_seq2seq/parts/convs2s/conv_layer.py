@@ -48,7 +48,9 @@ def drop_and_mask(x: tf.Tensor, keep_prob: float, mask: tf.Tensor | None, traini
 
 
 class ConvLayer(Module):
-    """Dropout, convolution and activation; the residual input is projected if the number of channels changes.
+    """Dropout, convolution and activation, with a residual connection.
+
+    If the number of channels changes, the residual connection projects the input.
 
     Args:
       in_channels: number of input channels.
@@ -62,6 +64,9 @@ class ConvLayer(Module):
         self.settings = settings
         self.in_channels = in_channels
         self.width = width
+        # The variance of the kernel is 4 p / n before gated linear units (Gehring et al. 2017, §3.5), and 2 p / n
+        # before activations that keep the number of channels. p is the keep probability of dropout; n is the number of
+        # inputs of each output channel.
         keep = settings.keep_prob
         self.convolution = NormalizedLayer(
             in_channels, settings.inputs_per_output * channels, settings.layer,
@@ -83,7 +88,10 @@ class ConvLayer(Module):
 
     def residual(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False,
                  kernel: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns the input, projected if the layer changes the number of channels; see ``NormalizedLayer``."""
+        """Returns the residual input ``[batch, time, channels]``, projected if the number of channels changes.
+
+        The arguments are those of ``NormalizedLayer.__call__``.
+        """
         return x if self.projection is None else self.projection(x, mask, training, kernel)
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
@@ -92,7 +100,10 @@ class ConvLayer(Module):
         return y * tf.cast(self.settings.scaling, y.dtype)
 
     def kernels(self, dtype: tf.DType) -> dict[str, Any]:
-        """Returns the kernels for ``step``; call this once before decoding."""
+        """Returns the normalised kernels for single steps; decoding computes them once for all steps.
+
+        ``convolution`` is for ``convolve_step``; ``projection`` is for ``residual``, or None if there is no projection.
+        """
         return {"convolution": self.convolution.normalized_kernel(dtype),
                 "projection": None if self.projection is None else self.projection.normalized_kernel(dtype)}
 
@@ -101,7 +112,7 @@ class ConvLayer(Module):
         return tf.zeros(tf.stack([batch, beam, self.width - 1, self.in_channels]), dtype)
 
     def convolve_step(self, x: tf.Tensor, cache: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes what ``convolve`` does, without dropout, for the newest position of each hypothesis.
+        """Returns the same as ``convolve``, without dropout, for the newest position of each hypothesis.
 
         Args:
           x: the newest inputs, ``[batch, beam, in_channels]``.

@@ -35,9 +35,9 @@ class LayerSettings(NamedTuple):
 class NormalizedLayer(Module):
     """Linear layer or convolution over time, with an optional normalisation of its weights or outputs.
 
-    With ``weight_norm``, the kernel of each output channel is ``gain · kernel / ‖kernel‖``, and initially equal to
-    ``kernel`` (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868). Otherwise outputs are normalised over the
-    batch or over channels, or not at all.
+    With ``weight_norm``, the effective kernel of each output channel is ``gain · kernel / ‖kernel‖`` (Salimans and
+    Kingma 2016, https://arxiv.org/abs/1602.07868). The gain is initially ``‖kernel‖``. With ``batch_norm`` and
+    ``layer_norm``, the outputs are normalised.
 
     Args:
       in_channels: number of input channels.

@@ -12,6 +12,7 @@ from open_seq2seq.parts.convs2s.normalized_layer import NORMALIZATIONS, LayerSet
 from open_seq2seq.parts.convs2s.utils import gated_linear_units, inputs_per_output
 from open_seq2seq.utils.errors import ConfigError
 
+# Standard deviation of the initial values of embeddings (Gehring et al. 2017, §3.5).
 EMBEDDING_DEVIATION = 0.1
 
 
@@ -38,8 +39,9 @@ def optional_conv_params() -> dict[str, Any]:
         "normalization_type": Param(NORMALIZATIONS, "weight_norm", "weight_norm normalises all kernels except "
                                     "embeddings; batch_norm and layer_norm normalise the outputs of all linear "
                                     "layers and convolutions.", on_change=REFUSE),
-        "scaling_factor": Param(float, math.sqrt(0.5), "Factor that multiplies the sums in residual connections, of "
-                                "attention queries and target embeddings, and of the encoder's outputs and embeddings.",
+        "scaling_factor": Param(float, math.sqrt(0.5), "Factor that multiplies three kinds of sums: those of residual "
+                                "connections, of the attention's queries and the target's embeddings, and of the "
+                                "encoder's outputs and embeddings.",
                                 above=0.0, on_change=REFUSE),
         "init_var": Param((float, type(None)), None, "Standard deviation of the initial values of all kernels except "
                           "embeddings; by default it depends on each kernel's size. Ignored if initializer is set.",
@@ -48,7 +50,15 @@ def optional_conv_params() -> dict[str, Any]:
 
 
 def check_padding(params: Mapping[str, Any], path: str) -> None:
-    """Raises ConfigError unless ``PAD_SYMBOL`` is 0."""
+    """Checks that ``PAD_SYMBOL`` is 0.
+
+    Args:
+      params: the checked parameters of the encoder or decoder.
+      path: their path in the config, for messages.
+
+    Raises:
+      ConfigError: ``PAD_SYMBOL`` is not 0.
+    """
     if params["PAD_SYMBOL"] != 0:
         raise ConfigError([f"'{path}/PAD_SYMBOL' must be 0, got {params['PAD_SYMBOL']}."])
 

@@ -8,7 +8,7 @@ from open_seq2seq.parts.component import Module
 
 
 class PositionEmbedding(Module):
-    """Table ``[positions, channels]``, whose last row is also used for all later positions.
+    """A table ``[positions, channels]`` of embeddings; later positions use its last row.
 
     Args:
       positions: number of rows.
@@ -21,5 +21,5 @@ class PositionEmbedding(Module):
         self.table = self.weight([positions, channels], tf.keras.initializers.RandomNormal(0.0, deviation))
 
     def __call__(self, positions: tf.Tensor) -> tf.Tensor:
-        """Returns the embeddings ``[…, channels]`` of integer positions ``[…]``, FP32; the first position is 0."""
+        """Returns the embeddings ``[…, channels]`` FP32 of integer positions ``[…]``, which are counted from 0."""
         return tf.gather(tf.convert_to_tensor(self.table), tf.minimum(positions, self.table.shape[0] - 1))

@@ -13,8 +13,8 @@ from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.precision import cast_weight
 
 PADDINGS = ("SAME", "VALID", "FIXED")
-"""SAME: the number of outputs is inputs / stride, rounded up. VALID: no padding. FIXED: padding as for a stride of 1,
-which does not depend on the size of the image."""
+"""Kinds of padding. SAME: the number of outputs is inputs / stride, rounded up. VALID: no padding. FIXED: the padding
+that keeps the size of the image with a stride of 1, whatever the stride is."""
 
 
 def pair(value: int | Sequence[int]) -> tuple[int, int]:
@@ -76,13 +76,16 @@ def max_pool(x: tf.Tensor, size: int | Sequence[int], stride: int | Sequence[int
       size: height and width of the windows in pixels, or one number for both.
       stride: steps between the windows in pixels, or one number for both.
       padding: ``SAME`` or ``VALID``.
+
+    Returns:
+      ``[batch, height', width', channels]``.
     """
     return _pooled(tf.nn.max_pool2d, x, size, stride, padding)
 
 
 def average_pool(x: tf.Tensor, size: int | Sequence[int], stride: int | Sequence[int],
                  padding: str = "SAME") -> tf.Tensor:
-    """Returns the mean of each channel over windows of images, excluding padding; arguments as in ``max_pool``."""
+    """Returns the mean of each channel over windows of images; padding does not count. See ``max_pool``."""
     return _pooled(tf.nn.avg_pool2d, x, size, stride, padding)
 
 
@@ -96,5 +99,8 @@ def _pooled(pool: Any, x: tf.Tensor, size: int | Sequence[int], stride: int | Se
 
 
 def global_mean(x: tf.Tensor) -> tf.Tensor:
-    """Returns the mean over all pixels ``[batch, channels]``, summed in FP32, in the dtype of ``x``."""
+    """Returns the mean over the pixels of images ``[batch, height, width, channels]``, ``[batch, channels]``.
+
+    The pixels are summed in FP32; the result has the dtype of ``x``.
+    """
     return tf.cast(tf.reduce_mean(tf.cast(x, tf.float32), [1, 2]), x.dtype)

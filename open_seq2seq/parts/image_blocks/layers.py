@@ -19,6 +19,7 @@ from open_seq2seq.parts.image_blocks.residual import like_pixels
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
+# Shape of a tensor without the batch axis.
 Shape = tuple[int, ...]
 _PAIR = (int, list, tuple)
 
@@ -45,7 +46,7 @@ class Layer(Module):
     out_shape: Shape
 
     def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
-        """Applies the layer.
+        """Returns the layer's result, ``[batch, *out_shape]`` in the compute dtype.
 
         Args:
           x: ``[batch, …]`` in the compute dtype.
@@ -144,18 +145,18 @@ _SPECS: dict[str, tuple[dict[str, Param], dict[str, Param]]] = {
     "dropout": ({}, {"rate": Param(float, 0.5, minimum=0.0, below=1.0)}),
     "dense": ({"units": _CHANNELS}, {"activation": _ACTIVATION, "use_bias": Param(bool, True)}),
 }
-# Parameters that all layers accept for old configs, without effect.
+# Parameters without effect, which all layers accept because configs for the TensorFlow 1 toolkit contain them.
 _IGNORED = {"name": Param(object, None), "data_format": Param(object, None)}
 KINDS = tuple(_SPECS)
-"""Names of the layers, besides those of activations."""
+"""Names of the kinds of layers, except activations."""
 
 
 def make_layer(entry: Any, shape: Shape, kernels: Kernels, path: str) -> Layer:
     """Creates a layer.
 
     Args:
-      entry: (layer, parameters): the layer is one of ``KINDS``, optionally with the prefix ``tf.layers.``, or an
-        activation function or its name, without parameters.
+      entry: a pair (layer, dict of parameters). The layer is one of ``KINDS``, optionally with the prefix
+        ``tf.layers.``, or an activation function or its name, whose dict must be empty.
       shape: shape of the layer's input without the batch axis.
       kernels: initialisation and regularisation of kernels.
       path: path of the entry in the config, for messages.

@@ -19,7 +19,7 @@ class NetSettings(NamedTuple):
     """Settings that all blocks of a network share.
 
     Attributes:
-      momentum: momentum of batch norm.
+      momentum: fraction of batch norm's old moving statistics that is kept at each step.
       epsilon: number that batch norm adds to the variance.
       initializer: initialiser of kernels.
       regularizer: regulariser of kernels.
@@ -50,9 +50,10 @@ def like_pixels(held: tf.Tensor | None, x: tf.Tensor) -> tf.Tensor | None:
 class ResidualBlock(Module):
     """Two 3 × 3 convolutions, or a bottleneck of 1 × 1, 3 × 3 and 1 × 1, with a residual connection.
 
-    Version 1 normalises after each convolution (He et al. 2015, https://arxiv.org/abs/1512.03385), and so does version
-    1.5. Version 2 normalises and activates before each convolution (He et al. 2016, https://arxiv.org/abs/1603.05027).
-    In version 1, the first 1 × 1 convolution of a bottleneck has the stride; in the others, the 3 × 3 convolution.
+    Versions 1 and 1.5 normalise after each convolution (He et al. 2015, https://arxiv.org/abs/1512.03385). Version 2
+    normalises and activates before each convolution (He et al. 2016, https://arxiv.org/abs/1603.05027). In a
+    bottleneck, the stride belongs to the first 1 × 1 convolution in version 1, and to the 3 × 3 convolution in the
+    other versions.
 
     Args:
       in_channels: number of input channels.

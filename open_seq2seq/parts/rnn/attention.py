@@ -13,11 +13,12 @@ from open_seq2seq.parts.precision import cast_weight, element_wise_dtype
 from open_seq2seq.parts.rnn.cells import through_tanh
 
 KINDS = ("bahdanau", "chorowski", "zhaopeng")
+# Number of the filters of the location term, and their width in source positions.
 _FILTERS, _TAPS = 10, 101
 
 
 class Memory(NamedTuple):
-    """Keys and values of the source, the same for all steps and all hypotheses of an utterance.
+    """Keys and values of the source, which all steps and all hypotheses of an example share.
 
     Attributes:
       keys: ``[batch, source, units]`` in the compute dtype.
@@ -31,7 +32,7 @@ class Memory(NamedTuple):
 
 
 class AdditiveAttention(Module):
-    """Attention with the scores ``v · tanh(key + query + location + bias)``.
+    """Attention with the scores ``v · tanh(key + query + location + bias)``, in three kinds.
 
     * ``bahdanau`` has no location term (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473); ``v`` is normalised and
       has a learned scale (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868).
@@ -85,7 +86,8 @@ class AdditiveAttention(Module):
 
         Args:
           query: ``[batch, beam, query_size]`` in the compute dtype.
-          looked: the third result of the previous step, ``[batch, beam, source]`` FP32; zeros at the first step.
+          looked: weights or sums of weights from previous steps, for the location term: the third result of the
+            previous step, ``[batch, beam, source]`` FP32; zeros at the first step.
           memory: keys and values of the source.
 
         Returns:
@@ -123,8 +125,8 @@ class AdditiveAttention(Module):
 def additive_scores(queries: tf.Tensor, keys: tf.Tensor, vector: tf.Tensor) -> Any:
     """Returns ``vector · tanh(query + key)`` for each query and key.
 
-    The tanh is computed for one query of each example at a time, and recomputed in the backward pass, so that no
-    tensor ``[batch, queries, source, units]`` is ever in memory.
+    A loop computes the tanh for one query of each example at a time, and the backward pass recomputes it. Thus, no
+    tensor ``[batch, queries, source, units]`` is needed.
 
     Args:
       queries: ``[batch, queries, units]``, projected and with the bias, in the dtype of the keys.
@@ -195,14 +197,15 @@ class GlobalAttention(Module):
       memory_size: number of channels of the source.
       query_size: number of channels of the query.
       units: size of the space in which keys and queries are compared; for ``luong``, must be ``query_size``.
-      normalized: whether ``bahdanau`` is normalised or ``luong`` scaled.
+      normalized: whether ``bahdanau`` is normalised, or ``luong`` scaled, as described above.
       initializer: initialiser of the matrices and of ``v``.
       regularizer: regulariser of the matrices.
       scale: initial value of the norm of ``v``, or of the scalar; by default 1/√units for ``bahdanau`` and 1 for
         ``luong``.
 
     Attributes:
-      is_monotonic: whether the weights of a step depend on those of the previous step; see ``monotonic``.
+      is_monotonic: whether the weights of a step depend on those of the previous step, as in
+        ``monotonic.MonotonicAttention``.
     """
 
     is_monotonic = False
@@ -222,7 +225,12 @@ class GlobalAttention(Module):
             self.bias = self.weight([units], "zeros")
 
     def memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
-        """Returns the memory of a source ``[batch, source, memory_size]`` of ``lengths`` ``[batch]``."""
+        """Returns the keys and values of a source.
+
+        Args:
+          values: the source, ``[batch, source, memory_size]`` in the compute dtype.
+          lengths: lengths of the source, ``[batch]``.
+        """
         kernel = self.memory_kernel
         # The scale of the scores is applied to the keys, once for all queries.
         scaled = kernel * self.score_scale if self.normalized and not self.is_additive else kernel
@@ -256,9 +264,9 @@ class GlobalAttention(Module):
         return tf.cast(tf.matmul(queries, memory.keys, transpose_b=True), tf.float32)
 
     def scores_of_all_steps(self, queries: tf.Tensor, memory: Memory) -> tf.Tensor:
-        """Returns the same as ``scores``, and computes additive scores in the faster dtype; see ``element_wise_dtype``.
+        """Returns the same as ``scores``, but additive scores are computed in the faster ``element_wise_dtype``.
 
-        The keys are cast, which pays if there are many queries.
+        The keys are cast to this dtype, which takes less time than it saves only if there are many queries.
         """
         if self.is_additive:
             memory = memory._replace(keys=tf.cast(memory.keys, element_wise_dtype(memory.keys.dtype)))
@@ -275,7 +283,13 @@ class GlobalAttention(Module):
         return masked_softmax(self.scores(queries, memory), memory.held[:, tf.newaxis])
 
     def all_steps(self, queries: tf.Tensor, memory: Memory, training: bool = False) -> tf.Tensor:
-        """Returns the attention weights ``[batch, queries, source]`` FP32 of one query for each step."""
+        """Returns the attention weights ``[batch, queries, source]`` FP32, where each query belongs to one step.
+
+        Args:
+          queries: the queries in the order of the steps, ``[batch, queries, query_size]`` in the compute dtype.
+          memory: the source.
+          training: whether this is a training step.
+        """
         return masked_softmax(self.scores_of_all_steps(queries, memory), memory.held[:, tf.newaxis])
 
     def __call__(self, queries: tf.Tensor, memory: Memory, training: bool = False,
@@ -297,5 +311,13 @@ class GlobalAttention(Module):
 
 
 def masked_softmax(scores: tf.Tensor, held: tf.Tensor) -> tf.Tensor:
-    """Returns the softmax over the positions where ``held`` is True, if there are any, and zeros elsewhere."""
+    """Returns the softmax over the positions where ``held`` is True, and zeros elsewhere.
+
+    Args:
+      scores: ``[…, source]`` FP32.
+      held: boolean, broadcasts to ``[…, source]``; may be False everywhere.
+
+    Returns:
+      ``[…, source]`` FP32.
+    """
     return tf.where(held, tf.nn.softmax(tf.where(held, scores, -1e9)), 0.0)

@@ -36,11 +36,12 @@ class AttentiveState(NamedTuple):
 class AttentiveStack(Module):
     """Recurrent layers, some of which attend to the source, with residual connections.
 
-    The first ``num_inner`` layers compute the query. With ``input_feeding``, the first layer reads the context of the
-    previous step besides the embedded symbol, so these layers have to be computed step by step. Without it, each layer
-    runs over all given symbols at once, and all steps attend at once. The layers above the attention, if any, read the
-    output of the layer below and the context of the same step or, with ``delayed``, of the previous step. Each of them
-    runs over all given symbols at once.
+    The first ``num_inner`` layers compute the query. With ``input_feeding``, the first layer reads both the embedded
+    symbol and the context of the previous step, so these layers and the attention are computed step by step. Without
+    ``input_feeding``, each layer runs over all given symbols at once, and all steps attend at once.
+
+    The layers above the attention, if any, read the output of the layer below and the context, either of the same step
+    or, with ``delayed``, of the previous step. Each of these layers runs over all given symbols at once.
 
     Args:
       layers: the layers from the bottom up; the sizes of their inputs include the context where they read it.
@@ -61,7 +62,7 @@ class AttentiveStack(Module):
         self.output_size = self.layers[-1].output_size if len(self.layers) > num_inner else memory_size
 
     def memory(self, source: tf.Tensor, lengths: tf.Tensor) -> Memory:
-        """Returns the memory of a source ``[batch, source, memory_size]`` of ``lengths`` ``[batch]``."""
+        """Returns the keys and values of a source ``[batch, source, memory_size]``; ``lengths`` are ``[batch]``."""
         return self.attention.memory(source, lengths)
 
     @property
@@ -104,7 +105,7 @@ class AttentiveStack(Module):
 
     def _fed(self, embedded: tf.Tensor, memory: Memory, training: bool,
              states: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Runs the layers below the attention, and the attention, step by step, with ``fed_recurrence``."""
+        """Computes the attention and the layers below it step by step; see ``fed_recurrence`` for the results."""
         dtype, inner = embedded.dtype, self.layers[:self.num_inner]
         directions = [layer.direction for layer in inner]
         size = embedded.shape[-1]
@@ -129,7 +130,7 @@ class AttentiveStack(Module):
                               noise)
 
     def _loop_layers(self, embedded: tf.Tensor, training: bool) -> list[FedLayer]:
-        """Returns the layers below the attention with the random numbers of this forward pass."""
+        """Returns the layers below the attention, with the dropout masks of this forward pass."""
         layers, size = [], self.memory_size
         for layer in self.layers[:self.num_inner]:
             cell, masks = layer.direction.cell_and_masks(embedded, training)
@@ -157,7 +158,7 @@ class AttentiveStack(Module):
         return AttentiveState(cells, tf.zeros([batch, beam_size, self.memory_size], source.dtype), weights)
 
     def prepare(self, dtype: tf.DType) -> list[tuple[tf.Tensor, list[tf.Tensor]]]:
-        """Returns each layer's input matrix and recurrent weights for ``step``, computed once for all steps."""
+        """Returns (input matrix, recurrent weights) of each layer for ``step``; decoding calls this once."""
         return [(layer.direction.input_kernel(dtype), layer.direction.step_weights(dtype)) for layer in self.layers]
 
     def step(self, embedded: tf.Tensor, state: AttentiveState, memory: Memory,
@@ -173,7 +174,7 @@ class AttentiveStack(Module):
         Returns:
           (output ``[batch, beam, output_size]``, new state).
         """
-        # Beam search loses the static number of channels.
+        # In beam search, the static number of channels is unknown.
         before = tf.ensure_shape(state.context, [None, None, self.memory_size])
         cells: list[list[tf.Tensor]] = []
         x = context = embedded

@@ -16,11 +16,14 @@ Sizes = Sequence[Sequence[int]]
 
 
 def encoder_state_sizes(model: Any, path: str) -> Sizes:
-    """Makes a model's encoder return its final states, and returns their sizes layer by layer.
+    """Makes a model's encoder return its final states, and returns the sizes of these states.
 
     Args:
       model: the model, whose encoder is already built.
       path: path of the parameter that requires the states, for messages.
+
+    Returns:
+      For each layer of the encoder, the number of columns of each of its states.
 
     Raises:
       ConfigError: the encoder has no states.
@@ -34,7 +37,7 @@ def encoder_state_sizes(model: Any, path: str) -> Sizes:
 
 
 class StateBridge(Module):
-    """Copies states, or computes linear functions of them.
+    """Copies the states of an encoder to a decoder, or maps them with a linear layer (``dense``).
 
     The last layer of the decoder gets the states of the encoder's last layer, and so on downwards. If the decoder
     has more layers, its lowest layers get the states of the encoder's first layer.
@@ -66,10 +69,10 @@ class StateBridge(Module):
         self.biases = [self.weight([kernel.shape[1]], "zeros") for kernel in self.kernels]
 
     def __call__(self, states: Sequence[Sequence[tf.Tensor]], dtype: tf.DType) -> list[list[tf.Tensor]]:
-        """Returns the states of each layer of the decoder, ``[batch, size]`` FP32.
+        """Returns the initial states of each layer of the decoder, ``[batch, size]`` FP32.
 
         Args:
-          states: the states of each layer of the encoder, ``[batch, size]`` FP32.
+          states: the final states of each layer of the encoder, ``[batch, size]`` FP32.
           dtype: dtype of the products.
         """
         chosen = [list(states[number]) for number in self._layers]

@@ -1,4 +1,4 @@
-"""A stack of recurrent layers whose states are passed on to the next chunk of a text or to the next token."""
+"""A stack of recurrent layers whose final states are the initial states for the next chunk of a text or next token."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class CarriedStack(Module):
                  states: States | None = None) -> tuple[tf.Tensor, tf.Tensor, States]:
         """Runs the layers over time.
 
-        They start from ``states``, if given. Otherwise, with ``carry``, they start from the states that the previous
-        batch left, and write the final states for the next batch; without, they start from zeros.
+        The layers start from ``states``, if given. Otherwise, with ``carry``, they start from the carried states and
+        write their final states for the next batch; without ``carry``, they start from zeros.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
@@ -61,8 +61,8 @@ class CarriedStack(Module):
           states: states of each layer before the first step, ``[batch, size]`` FP32, or None.
 
         Returns:
-          (outputs ``[time, batch, output]``, outputs before the last dropout, final states ``[batch, size]`` FP32 of
-          each layer, the output first).
+          (outputs ``[time, batch, output]``; the same outputs before the last dropout; for each layer, its final states
+          ``[batch, size]`` FP32, the output first).
         """
         found: States = []
         raw = x
@@ -85,11 +85,11 @@ class CarriedStack(Module):
         return x + y if self._residual and x.shape[-1] == y.shape[-1] else y
 
     def prepare(self, dtype: tf.DType) -> list[list[tf.Tensor]]:
-        """Returns the recurrent weights of each layer, cast once for all steps."""
+        """Returns the recurrent weights of each layer in ``dtype`` for ``step``; generation calls this once."""
         return [layer.step_weights(dtype) for layer in self.layers]
 
     def step(self, x: tf.Tensor, states: States, weights: Sequence[Sequence[tf.Tensor]]) -> tuple[tf.Tensor, States]:
-        """Makes one step without dropout.
+        """Computes one step without dropout.
 
         Args:
           x: ``[batch, input]`` in the compute dtype.

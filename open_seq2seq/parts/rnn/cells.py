@@ -1,9 +1,9 @@
 """Recurrent cells: one step and its gradient.
 
-A cell receives the projected input ``x`` (including the bias), multiplies its state by the recurrent weights, and
-computes everything else in FP32. Each step saves the values that its gradient needs (``saved``). Therefore the backward
-pass needs no more matrix products per step than the forward pass, and the gradient of each weight matrix is one product
-over all steps.
+A cell receives the input after its product with the input matrix, including the bias (the projected input ``x``). It
+multiplies its state by the recurrent weights, and computes everything else in FP32. Each step saves the values that its
+gradient needs (``saved``). Therefore the backward pass needs no more matrix products per step than the forward pass.
+The gradient of each weight matrix is one product over all steps.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Cell(Protocol):
       name: name of the cell type in configs.
       gates: number of gates; the projected input has ``gates · hidden`` columns.
       num_states: 1, or 2 if there is an inner state besides the output.
-      num_rows: number of ``rows`` in a ``StepGradient``, each with as many columns as the output.
-      num_sums: number of ``sums`` in a ``StepGradient``, which are the gradients of the last weights.
+      num_rows: number of ``rows`` in ``StepGradient``, each with as many columns as the output.
+      num_sums: number of ``sums`` in ``StepGradient``, which are the gradients of the last ``num_sums`` weights.
     """
 
     name: str
@@ -77,8 +77,8 @@ class Cell(Protocol):
         Args:
           d_states: gradients of the new states, FP32.
           saved: the tensors saved by ``step``.
-          before: the states before the step, in the dtypes in which they are stored.
-          after: the states after the step, in the same dtypes.
+          before: the states before the step: the output in the compute dtype, an inner state in FP32.
+          after: the states after the step; the output is in the compute dtype or FP32, an inner state in FP32.
           weights: as in ``step``, but matrices are transposed; see ``transposed``.
         """
 
@@ -94,7 +94,15 @@ class Cell(Protocol):
 
 
 def product(states: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
-    """Returns ``states · matrix``, multiplied in the dtype of the matrix and cast to FP32."""
+    """Returns ``states · matrix``, computed in the dtype of the matrix and cast to FP32.
+
+    Args:
+      states: ``[batch, rows]``.
+      matrix: ``[rows, columns]``.
+
+    Returns:
+      ``[batch, columns]`` FP32.
+    """
     return tf.cast(tf.matmul(tf.cast(states, matrix.dtype), matrix), tf.float32)
 
 
@@ -108,7 +116,17 @@ def transposed(weights: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
 
 
 def all_steps(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Returns ``leftᵀ · right`` over all rows; the sum is accumulated in FP32 even in half precision."""
+    """Returns ``leftᵀ · right``, the gradient of a matrix over all steps.
+
+    The sum over the rows is accumulated in FP32 even in half precision.
+
+    Args:
+      left: ``[steps · batch, rows]``.
+      right: ``[steps · batch, columns]``.
+
+    Returns:
+      ``[rows, columns]`` in the dtype of ``left``.
+    """
     return tf.matmul(left, tf.cast(right, left.dtype), transpose_a=True)
 
 
@@ -124,17 +142,21 @@ def through_tanh(y: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
 
 def lstm_gradient(dy: tf.Tensor, d_inner: tf.Tensor, saved: Tensors, before: tf.Tensor, after: tf.Tensor,
                   factors: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the gradients of an LSTM's step with respect to the sums of its gates and its inner state.
+    """Returns the gradients of an LSTM's step c' = f · c + i · g, y = o · tanh(c').
 
-    With d = dc' + dy · o · (1 - tanh²(c')), the gradient of the inner state is f · d.
+    With d = dc' + dy · o · (1 - tanh²(c')), the gradient of the inner state c is f · d.
 
     Args:
-      dy: gradient of o · tanh(c'), ``[batch, hidden]`` FP32.
-      d_inner: gradient dc' of the new inner state.
-      saved: saved tensors, of which the first two are (i, f, o) and the candidate.
-      before: inner state before the step.
-      after: inner state c' after the step.
-      factors: factors of the candidate, if any.
+      dy: gradient of y, ``[batch, hidden]`` FP32.
+      d_inner: gradient dc' of the new inner state, ``[batch, hidden]`` FP32.
+      saved: saved tensors, of which the first two are (i, f, o) ``[batch, 3 · hidden]`` and the candidate g
+        ``[batch, hidden]``.
+      before: inner state c before the step, ``[batch, hidden]`` FP32.
+      after: inner state c' after the step, ``[batch, hidden]`` FP32.
+      factors: factors that multiply g, ``[batch, hidden]`` FP32, or None.
+
+    Returns:
+      (gradient of the sums inside the gates ``[batch, 4 · hidden]``, gradient of c ``[batch, hidden]``), FP32.
     """
     gates, candidate = tf.cast(saved[0], tf.float32), tf.cast(saved[1], tf.float32)
     i, f, o = tf.split(gates, 3, axis=-1)
@@ -161,9 +183,10 @@ class UnitsCell(Cell):
 
 
 class Lstm(UnitsCell):
-    """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
+    """Long short-term memory (Hochreiter and Schmidhuber 1997, https://doi.org/10.1162/neco.1997.9.8.1735).
 
-    The gates are input, forget, output and cell. The weights are the recurrent matrix ``[hidden, 4 · hidden]``.
+    The forget gate is from Gers et al. 2000, https://doi.org/10.1162/089976600300015015. The gates are input (i),
+    forget (f), output (o) and candidate (g). The only weight is the recurrent matrix ``[hidden, 4 · hidden]``.
     """
 
     name, gates, num_states, num_rows, num_sums = "lstm", 4, 2, 0, 0
@@ -191,8 +214,9 @@ class Lstm(UnitsCell):
 class Gru(UnitsCell):
     """Gated recurrent unit whose reset gate is applied after the matrix product, as in cuDNN.
 
-    See Cho et al. 2014, https://arxiv.org/abs/1406.1078, version 1. The gates are update, reset and candidate. The
-    weights are the recurrent matrix ``[hidden, 3 · hidden]`` and the candidate's recurrent bias ``[hidden]`` FP32.
+    See Cho et al. 2014, https://arxiv.org/abs/1406.1078, version 1. The gates are update (z), reset (r) and candidate
+    (n). The weights are the recurrent matrix ``[hidden, 3 · hidden]``, whose last third is U, and the candidate's
+    recurrent bias b ``[hidden]`` FP32.
     """
 
     name, gates, num_states, num_rows, num_sums = "gru", 3, 1, 1, 0
@@ -215,9 +239,10 @@ class Gru(UnitsCell):
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        """Returns the gradients, using the candidate's gradient before the tanh, d = dh' · (1 - z) · (1 - n²).
+        """Returns the gradients; see ``Cell``.
 
-        ``rows`` contains the gradient of h · U + b, which is r · d. See ``Cell``.
+        The gradient of the argument of the tanh is d = dh' · (1 - z) · (1 - n²). ``rows`` contains the gradient of
+        h · U + b, which is r · d.
         """
         gates, candidate, inner = (tf.cast(tensor, tf.float32) for tensor in saved)
         update, reset = tf.split(gates, 2, axis=-1)
@@ -239,8 +264,9 @@ class ClassicGru(UnitsCell):
     """Gated recurrent unit whose reset gate is applied to the state before the matrix product.
 
     See Cho et al. 2014, https://arxiv.org/abs/1406.1078, version 3; this is TensorFlow 1's ``GRUCell``. Each step has
-    two products, and cuDNN does not support the cell. The gates are update, reset and candidate. The weights are the
-    recurrent matrices of update and reset gate ``[hidden, 2 · hidden]`` and of the candidate ``[hidden, hidden]``.
+    two matrix products, and cuDNN does not support the cell. The gates are update (z), reset (r) and candidate (n). The
+    weights are two recurrent matrices: that of update and reset gate ``[hidden, 2 · hidden]``, and that of the
+    candidate, U ``[hidden, hidden]``.
     """
 
     name, gates, num_states, num_rows, num_sums = "classic_gru", 3, 1, 0, 0
@@ -258,7 +284,10 @@ class ClassicGru(UnitsCell):
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        """Returns the gradients, using d = dh' · (1 - z) · (1 - n²); the gradient of r · h is d · Uᵀ. See ``Cell``."""
+        """Returns the gradients; see ``Cell``.
+
+        The gradient of the argument of the tanh is d = dh' · (1 - z) · (1 - n²), and the gradient of r · h is d · Uᵀ.
+        """
         gates, candidate = (tf.cast(tensor, tf.float32) for tensor in saved)
         update, reset = tf.split(gates, 2, axis=-1)
         dh, h = d_states[0], tf.cast(before[0], tf.float32)
@@ -276,12 +305,12 @@ class ClassicGru(UnitsCell):
 
 
 class LayerNormLstm(UnitsCell):
-    """LSTM with layer normalisation of each gate's pre-activation and of the inner state (Ba et al. 2016, §3.1).
+    """LSTM with layer normalisation of the sums inside each gate and of the inner state.
 
-    As in TensorFlow 1's ``LayerNormBasicLSTMCell``, there are no biases before normalisation, and the inner state that
-    is passed on is the normalised one. The gates are input, forget, output and cell. The weights are the recurrent
-    matrix ``[hidden, 4 · hidden]``, and scales and offsets of the four gates and the inner state, ``[5 · hidden]`` FP32
-    each.
+    See Ba et al. 2016, https://arxiv.org/abs/1607.06450, section 3.1. As in TensorFlow 1's ``LayerNormBasicLSTMCell``,
+    there are no biases before normalisation, and the next step receives the normalised inner state. The gates are
+    input, forget, output and candidate. The weights are the recurrent matrix ``[hidden, 4 · hidden]``, the scales of
+    the four gates and the inner state ``[5 · hidden]`` FP32, and their offsets ``[5 · hidden]`` FP32.
     """
 
     name, gates, num_states, num_rows, num_sums = "layernorm_lstm", 4, 2, 0, 2
@@ -294,7 +323,10 @@ class LayerNormLstm(UnitsCell):
 
     def _from_sums(self, z: tf.Tensor, inner: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor,
                    factors: tf.Tensor | None = None) -> Tensors:
-        """Returns the new states for the sums ``z`` of products; ``factors`` multiply the candidate, if given."""
+        """Returns the new states for the sums ``z`` inside the gates, ``[batch, 4 · hidden]`` FP32.
+
+        If ``factors`` ``[batch, hidden]`` are given, they multiply the candidate.
+        """
         hidden = inner.shape[-1]
         normed = [_normalised(part, self.epsilon) for part in tf.split(z, 4, axis=-1)]
         z = tf.concat(normed, -1) * scale[:4 * hidden] + offset[:4 * hidden]

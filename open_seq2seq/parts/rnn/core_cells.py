@@ -1,4 +1,4 @@
-"""Cells that configs name by ``core_cell``, with the names and arguments of TensorFlow 1."""
+"""Cells that configs select by the parameter ``core_cell``, with the names and arguments of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CoreCell:
 
     @classmethod
     def problems(cls, params: Mapping[str, Any], path: str) -> list[str]:
-        """Returns the problems in combinations of valid parameters, one sentence each."""
+        """Returns one message for each combination of parameters that is not valid, although each parameter is."""
         return []
 
     @classmethod
@@ -211,6 +211,7 @@ class CudnnCompatibleGRUCell(CoreCell):
     kind = "gru"
 
 
+# Prefixes of the names in TensorFlow 1, after "tf.".
 _PLACES = {"nn.rnn_cell": (LSTMCell, BasicLSTMCell, GRUCell),
            "contrib.rnn": (LSTMCell, BasicLSTMCell, GRUCell, LayerNormBasicLSTMCell, GLSTMCell),
            "contrib.cudnn_rnn": (CudnnCompatibleLSTMCell, CudnnCompatibleGRUCell)}
@@ -226,7 +227,7 @@ register("cell", _names, base=CoreCell)
 
 
 def old_layer_params() -> dict[str, Any]:
-    """Returns the specs of recurrent layers' parameters that only configs for the TensorFlow 1 toolkit contain."""
+    """Returns the specs of parameters without effect, which configs for the TensorFlow 1 toolkit contain."""
     old = "Accepted for old configs; has no effect"
     return {name: Param(kind, default, f"{old}{reason}.", on_change=FREE) for name, kind, default, reason in (
         ("time_major", bool, False, ", because the layout does not change the results"),
@@ -255,7 +256,7 @@ def checked_cell_params(params: Mapping[str, Any], path: str) -> tuple[dict[str,
       path: their path in the config, for messages.
 
     Returns:
-      The cell's parameters with defaults filled in, and the problems found, one sentence each.
+      (the cell's parameters with defaults filled in, one message for each problem).
     """
     cell, path = params["core_cell"], f"{path}/core_cell_params"
     required, optional = cell.declared_params()

@@ -10,8 +10,8 @@ import tensorflow as tf
 from open_seq2seq.parts.rnn.cells import Cell
 from open_seq2seq.parts.xla import is_for_xla
 
-# For each gate in cuDNN's order, its index in the order of ``cells``. cuDNN's order is input, forget, cell, output for
-# an LSTM, and reset, update, candidate for a GRU.
+# For each gate in cuDNN's order, its index in the order of ``cells``. cuDNN's order is input, forget, candidate, output
+# for an LSTM, and reset, update, candidate for a GRU.
 GATE_ORDER = {"lstm": (0, 1, 3, 2), "gru": (1, 0, 2)}
 
 
@@ -24,7 +24,7 @@ def cudnn_serves(cell: Cell) -> bool:
 
 
 def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
-    """Returns the weights in cuDNN's layout: all matrices, transposed and gate by gate, then all biases.
+    """Returns the weights ``[number of weights]`` in cuDNN's order: all matrices, transposed, gate by gate; all biases.
 
     cuDNN has an input bias and a recurrent bias for each gate. The bias of the ``Direction`` is the input bias; the
     recurrent bias is 0, except for a GRU's candidate.
@@ -50,7 +50,7 @@ def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
 
 
 def cudnn_outputs(direction: Any, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns the outputs ``[time, batch, hidden]``.
+    """Runs a layer in cuDNN; returns the outputs ``[time, batch, hidden]`` in the dtype of ``x``.
 
     Args:
       direction: the ``Direction`` that has the weights.
@@ -68,6 +68,7 @@ def cudnn_outputs(direction: Any, x: tf.Tensor, lengths: tf.Tensor, states: Sequ
     lengths = tf.maximum(tf.pad(lengths, [[0, more_rows]]), 1)
     first = [tf.pad(tf.cast(state, dtype), [[0, more_rows], [0, 0]])[tf.newaxis] for state in states]
     inner = first[1] if len(first) > 1 else tf.zeros([], dtype)
+    # The operation has a gradient only with is_training=True; it applies no dropout.
     outputs = tf.raw_ops.CudnnRNNV3(
         input=x_padded, input_h=first[0], input_c=inner, params=packed_weights(direction, dtype),
         sequence_lengths=lengths, rnn_mode=direction.cell.name, is_training=True, time_major=True)

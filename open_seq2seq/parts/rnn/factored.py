@@ -16,7 +16,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 def block_diagonal(blocks: tf.Tensor, gates: int) -> tf.Tensor:
-    """Returns the matrix with which group i of each gate's outputs depends only on group i of the inputs.
+    """Returns a matrix in which group i of each gate's outputs depends only on group i of the inputs.
 
     Args:
       blocks: ``[groups, rows, gates · columns]``.
@@ -33,7 +33,9 @@ def block_diagonal(blocks: tf.Tensor, gates: int) -> tf.Tensor:
 
 
 class GroupedDirection(Direction):
-    """An LSTM whose inputs, states and gates are divided into groups; only a projection of the output combines groups.
+    """An LSTM whose inputs, states and gates are divided into groups.
+
+    Groups are independent of one another, except that a projection of the output, if any, combines them.
 
     Args:
       input_size: number of input channels, a multiple of ``groups``.
@@ -70,7 +72,9 @@ class GroupedDirection(Direction):
 
 
 class FactoredDirection(Direction):
-    """An LSTM whose input and recurrent matrices are each a product of a separate narrow matrix and a shared wide one.
+    """An LSTM whose input matrix and recurrent matrix are each the product of two factors.
+
+    The first factor, ``[rows, rank]``, is different for the two matrices; they share the second, ``[rank, columns]``.
 
     Args:
       input_size: number of input channels.

@@ -1,8 +1,8 @@
 """The loop of recurrent layers whose input contains the context of the previous step, with a custom gradient.
 
-The loop contains only what depends on the previous step. It keeps the gates, states, contexts and attention weights of
-each step; the sums inside additive attention, which are as large as the source for each step, are recomputed in the
-backward pass. The gradients of the weights are one product over all steps.
+The loop contains only what depends on the previous step. For the backward pass, it keeps the gates, states, contexts
+and attention weights of each step. The sums inside additive attention are recomputed instead, because they are as large
+as the source for each step. The gradient of each weight matrix is one product over all steps.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FedLayer(NamedTuple):
 
 
 class FedWeights(NamedTuple):
-    """The tensors with gradients; matrices are in the compute dtype, vectors in FP32.
+    """All tensors that get gradients; matrices are in the compute dtype, vectors in FP32.
 
     Attributes:
       x: the projected input of the first layer without the context, ``[time, batch, columns]``.
@@ -47,8 +47,9 @@ class FedWeights(NamedTuple):
       values: ``[batch, source, memory_size]``.
       attention: for additive attention, the query's matrix ``[output, units]``, its bias and the score vector
         ``[units]``; otherwise empty.
-      kernels: for each layer, the matrix of its input; for the first layer, only the rows for the context.
-      biases: for each layer but the first, the bias ``[columns]``.
+      kernels: for each layer, the matrix of its input, ``[input, columns]``; for the first layer, only the rows for the
+        context.
+      biases: for each layer except the first, the bias ``[columns]``; ``x`` includes the bias of the first layer.
       cells: for each layer, the weights of its cell.
       states: for each layer, the initial states of its cell, ``[batch, size]`` FP32, the output first.
       score_bias: for monotonic attention, a number that is added to all scores, ``[]`` FP32; otherwise empty.
@@ -66,12 +67,13 @@ class FedWeights(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """Tensors that the forward pass keeps for the backward pass; histories begin with the initial value.
+    """Tensors that the forward pass keeps for the backward pass.
 
     Attributes:
-      states: for each layer, the histories of its states, ``[time + 1, batch, size]``.
+      states: for each layer, the values of its states before the first step and after each step,
+        ``[time + 1, batch, size]``.
       saved: for each layer, the tensors that its cell saves, ``[time, batch, …]``.
-      contexts: ``[time + 1, batch, memory_size]``.
+      contexts: the contexts before the first step and of each step, ``[time + 1, batch, memory_size]``.
       weights: attention weights ``[time, batch, source]`` FP32.
     """
 
@@ -130,7 +132,7 @@ class _Loop:
         self.layers, self.held, self._noise = layers, held, noise
 
     def forward(self, given: FedWeights) -> _Kept:
-        """Returns what the backward pass needs."""
+        """Runs the loop over time; returns the tensors that the backward pass needs."""
         steps, batch, dtype = tf.shape(given.x)[0], tf.shape(given.x)[1], given.x.dtype
         rows, size = given.x.shape[1], given.values.shape[-1]
         histories, saved = [], []
@@ -160,7 +162,7 @@ class _Loop:
         return _Kept(*(tf.nest.map_structure(lambda array: array.stack(), part) for part in arrays))
 
     def _advance(self, given: FedWeights, step: tf.Tensor, states: Any, context: tf.Tensor) -> Any:
-        """Returns (new states, saved tensors, query ``[batch, output]``) of one step."""
+        """Computes the layers for one step; returns (new states, saved tensors, query ``[batch, output]``)."""
         new, kept, dtype = [], [], given.x.dtype
         y = context
         for number, layer in enumerate(self.layers):
@@ -207,7 +209,7 @@ class _Loop:
         return times_matrix(queries, kernel) + tf.cast(bias, queries.dtype)
 
     def inputs_and_outputs(self, kept: _Kept, dtype: tf.DType) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Returns each layer's inputs and outputs ``[time, batch, channels]``, after their dropout."""
+        """Returns (inputs of each layer, outputs of each layer) ``[time, batch, channels]``, both after dropout."""
         inputs, outputs = [], []
         y = kept.contexts[:-1]
         for layer, history in zip(self.layers, kept.states, strict=True):
@@ -218,7 +220,7 @@ class _Loop:
         return inputs, outputs
 
     def backward(self, given: FedWeights, kept: _Kept, d_outputs: tf.Tensor, d_contexts: tf.Tensor) -> FedWeights:
-        """Returns the gradients."""
+        """Returns the gradients of the tensors ``given``; ``d_outputs`` and ``d_contexts`` are those of the results."""
         inputs, outputs = self.inputs_and_outputs(kept, given.x.dtype)
         queries = self._projected(given, outputs[-1])
         d_states, found = _Backward(self, given, kept, queries, d_outputs, d_contexts).run()
@@ -245,18 +247,19 @@ class _Loop:
 
 
 class _Found(NamedTuple):
-    """Gradients of all steps.
+    """Gradients that the backward loop computes.
 
     Attributes:
-      sums: for each layer, gradients of the sums inside the gates, and zeros for masks, ``[time, batch, columns]``.
+      sums: for each layer, gradients of the sums inside the gates, followed by zeros for the cell's masks, if any,
+        ``[time, batch, columns]``.
       rows: for each layer, the ``rows`` of ``cells.StepGradient``.
       contexts: gradients of the contexts, ``[time, batch, memory_size]``.
       queries: gradients of the projected queries, ``[time, batch, units]``.
       scores: gradients of the scores, ``[time, batch, source]``.
       keys: for additive attention, the gradient of the keys, ``[batch, source, units]`` FP32.
       vector: for additive attention, the gradient of the score vector, ``[units]`` FP32.
-      vectors: for each layer, the ``sums`` of ``cells.StepGradient``.
-      score_bias: for monotonic attention, the gradient of its bias, ``[]`` FP32; otherwise empty.
+      vectors: for each layer, the ``sums`` of ``cells.StepGradient``, summed over the steps.
+      score_bias: for monotonic attention, the gradient of the bias of the scores, ``[]`` FP32; otherwise empty.
     """
 
     sums: Any
@@ -296,7 +299,7 @@ class _Backward:
         return d_states, _Found(*stacked, *found[5:])
 
     def _nothing(self, steps: tf.Tensor) -> _Found:
-        """Returns empty arrays for gradients of single steps, and zeros for sums over steps."""
+        """Returns initial values: an empty array for gradients of single steps, zeros for gradients of all steps."""
         given, dtype, rows = self.given, self.given.x.dtype, self.given.x.shape[1]
         sums, by_row, vectors = [], [], []
         for layer, weights, states, kernel in zip(self.loop.layers, given.cells, given.states, given.kernels,
@@ -333,7 +336,10 @@ class _Backward:
 
     def _through_weights(self, step: tf.Tensor, d_context: tf.Tensor,
                          d_weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the gradients of the scores, and of the attention weights of the previous step, FP32."""
+        """Returns the gradients of the scores and of the attention weights of the previous step.
+
+        Both are ``[batch, source]`` FP32. Unless the attention is monotonic, the second is returned unchanged.
+        """
         given = self.given
         own = tf.cast(tf.matmul(given.values, d_context[:, :, tf.newaxis])[..., 0], tf.float32)
         if not given.score_bias:

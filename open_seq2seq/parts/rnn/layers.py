@@ -20,12 +20,16 @@ from open_seq2seq.parts.rnn.zoneout import Zoneout
 
 @tf.custom_gradient
 def permute_steps(x: tf.Tensor, order: tf.Tensor) -> Any:
-    """Permutes the rows of ``x`` by a permutation that is its own inverse, so that the gradient is the same gather.
+    """Permutes the steps and examples of ``x``.
+
+    The permutation must be its own inverse, so that the gradient can be computed by the same gather.
 
     Args:
-      x: ``[time, batch, columns]``.
-      order: int32 ``[time · batch]``, the index of the row to move to each place; ``order[order]`` is 0, 1, 2, …
+      x: ``[time, batch, columns]``, read as rows ``[time · batch, columns]``.
+      order: int32 ``[time · batch]``, for each row of the result, the index of the row of ``x``; ``order[order]`` must
+        be 0, 1, 2, …
     """
+
     def gather(x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(tf.gather(tf.reshape(x, [-1, x.shape[-1]]), order), tf.shape(x))
 
@@ -33,7 +37,7 @@ def permute_steps(x: tf.Tensor, order: tf.Tensor) -> Any:
 
 
 def reversing_order(lengths: tf.Tensor, time: tf.Tensor) -> tf.Tensor:
-    """Returns the permutation for ``permute_steps`` that reverses each example within its length.
+    """Returns the permutation for ``permute_steps`` that reverses the steps of each example and does not move padding.
 
     Args:
       lengths: ``[batch]`` in steps.
@@ -54,8 +58,9 @@ class Direction(Module):
     Args:
       input_size: number of input channels.
       hidden_size: number of units.
-      cell_type: ``lstm``, ``gru`` (reset after the product, as in cuDNN), ``classic_gru``, ``layernorm_lstm``,
-        ``projected_lstm``, or ``input_lstm`` (gates that depend on the input alone).
+      cell_type: ``lstm``; ``gru``, whose reset gate is applied after the matrix product, as in cuDNN; ``classic_gru``,
+        whose reset gate is applied before it; ``layernorm_lstm``; ``projected_lstm``; or ``input_lstm``, whose gates
+        depend on the input alone.
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
       use_cudnn: whether to use cuDNN where it supports the cell; the weights are the same.
@@ -131,7 +136,7 @@ class Direction(Module):
         return tf.convert_to_tensor(self.bias)
 
     def step_weights(self, dtype: tf.DType, training: bool = False) -> list[tf.Tensor]:
-        """Returns the weights for ``Cell.step``: matrices in ``dtype``, the others in FP32."""
+        """Returns the weights for ``Cell.step``: matrices in ``dtype``, vectors in FP32."""
         if self.cell.name == "input_lstm":
             return []
         weights = [cast_weight(self.recurrent_kernel, dtype)]
@@ -146,7 +151,7 @@ class Direction(Module):
         return weights
 
     def cell_and_masks(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
-        """Returns the cell for ``recurrence``, and masks to append to the columns of the projected input, if any.
+        """Returns the cell for ``recurrence``, and the masks that the cell expects after the projected input, if any.
 
         Args:
           like: tensor ``[time, batch, …]`` that gives the size and dtype of the masks.
@@ -164,7 +169,10 @@ class Direction(Module):
         return cell, masks
 
     def own_cell(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
-        """Returns the cell and its masks without zoneout; overridden by classes whose cells need masks."""
+        """Returns the cell without zoneout, and its masks; see ``cell_and_masks``.
+
+        Subclasses whose cells need masks override this method.
+        """
         return self.cell, None
 
     def step_cell(self) -> Cell:
@@ -200,7 +208,7 @@ class Direction(Module):
         return self.use_cudnn and not self.zoneout_rate and cudnn_serves(self.cell)
 
     def outputs(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns only the outputs ``[time, batch, output_size]``, for which LSTMs can also run in cuDNN.
+        """Returns only the outputs ``[time, batch, output_size]``; unlike ``__call__``, can run LSTMs in cuDNN.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
@@ -213,7 +221,9 @@ class Direction(Module):
 
 
 class RecurrentLayer(Module):
-    """A unidirectional or bidirectional recurrent layer (Schuster and Paliwal 1997); padding does not affect results.
+    """A unidirectional or bidirectional recurrent layer; padding does not affect the results.
+
+    See Schuster and Paliwal 1997, https://doi.org/10.1109/78.650093, for bidirectional layers.
 
     Args:
       input_size: number of input channels.
@@ -255,9 +265,13 @@ class RecurrentLayer(Module):
 
     def with_final_states(self, x: tf.Tensor, lengths: tf.Tensor,
                           training: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Returns the outputs, and the cells' states after each example's last step; see ``__call__``.
+        """Returns the outputs, and the states of the cells after each example's last step.
 
-        The states are ``[batch, size]`` FP32 each; in a bidirectional layer, those of both directions are concatenated.
+        The arguments are those of ``__call__``.
+
+        Returns:
+          (outputs ``[time, batch, output_size]``, zeros after each example's end; states ``[batch, size]`` FP32 each).
+          In a bidirectional layer, each state is the concatenation of the states of both directions.
         """
         outputs, states = final_states(self.forward, x, lengths, training)
         if self.backward is not None:
@@ -269,7 +283,7 @@ class RecurrentLayer(Module):
 
 
 def zero_padding(outputs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Sets ``[time, batch, channels]`` to zero after each example's end, which ``lengths`` ``[batch]`` gives."""
+    """Sets ``[time, batch, channels]`` to zero after each example's end; ``lengths`` are ``[batch]`` in steps."""
     held = tf.range(tf.shape(outputs)[0])[:, tf.newaxis] < lengths
     return tf.where(held[:, :, tf.newaxis], outputs, tf.zeros([], outputs.dtype))
 
@@ -299,8 +313,8 @@ def final_states(direction: Direction, x: tf.Tensor, lengths: tf.Tensor,
 class RecurrentStack(Module):
     """A stack of recurrent layers.
 
-    The input of each layer is the output of the previous one: in a bidirectional stack, the concatenated outputs of
-    both directions.
+    The input of each layer is the output of the layer below; in a bidirectional stack, the concatenated outputs of both
+    directions.
 
     Args:
       input_size: number of input channels.
@@ -309,7 +323,7 @@ class RecurrentStack(Module):
       cell_type: see ``Direction``.
       bidirectional: whether all layers are bidirectional.
       dropout_rate: dropout rate after each layer.
-      drop_last: whether to apply dropout also to the last layer's output, which cuDNN does not.
+      drop_last: whether to apply dropout also to the last layer's output; cuDNN's own stacks do not.
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
       use_cudnn: see ``Direction``.

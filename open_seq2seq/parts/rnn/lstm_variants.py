@@ -24,9 +24,9 @@ from open_seq2seq.parts.rnn.cells import (
 class ProjectedLstm(UnitsCell):
     """LSTM with a linear projection after the output gate (Sak et al. 2014).
 
-    See https://arxiv.org/abs/1402.1128. The gates are input, forget, output and cell. The weights are the recurrent
-    matrix ``[outputs, 4 · hidden]`` and the projection ``[hidden, outputs]``. The states are the output
-    ``[batch, outputs]`` and the inner state ``[batch, hidden]``.
+    See https://arxiv.org/abs/1402.1128. The gates are input (i), forget (f), output (o) and candidate (g). The weights
+    are the recurrent matrix ``[outputs, 4 · hidden]`` and the projection P ``[hidden, outputs]``. The states are the
+    output ``[batch, outputs]`` and the inner state ``[batch, hidden]``.
     """
 
     name, gates, num_states, num_rows, num_sums = "projected_lstm", 4, 2, 1, 0
@@ -55,7 +55,7 @@ class ProjectedLstm(UnitsCell):
 class InputLstm(UnitsCell):
     """LSTM whose gates depend on the input alone, so that a step has no matrix product.
 
-    The gates are input, forget, output and cell. There are no weights besides those of the input.
+    The gates are input (i), forget (f), output (o) and candidate (g). There are no weights besides those of the input.
     """
 
     name, gates, num_states, num_rows, num_sums = "input_lstm", 4, 2, 0, 0
@@ -77,7 +77,16 @@ class InputLstm(UnitsCell):
 
 
 def _opened(z: tf.Tensor, inner: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns (input, forget and output gate; candidate; new inner state) for the gates' sums ``z``."""
+    """Computes the gates and the new inner state of an LSTM.
+
+    Args:
+      z: sums inside the gates, ``[batch, 4 · hidden]`` FP32.
+      inner: inner state before the step, ``[batch, hidden]`` FP32.
+
+    Returns:
+      (input, forget and output gate ``[batch, 3 · hidden]``; candidate ``[batch, hidden]``; new inner state
+      ``[batch, hidden]``).
+    """
     hidden = inner.shape[-1]
     gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
     i, f, _ = tf.split(gates, 3, axis=-1)

@@ -11,14 +11,15 @@ from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
 
 
 def monotonic_weights(scores: tf.Tensor, before: tf.Tensor, held: tf.Tensor) -> tf.Tensor:
-    """Returns the expected attention of a process that moves along the source and stops at each position at random.
+    """Returns the probability with which a process that moves along the source stops at each position.
 
-    With the probability p = sigmoid(score) of stopping, the attention is ``p_j · Σ_{i ≤ j} before_i · Π_{i ≤ k < j}
-    (1 - p_k)`` (Raffel et al. 2017, https://arxiv.org/abs/1704.00784, equation 8), computed in logarithms.
+    The process starts where the process of the previous step stopped. At each position j that it reaches, it stops with
+    the probability ``p_j = sigmoid(score_j)``. The result is ``p_j · Σ_{i ≤ j} before_i · Π_{i ≤ k < j} (1 - p_k)``
+    (Raffel et al. 2017, https://arxiv.org/abs/1704.00784, equation 8). The products are computed as sums of logarithms.
 
     Args:
       scores: ``[…, source]`` FP32.
-      before: attention of the previous step, ``[…, source]`` FP32.
+      before: the result of the previous step, ``[…, source]`` FP32.
       held: boolean ``[…, source]``, False at padding.
 
     Returns:
@@ -32,7 +33,7 @@ def monotonic_weights(scores: tf.Tensor, before: tf.Tensor, held: tf.Tensor) -> 
 
 
 class MonotonicAttention(GlobalAttention):
-    """``GlobalAttention`` whose scores decide where a process that moves along the source stops.
+    """``GlobalAttention`` whose weights are computed by ``monotonic_weights`` instead of a softmax.
 
     Args:
       noise: standard deviation of noise that is added to the scores in training.
@@ -48,13 +49,21 @@ class MonotonicAttention(GlobalAttention):
         self.score_bias = self.weight([], lambda _: tf.constant(score_bias))
 
     def noise(self, shape: Any, training: bool) -> tf.Tensor | None:
-        """Returns FP32 noise for scores of this shape, or None outside of training and if the deviation is 0."""
+        """Returns normally distributed FP32 noise of this shape for the scores; None if no noise is to be added."""
         if not training or self._noise == 0.0:
             return None
         return self._noise * tf.random.stateless_normal(shape, next_seed())
 
     def first_weights(self, leading: Any, memory_size: tf.Tensor) -> tf.Tensor:
-        """Returns the attention before the first step, ``[*leading, source]`` FP32: 1 at the first position, else 0."""
+        """Returns the attention before the first step: 1 at the first position, else 0.
+
+        Args:
+          leading: sizes of the axes before the source's axis.
+          memory_size: length of the padded source, a scalar.
+
+        Returns:
+          ``[*leading, source]`` FP32.
+        """
         return tf.one_hot(tf.zeros(leading, tf.int32), memory_size)
 
     def step(self, queries: tf.Tensor, memory: Memory, before: tf.Tensor) -> tf.Tensor:

@@ -1,8 +1,9 @@
 """The loop of a recurrent layer over time, with a custom gradient.
 
-The loop contains only the recurrent product and the gates: the input is projected for all steps at once, and the
-gradient of each weight matrix is one product over all steps. In contrast to TensorFlow's gradient of ``tf.while_loop``,
-only the states and what the cell saves are kept in memory, and gradients of matrices are not accumulated step by step.
+The loop contains only the recurrent product and the gates. The input is projected for all steps at once, and the
+gradient of each weight matrix is one product over all steps. TensorFlow's gradient of ``tf.while_loop`` would keep more
+in memory than the states and the tensors that the cell saves, and would accumulate the gradients of matrices step by
+step.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: S
       weights: the cell's weights; matrices in the compute dtype, the others in FP32.
 
     Returns:
-      For each state, its values after every step, ``[time, batch, size]``: the output in the compute dtype, an inner
-      state in FP32. Steps after the end of an example are computed from its padding; the caller masks them.
+      For each state, its values after every step, ``[time, batch, size]``; the output is in the compute dtype, an inner
+      state in FP32. Steps after the end of an example are computed from its padding; the caller masks their values.
     """
     num_states = cell.num_states
 
@@ -68,12 +69,17 @@ def turns(steps: tf.Tensor, body: Callable[[tf.Tensor, Any], Any], carried: Any)
 
 
 def step_array(dtype: tf.DType, steps: tf.Tensor, like: Sequence[int | None]) -> tf.TensorArray:
-    """Returns a ``TensorArray`` for one tensor of the shape ``like`` per step."""
+    """Returns a ``TensorArray`` that holds one tensor of the shape ``like`` for each of ``steps`` steps."""
     return tf.TensorArray(dtype, steps, element_shape=tf.TensorShape(like), clear_after_read=False)
 
 
 def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tuple[list[tf.Tensor], Tensors]:
-    """Returns (histories of the states ``[time + 1, batch, size]``, the initial state first; saved tensors)."""
+    """Runs the loop over time.
+
+    Returns:
+      (for each state, its values before the first step and after each step, ``[time + 1, batch, size]``; the tensors
+      that the cell saves, ``[time, batch, …]``).
+    """
     steps, kept, rows = tf.shape(x)[0], _kept_types(cell, x), states[0].shape[0]
     histories = tuple(step_array(dtype, steps + 1, state.shape).write(0, tf.cast(state, dtype))
                       for state, dtype in zip(states, kept, strict=True))
@@ -97,7 +103,7 @@ def _kept_types(cell: Cell, x: tf.Tensor) -> list[tf.DType]:
 
 def _backward(cell: Cell, x: tf.Tensor, first: Tensors, weights: Tensors, histories: Sequence[tf.Tensor],
               saved: Tensors, dy: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns the gradients of ``x``, the initial states and the weights."""
+    """Returns the gradients of ``x``, of each initial state and of each weight; ``dy`` are those of the results."""
     steps, rows = tf.shape(x)[0], (x.shape[1], first[0].shape[-1])
     arrays = (step_array(x.dtype, steps, x.shape[1:]),
               *(step_array(x.dtype, steps, rows) for _ in range(cell.num_rows)))

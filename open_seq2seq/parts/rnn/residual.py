@@ -12,9 +12,9 @@ from open_seq2seq.parts.rnn.layers import Direction, final_states
 
 
 class ResidualLayer(Module):
-    """A recurrent layer with dropout before and after it and optionally a residual connection.
+    """A recurrent layer with dropout of its input and output, and optionally a residual connection.
 
-    The residual connection adds the input, after its dropout, to the cell's output.
+    The residual connection adds the input, after dropout, to the cell's output.
 
     Args:
       direction: the cell with its weights.
@@ -51,7 +51,13 @@ class ResidualLayer(Module):
 
     def with_final_states(self, x: tf.Tensor, lengths: tf.Tensor,
                           training: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Returns the outputs, and the states after each example's last step, ``[batch, size]`` FP32 each."""
+        """Returns the outputs, and the cell's states after each example's last step.
+
+        The arguments are those of ``__call__``.
+
+        Returns:
+          (outputs ``[time, batch, output_size]``, states ``[batch, size]`` FP32 each).
+        """
         joined = dropout(x, self.drop_input, training)
         y, states = final_states(self.direction, joined, lengths, training)
         return self._finish(y, joined, x.shape[-1], training), states
@@ -61,7 +67,10 @@ class ResidualLayer(Module):
 
 
 def run_layers(layers: Sequence[ResidualLayer], x: tf.Tensor, lengths: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """Applies the layers one after another to ``[time, batch, input]``; see ``ResidualLayer``."""
+    """Applies the layers one after another; returns the outputs of the last layer, ``[time, batch, output_size]``.
+
+    The arguments are those of ``ResidualLayer.__call__``.
+    """
     for layer in layers:
         x = layer(x, lengths, training)
     return x
@@ -69,7 +78,12 @@ def run_layers(layers: Sequence[ResidualLayer], x: tf.Tensor, lengths: tf.Tensor
 
 def run_with_states(layers: Sequence[ResidualLayer], x: tf.Tensor, lengths: tf.Tensor,
                     training: bool = False) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
-    """Applies the layers one after another; returns the outputs and the final states of each layer."""
+    """Applies the layers one after another, as ``run_layers`` does, and also returns their final states.
+
+    Returns:
+      (outputs of the last layer ``[time, batch, output_size]``; for each layer, its states after each example's last
+      step, ``[batch, size]`` FP32 each).
+    """
     states = []
     for layer in layers:
         x, own = layer.with_final_states(x, lengths, training)

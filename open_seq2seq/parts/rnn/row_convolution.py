@@ -1,4 +1,4 @@
-"""Row convolution, which lets a unidirectional network use a few future frames."""
+"""Row convolution, by which a unidirectional network can use a few future frames."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class RowConvolution(Module):
         self.norm = BatchNorm(channels, momentum, epsilon, regularizer=regularizer)
 
     def __call__(self, x: tf.Tensor, held: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Transforms ``[batch, time, channels]``.
+        """Returns ``[batch, time, channels]`` in the dtype of ``x``, 0 at padding.
 
         Args:
-          x: the input, 0 at padding; the result is 0 at padding too.
+          x: ``[batch, time, channels]``, 0 at padding.
           held: boolean ``[batch, time]``, False at padding.
           training: whether batch norm uses the batch statistics instead of the moving ones.
         """

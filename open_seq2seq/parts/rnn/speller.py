@@ -32,9 +32,9 @@ class SpellerState(NamedTuple):
 class Speller(Module):
     """Recurrent layers, and attention heads whose query is the output of the last layer.
 
-    Each head's output is a matrix times [cell output ; context]. The concatenated outputs of all heads are the
-    network's output and, together with the next symbol, its next input (input feeding, Luong et al. 2015,
-    https://arxiv.org/abs/1508.04025, section 3.3).
+    The output of a head is a matrix times the concatenation of the last layer's output and the head's context. The
+    concatenated outputs of all heads are the output of the network. Together with the next symbol, they are also the
+    input of the next step (input feeding, Luong et al. 2015, https://arxiv.org/abs/1508.04025, section 3.3).
 
     Args:
       input_size: number of channels of the embedded symbols.
@@ -74,7 +74,12 @@ class Speller(Module):
         return [head.memory(source, lengths) for head in self.heads]
 
     def initial_state(self, source: tf.Tensor, beam_size: int) -> SpellerState:
-        """Returns a state of zeros for ``beam_size`` hypotheses per utterance."""
+        """Returns a state of zeros for ``beam_size`` hypotheses per utterance.
+
+        Args:
+          source: ``[batch, source, memory_size]`` in the compute dtype.
+          beam_size: number of hypotheses.
+        """
         batch, time = tf.shape(source)[0], tf.shape(source)[1]
         cells = [[tf.zeros([batch, beam_size, self._hidden_size]) for _ in range(layer.cell.num_states)]
                  for layer in self.layers]
@@ -82,7 +87,10 @@ class Speller(Module):
         return SpellerState(cells, tf.zeros([batch, beam_size, self.output_size], source.dtype), looked)
 
     def prepare(self, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]]:
-        """Returns the layers' weights for ``step``; they are cast once for all steps."""
+        """Returns (input matrix, bias, recurrent weights) of each layer for ``step``, in ``dtype``.
+
+        Callers call this once for all steps.
+        """
         return [(cast_weight(layer.kernel, dtype), tf.cast(layer.bias, dtype), layer.step_weights(dtype))
                 for layer in self.layers]
 
@@ -98,10 +106,11 @@ class Speller(Module):
           kept: dropout factors for each layer's output, of the output's shape; None disables dropout.
 
         Returns:
-          (new state, whose ``attended`` is the output; each head's attention weights ``[batch, beam, source]``).
+          (new state, whose ``attended`` is the output of the network; for each head, its attention weights
+          ``[batch, beam, source]`` FP32).
         """
         beams, cells = tf.shape(embedded)[:2], []
-        # Beam search loses the static number of channels.
+        # In beam search, the static number of channels is unknown.
         x = tf.concat([embedded, tf.ensure_shape(state.attended, [None, None, self.output_size])], -1)
         for number, (layer, (kernel, bias, weights)) in enumerate(zip(self.layers, prepared, strict=True)):
             rows = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), kernel) + bias

@@ -1,7 +1,8 @@
-"""Weight drop, the dropout of the matrices of recurrent layers, and dropout of what LSTMs add to their inner state.
+"""Weight drop and recurrent dropout for recurrent layers.
 
-See Merity et al. 2018, https://arxiv.org/abs/1708.02182, for weight drop, and Semeniuta et al. 2016,
-https://arxiv.org/abs/1603.05118, for recurrent dropout.
+Weight drop is dropout of the elements of matrices (Merity et al. 2018, https://arxiv.org/abs/1708.02182). Recurrent
+dropout is dropout of the values that an LSTM adds to its inner state (Semeniuta et al. 2016,
+https://arxiv.org/abs/1603.05118).
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from open_seq2seq.parts.rnn.layers import Direction
 
 
 def dropped_weight(variable: tf.Variable, rate: float, dtype: tf.DType, training: bool) -> tf.Tensor:
-    """Returns a matrix in ``dtype``; in training, a random fraction ``rate`` of its elements is 0, the rest scaled up.
+    """Returns a matrix in ``dtype``, in training with dropout of its elements.
 
-    The mask is drawn once, so a layer uses the same dropped matrix at all steps of a forward pass.
+    A layer calls this once per forward pass, so it uses the same mask at all steps.
     """
     if not training or rate == 0.0:
         return cast_weight(variable, dtype)
@@ -30,8 +31,8 @@ def dropped_weight(variable: tf.Variable, rate: float, dtype: tf.DType, training
 class _Dropped:
     """Mixin of LSTM cells whose candidate, which is added to the inner state, is multiplied by a dropout mask.
 
-    The mask, of zeros and ones, is appended to the projected input: ``[batch, 5 · hidden]``. The factor of the kept
-    elements is applied in FP32.
+    The mask consists of zeros and ones. The caller appends it to the projected input, which then is
+    ``[batch, 5 · hidden]``. The cell multiplies the mask by the scale of dropout in FP32.
 
     Args:
       rate: dropout rate.
@@ -51,7 +52,7 @@ def _with_mask_columns(dx: tf.Tensor) -> tf.Tensor:
 
 
 class DroppedLstm(_Dropped, Lstm):
-    """``Lstm`` with dropout of the candidate (recurrent dropout without memory loss)."""
+    """``Lstm`` with recurrent dropout."""
 
     saved = ((3, False), (1, False), (1, False))
 
@@ -76,7 +77,7 @@ class DroppedLstm(_Dropped, Lstm):
 
 
 class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
-    """``LayerNormLstm`` with dropout of the candidate, as in TensorFlow 1's ``LayerNormBasicLSTMCell``."""
+    """``LayerNormLstm`` with recurrent dropout, as in TensorFlow 1's ``LayerNormBasicLSTMCell``."""
 
     saved = ((4, True), (1, False))
 

@@ -14,14 +14,14 @@ class Zoneout:
     """Wraps a cell so that elements of its states keep their previous values with some probability (zoneout).
 
     See Krueger et al. 2017, https://arxiv.org/abs/1606.01305. In training, elements are chosen at random, independently
-    of one another. Outside of training, the new state is the mean of the previous and the computed one, weighted by
-    their probabilities. The output is a state and treated like the others.
+    of one another. Outside of training, the new state is the mean of the previous state and the state that the cell
+    computes, weighted by their probabilities. The output is one of the states.
 
-    In training, ``step`` expects the step's slice of the result of ``masks`` after the columns of the projected input.
+    In training, the caller appends the result of ``masks`` to the columns of the projected input.
 
     Args:
       cell: the cell.
-      rate: probability of keeping the previous value.
+      rate: probability with which an element keeps its previous value.
       sizes: number of columns of each state.
       training: whether elements are chosen at random.
     """
@@ -42,7 +42,7 @@ class Zoneout:
                                [*like.shape[:2], width])
 
     def saved_sizes(self, sizes: Sequence[int]) -> list[tuple[int, bool]]:
-        """Returns the sizes of what the cell saves, of its new states, and of the masks; see ``Cell``."""
+        """Returns the sizes of the tensors that the cell saves, of its new states, and of the masks; see ``Cell``."""
         masks = [(size, False) for size in sizes] if self._training else []
         return [*self._cell.saved_sizes(sizes), *((size, True) for size in sizes), *masks]
 
@@ -55,7 +55,10 @@ class Zoneout:
         return mixed, (*saved, *new, *masks)
 
     def _shares(self, masks: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns, for each state, the share of the previous value in the new one, FP32."""
+        """Returns, for each state, the weight of the previous value in the new value, FP32.
+
+        This is a mask ``[batch, size]`` in training, and a scalar outside of training.
+        """
         if self._training:
             return [tf.cast(mask, tf.float32) for mask in masks]
         return [tf.constant(self._rate) for _ in self._sizes]

@@ -69,10 +69,15 @@ class Attention(Module):
         self.output = self.weight(shape, initializer, regularizer=regularizer)
 
     def projection(self, names: str, dtype: tf.DType, training: bool = False) -> tf.Tensor:
-        """Returns the matrices of the letters in ``names`` (``q``, ``k``, ``v``), concatenated for a single product.
+        """Returns matrices, concatenated for a single product: ``[channels, len(names) · hidden_size]``.
 
-        The query's matrix is multiplied by ``depth^-0.5`` and the value's by the scale of dropout, because scaling
-        matrices is cheaper than scaling activations.
+        The query's matrix is multiplied by ``depth^-0.5``, and the value's matrix by the scale of dropout, because
+        scaling matrices takes less time than scaling activations.
+
+        Args:
+          names: letters of the matrices in their order: ``q`` for the query, ``k`` for the key, ``v`` for the value.
+          dtype: dtype of the result.
+          training: whether dropout is applied.
         """
         matrices = {
             "q": lambda: scaled_weight(self.query, self.depth ** -0.5, dtype),
@@ -82,7 +87,7 @@ class Attention(Module):
         return tf.concat([matrices[name]() for name in names], 1)
 
     def output_projection(self, dtype: tf.DType, scale: float = 1.0) -> tf.Tensor:
-        """Returns the output matrix times ``scale``, cast to ``dtype``."""
+        """Returns the output matrix times ``scale``, ``[hidden_size, hidden_size]`` in ``dtype``."""
         return scaled_weight(self.output, scale, dtype)
 
     def _split(self, x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
@@ -105,7 +110,7 @@ class SelfAttention(Attention):
 
     def __call__(self, x: tf.Tensor, bias: tf.Tensor | None, training: bool = False,
                  output_scale: float = 1.0) -> tf.Tensor:
-        """Attends within whole sequences.
+        """Attends within whole sequences; returns ``[batch, time, hidden]``.
 
         Args:
           x: ``[batch, time, hidden]``.
@@ -118,7 +123,10 @@ class SelfAttention(Attention):
         return self._merge(context, self.output_projection(x.dtype, output_scale))
 
     def kernels(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the weights for ``step`` and ``read``; call this once before decoding."""
+        """Returns the weights for ``step`` and ``read``; decoding computes them once for all steps.
+
+        The weights are the concatenated matrices of query, key and value, and the output matrix.
+        """
         return self.projection("qkv", dtype), self.output_projection(dtype)
 
     def initial_cache(self, batch: tf.Tensor, beam: int, dtype: tf.DType) -> dict[str, tf.Tensor]:
@@ -130,8 +138,9 @@ class SelfAttention(Attention):
              kernels: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Attends from the newest position to all positions so far.
 
-        The cache grows by one position per step. Compared with a cache of full length, this saves half of the
-        attention's work on average, and it costs nothing, because beam search copies the cache anyway.
+        The cache grows by one position per step. On average, this takes half as many operations as attending to a cache
+        of full length. The copy that growing requires takes no additional time, because beam search copies the cache in
+        any case.
 
         Args:
           x: ``[batch, beam, hidden]``.
@@ -187,12 +196,17 @@ class CrossAttention(Attention):
         return key, value
 
     def kernels(self, dtype: tf.DType, output_scale: float = 1.0) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the weights for ``__call__``; call this once before decoding."""
+        """Returns (query matrix, output matrix) for ``__call__``; decoding computes them once for all steps.
+
+        Args:
+          dtype: dtype of the weights.
+          output_scale: factor that multiplies the output matrix.
+        """
         return self.projection("q", dtype), self.output_projection(dtype, output_scale)
 
     def __call__(self, x: tf.Tensor, memory: tuple[tf.Tensor, tf.Tensor], bias: tf.Tensor | None,
                  kernels: tuple[tf.Tensor, tf.Tensor], training: bool = False) -> tf.Tensor:
-        """Attends from ``x`` to the source.
+        """Attends from ``x`` to the source; returns ``[batch, time or beam, hidden]``.
 
         The second axis of ``x`` is either time or the hypotheses of a beam, which share the keys and values of their
         sentence.

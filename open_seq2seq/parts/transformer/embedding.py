@@ -11,15 +11,24 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.observation import observe
 from open_seq2seq.parts.precision import cast_weight
 
+# Added to the logits of ids that must not be chosen.
 _NEVER = -1e9
 
 
 @tf.custom_gradient
 def scaled_rows(table: tf.Tensor, ids: tf.Tensor, factors: tf.Tensor) -> Any:
-    """Returns ``factors · table[ids]`` ``[n, hidden]`` for ids ``[n]``; the table's gradient is dense.
+    """Returns ``factors · table[ids]``, with a dense gradient of the table.
 
-    The factors are ``[n, 1]`` or ``[1, 1]`` FP32. The table's gradient from the output projection is dense too, and
-    adding two dense gradients is faster than adding rows to a dense one.
+    The output projection gives the table a dense gradient too, and adding two dense gradients is faster than adding
+    rows to a dense one.
+
+    Args:
+      table: ``[rows, hidden]`` FP32.
+      ids: ``[n]`` int32.
+      factors: ``[n, 1]`` or ``[1, 1]`` FP32.
+
+    Returns:
+      ``[n, hidden]`` FP32.
     """
     rows = tf.shape(table)[0]
 
@@ -77,16 +86,16 @@ class SharedEmbedding(Module):
         return tf.reshape(logits, tf.concat([tf.shape(hidden)[:-1], [self.rows]], 0))
 
     def output_matrix(self, vocab_size: int, dtype: tf.DType) -> tf.Tensor:
-        """Returns the table's first rows, transposed, ``[hidden, vocab_size]``, to compute logits step by step.
+        """Returns the table's first ``vocab_size`` rows, transposed, ``[hidden, vocab_size]`` in ``dtype``.
 
-        Decoders call this once per batch, because TensorFlow's product of few rows with a transposed matrix
-        (``transpose_b``) is slow on a CPU.
+        Decoders call this once per batch, to compute the logits step by step, because TensorFlow's product of few rows
+        with a transposed matrix (``transpose_b``) is slow on a CPU.
         """
         return tf.transpose(tf.cast(self.table[:vocab_size], dtype))
 
 
 def mask_extra_ids(logits: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """Masks the logits ``[…, rows]`` of ids beyond the vocabulary, in case the table has more rows than that."""
+    """Returns logits ``[…, rows]`` that exclude ids from ``vocab_size`` on, in case the table has additional rows."""
     rows = logits.shape[-1]
     if rows == vocab_size:
         return logits

@@ -35,12 +35,12 @@ class FeedForward(Module):
         self.output_bias = self.weight([hidden_size], "zeros")
 
     def kernels(self, dtype: tf.DType, training: bool = False, output_scale: float = 1.0) -> list[tf.Tensor]:
-        """Returns the weights for ``__call__``; call this once before decoding.
+        """Returns the weights for ``__call__``; decoding computes them once for all steps.
 
         Args:
           dtype: the compute dtype.
-          training: whether to apply dropout. ReLU commutes with a positive factor, so the first matrix and bias are
-            multiplied by the scale of dropout.
+          training: whether to apply dropout. The scale of dropout multiplies the first matrix and bias, because a
+            positive factor before a ReLU has the same effect as after it.
           output_scale: factor that multiplies the result; it is applied to the second matrix and bias.
         """
         scale = keep_scale(self.relu_dropout, training)
@@ -49,7 +49,7 @@ class FeedForward(Module):
 
     def __call__(self, x: tf.Tensor, kernels: list[tf.Tensor], training: bool = False,
                  mask: tf.Tensor | None = None) -> tf.Tensor:
-        """Transforms each position.
+        """Transforms each position; returns ``[..., hidden]``.
 
         Args:
           x: ``[..., hidden]`` in the compute dtype.

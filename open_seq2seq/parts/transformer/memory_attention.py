@@ -11,9 +11,9 @@ from open_seq2seq.parts.transformer.attention import SelfAttention, attend
 
 
 class MemoryAttention(SelfAttention):
-    """Self-attention that carries over the keys and values of the last positions from chunk to chunk, as a memory.
+    """Self-attention with a memory: the keys and values of the last positions are carried over to the next chunk.
 
-    No gradient flows into the earlier chunks.
+    No gradient flows into earlier chunks.
 
     Args:
       memory_length: number of positions in the memory.
@@ -28,7 +28,7 @@ class MemoryAttention(SelfAttention):
 
     def continued(self, x: tf.Tensor, lengths: tf.Tensor, bias: tf.Tensor, training: bool = False,
                   output_scale: float = 1.0) -> tf.Tensor:
-        """Attends within chunks, and from chunks to the positions in the memory, and updates the memory.
+        """Attends from chunks to themselves and to the memory; updates the memory.
 
         Args:
           x: ``[batch, time, hidden]``.
@@ -37,6 +37,9 @@ class MemoryAttention(SelfAttention):
             positions of the memory that are still empty.
           training: whether to apply dropout.
           output_scale: factor that multiplies the result; it is applied to the output matrix.
+
+        Returns:
+          ``[batch, time, hidden]``.
         """
         query, key, value = self._split(x, self.projection("qkv", x.dtype, training))
         key, value = self._extended(self.keys, key, lengths), self._extended(self.values, value, lengths)
@@ -44,7 +47,11 @@ class MemoryAttention(SelfAttention):
         return self._merge(context, self.output_projection(x.dtype, output_scale))
 
     def _extended(self, memory: CarriedState, new: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the memory followed by ``new`` ``[batch, heads, time, depth]``, and updates the memory."""
+        """Appends ``new`` ``[batch, heads, time, depth]`` to the memory along time; updates the memory.
+
+        Returns:
+          ``[batch, heads, memory_length + time, depth]``.
+        """
         whole = tf.concat([tf.cast(memory.read(), new.dtype), new], 2)
         last = lengths[:, tf.newaxis] + tf.range(self._memory_length)
         memory.write(tf.gather(whole, last, axis=2, batch_dims=1))

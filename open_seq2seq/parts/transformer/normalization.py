@@ -56,7 +56,7 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) 
         centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
         if is_for_xla():
             variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
-        else:  # reads the rows once; mean(square) would write a copy of them
+        else:  # mean(square) would write a copy of the rows
             norm = tf.math.reduce_euclidean_norm(centered, -1, keepdims=True)
             variance = tf.square(norm) / tf.cast(tf.size(gamma), tf.float32)
         inverse = tf.math.rsqrt(variance + epsilon)
@@ -121,7 +121,15 @@ def check_norm_params(norm_params: Mapping[str, Any], path: str) -> dict[str, An
 
 
 def make_norm(hidden_size: int, params: Mapping[str, Any]) -> Module:
-    """Creates the normalisation layer from checked ``norm_params``."""
+    """Creates a normalisation layer.
+
+    Args:
+      hidden_size: number of channels.
+      params: the result of ``check_norm_params``.
+
+    Raises:
+      ConfigError: the arguments of the regulariser are invalid.
+    """
     if params["type"] != "batch_norm":
         epsilon = 1e-6 if params["epsilon"] is None else params["epsilon"]
         return LayerNorm(hidden_size, epsilon, order=1 if params["type"] == "layernorm_L1" else 2)

@@ -45,9 +45,9 @@ def alibi_slopes(num_heads: int) -> list[float]:
 
 
 def distance_bias(num_heads: int, queries: tf.Tensor, keys: tf.Tensor, window: int | None = None) -> tf.Tensor:
-    """Returns attention's linear biases: minus the head's slope times the distance from query to key.
+    """Returns linear attention biases: minus the head's slope times the distance from query to key.
 
-    Keys that are later than the query, or more than ``window`` positions earlier, are masked.
+    See ``alibi_slopes``. Keys that are later than the query, or more than ``window`` positions earlier, are masked.
 
     Args:
       num_heads: number of attention heads.

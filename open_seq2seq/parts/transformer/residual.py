@@ -17,8 +17,8 @@ def residual_sublayer(x: tf.Tensor, norm: Module, sublayer: Callable[[tf.Tensor,
     Args:
       x: ``[..., hidden]``.
       norm: normalisation layer, which is called with (x, mask, training).
-      sublayer: function of (normalised input, scale of dropout), which must multiply its result by the scale, usually
-        by scaling its last weights.
+      sublayer: function of (normalised input, scale of dropout). It must multiply its result by the scale, usually by
+        multiplying its last matrix.
       dropout_rate: rate of dropout on the sublayer's result.
       mask: boolean mask of the shape of ``x`` without the last axis; False at padding.
       training: whether to apply dropout and normalise as in training.
