@@ -121,7 +121,6 @@ class TransformerEncoder(Encoder):
         self.layers = [
             EncoderLayer(params, norm_params, initializer, regularizer) for _ in range(params["encoder_layers"])]
         self.output_norm = make_norm(params["hidden_size"], norm_params)
-        self.output_size = params["hidden_size"]
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Encodes ids.

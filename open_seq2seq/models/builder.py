@@ -184,8 +184,8 @@ def _customarily_derived(of_data: bool) -> frozenset[str]:
     Args:
       of_data: whether to return the parameters of data layers; otherwise, those of encoders, decoders and losses.
     """
-    rooms = (encoders, decoders, losses)
-    classes = [DataLayer] if of_data else [getattr(room, name) for room in rooms for name in room.__all__]
+    packages = (encoders, decoders, losses)
+    classes = [DataLayer] if of_data else [getattr(package, name) for package in packages for name in package.__all__]
     declared = [found for cls in classes if hasattr(cls, "declared_params") for found in cls.declared_params()]
     return frozenset(name for found in declared for name, value in found.items() if as_param(value).derived)
 

@@ -24,9 +24,12 @@ class EncoderInput(TypedDict, total=False):
     Attributes:
       source_tensors: ``[values, lengths, …]`` from the data layer, with values ``[batch, time, …]`` and lengths
         ``[batch]``.
+      ids: indices of the examples in the data set ``[batch]`` int64; negative for empty rows, which contain only
+        padding.
     """
 
     source_tensors: list[tf.Tensor]
+    ids: tf.Tensor
 
 
 class EncoderOutput(TypedDict, total=False):
@@ -42,6 +45,8 @@ class EncoderOutput(TypedDict, total=False):
       state: for each recurrent layer, its final states ``[batch, size]`` FP32, the output first; or None.
       inputs_attention_bias: FP32 ``[batch, 1, 1, time]``, -1e9 at padding.
       embedding_softmax_layer: the ``SharedEmbedding``, which ``TransformerDecoder`` also uses.
+      embedding_table: the embeddings of the source ids ``[ids, channels]`` FP32, which ``RNNDecoderWithAttention`` can
+        share.
       encoder_input: the source ids ``[batch, time]``.
     """
 
@@ -53,6 +58,7 @@ class EncoderOutput(TypedDict, total=False):
     state: Any
     inputs_attention_bias: tf.Tensor
     embedding_softmax_layer: Any
+    embedding_table: tf.Tensor
     encoder_input: tf.Tensor
 
 
