@@ -6,7 +6,7 @@
 The implementations take turns on batches of the same shape: sentences of ``--length`` random tokens on both sides, so
 that nothing is padded. A step includes the loss over the whole vocabulary and Adam. Without ``--input_feeding``, the
 decoder is that of NVIDIA's GNMT v2, which computes the attention for all target positions at once. With it, the decoder
-is that of the original toolkit, which computes the attention in its loop over the positions. The last lines, "raw
+is that of NVIDIA's OpenSeq2Seq, which computes the attention in its loop over the positions. The last lines, "raw
 products", give the time of the step's matrix products alone, without any other operation.
 """
 
@@ -114,7 +114,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--ids", type=int, default=8000, help="size of the vocabulary that both sides share")
     parser.add_argument("--batch", type=int, default=128, help="sentence pairs per batch")
     parser.add_argument("--length", type=int, default=32, help="tokens per sentence on each side")
-    parser.add_argument("--input_feeding", action="store_true", help="the decoder of the original toolkit")
+    parser.add_argument("--input_feeding", action="store_true", help="the decoder of NVIDIA's OpenSeq2Seq")
     parser.add_argument("--dtypes", default="float32", help="comma-separated dtypes of the toolkit's steps")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each")
     parser.add_argument("--steps", type=int, default=3, help="steps per round")

@@ -64,7 +64,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--mode", choices=["eval", "infer", "rescore"], default="eval", help="(default: %(default)s)")
-    add("--logits", metavar="FILE", help="dumped logits: .npz, or .pickle as written by the TensorFlow 1 toolkit")
+    add("--logits", metavar="FILE", help="dumped logits: .npz, or .pickle as written by NVIDIA's OpenSeq2Seq")
     add("--labels", metavar="LIST", nargs="+", help="references: CSV, JSON lines, LibriSpeech folders")
     add("--labels_case", choices=list(CASES), default="as_is", help="case conversion of the references, after the "
         "normalisation recorded in the dump (default: %(default)s)")
@@ -85,7 +85,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add("--infer_output_file", metavar="CSV", help="output file for the transcripts")
     add("--dump_all_beams_to", metavar="FILE", help="output file for all hypotheses")
     add("--beams_format", choices=["tsv", "dump"], help="format of the file of --dump_all_beams_to: tab-separated "
-        "values, or the beam dump of the TensorFlow 1 toolkit, without the names of the utterances (default: tsv)")
+        "values, or the beam dump of NVIDIA's OpenSeq2Seq, without the names of the utterances (default: tsv)")
     return parser.parse_args(argv)
 
 

@@ -28,7 +28,7 @@ from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import run_script
 
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
-"""The alphabet of the TensorFlow 1 toolkit's recipes."""
+"""The alphabet of NVIDIA's recipes."""
 _TRANSCRIPTS = ".trans.txt"
 
 

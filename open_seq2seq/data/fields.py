@@ -72,7 +72,10 @@ def _has_time(spec: tf.TensorSpec | None) -> bool:
 
 
 def flatten(batch: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yields (path, array or field) of a batch or its fields, with paths such as ``source_tensors/0`` and ``ids``."""
+    """Yields (path, value) for each array of a batch, or for each of its fields.
+
+    Paths are such as ``source_tensors/0`` and ``ids``.
+    """
     for name, value in batch.items():
         if isinstance(value, (list, tuple)):
             yield from ((f"{name}/{place}", item) for place, item in enumerate(value))

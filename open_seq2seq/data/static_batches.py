@@ -1,8 +1,8 @@
 """Pads batches to the static shapes chosen by ``static_shapes``.
 
-The time axes of a batch are padded to the edges of its shape, and missing rows are filled with empty rows of length 0
-and id ``EMPTY_ID``. Models mask padding, so it does not change results. The data layer's fields declare the time axis
-of each array.
+The time axes of a batch are padded to the lengths that its shape gives (``edges``). If the batch has too few rows, rows
+of length 0 with the id ``EMPTY_ID`` are added. Models mask padding, so it does not change results. The data layer's
+fields declare the time axis of each array.
 """
 
 from __future__ import annotations

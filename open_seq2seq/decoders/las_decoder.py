@@ -20,7 +20,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 MAX_POSITIONS = 1024
 _NEVER = -1e9
-# Misspelled values of attention_type, from configs for the TensorFlow 1 toolkit, and their correct spellings.
+# Misspelled values of attention_type, from configs for NVIDIA's OpenSeq2Seq, and their correct spellings.
 _SPELLINGS = {"bahadanau": "bahdanau"}
 _ATTENTION = {
     "attention_dim": Param(int, doc="Size of the space in which keys and queries are compared.", minimum=1),
@@ -82,9 +82,9 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
                                 on_change=FREE),
             "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^length_penalty.",
                                     minimum=0.0, on_change=FREE),
-            "n_best": Param((int, type(None)), None, "Number of transcripts returned per utterance. A search returns "
-                            "at most beam_width, the default; sampling, any number, 1 by default.", minimum=1,
-                            maximum=10**4, on_change=FREE),
+            "n_best": Param((int, type(None)), None, "Number of transcripts returned per utterance. With beam search: "
+                            "at most beam_width, which is the default. With sampling: any number; the default is 1.",
+                            minimum=1, maximum=10**4, on_change=FREE),
             **sampling_params(),
             "max_length_factor": Param(float, 1.0, "Maximum length of a transcript divided by the number of encoder "
                                        "outputs.",

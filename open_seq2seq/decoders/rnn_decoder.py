@@ -111,7 +111,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
             "score_bias_init": Param(float, 0.0, "With monotonic attention: initial value of the learned bias that is "
                                      "added to the scores.", on_change=FREE),
             "input_feeding": Param(bool, True, "Whether the first layer also reads the context of the previous step, "
-                                   "as in the TensorFlow 1 toolkit. If False, training runs each layer over the whole "
+                                   "as in NVIDIA's OpenSeq2Seq. If False, training runs each layer over the whole "
                                    "target instead of step by step; with gnmt_v2, the model is then that of NVIDIA's "
                                    "GNMT v2 in PyTorch.",
                                    on_change=REFUSE),
@@ -299,4 +299,4 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
 
 
 class BeamSearchRNNDecoderWithAttention(RNNDecoderWithAttention):
-    """``RNNDecoderWithAttention`` under the name that configs for the TensorFlow 1 toolkit use for beam search."""
+    """``RNNDecoderWithAttention`` under the name that configs for NVIDIA's OpenSeq2Seq use for beam search."""

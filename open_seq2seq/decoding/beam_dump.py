@@ -1,4 +1,4 @@
-"""The beam dumps of the TensorFlow 1 toolkit: n-best lists in the order of the utterances, without their names.
+"""The beam dumps of NVIDIA's OpenSeq2Seq: n-best lists in the order of the utterances, without their names.
 
 The list of each utterance is between the lines ``B=>>>>>>>>`` and ``E=>>>>>>>>``. Each hypothesis is a line with its
 score, two zeros and its text.

@@ -27,8 +27,8 @@ class ConvS2SEncoder(Encoder):
     """Convolutions with residual connections over embedded ids (Gehring et al. 2017, https://arxiv.org/abs/1705.03122).
 
     A linear layer projects the embeddings to the channels of the first convolution, and another one projects the output
-    of the last convolution to the size of the embeddings. The embedding of the first position is learned; in the
-    TensorFlow 1 toolkit, it was zeros.
+    of the last convolution to the size of the embeddings. The embedding of the first position is learned; in NVIDIA's
+    OpenSeq2Seq, it was zeros.
 
     Attributes:
       output_size: number of channels of the outputs.

@@ -74,7 +74,7 @@ class LMEncoder(LanguageEncoder):
                                     "cell state of the last layer, which must be an LSTM."),
             "dropout_seed": Param(int, 1822, "Accepted for old configs; has no effect, because all random numbers "
                                   "depend on random_seed.", on_change=FREE),
-            **{name: Param(object, None, "Accepted for old configs; has no effect, as in the TensorFlow 1 toolkit.",
+            **{name: Param(object, None, "Accepted for old configs; has no effect, as in NVIDIA's OpenSeq2Seq.",
                            on_change=FREE) for name in ("sampling_prob", "schedule_learning", "weight_variational")},
             **old_layer_params(),
         }
@@ -225,7 +225,7 @@ def _dropout_params() -> dict[str, Any]:
         "encoder_last_output_keep_prob": keep("Keep probability of dropout after the last layer."),
         "encoder_emb_keep_prob": keep("Keep probability of dropout of the embedding table; see embedding_dropout."),
         "embedding_dropout": Param(["elements", "words"], "elements", "What dropout of the embedding table drops: its "
-                                   "elements, as in the TensorFlow 1 toolkit, or whole rows, as in AWD-LSTM."),
+                                   "elements, as in NVIDIA's OpenSeq2Seq, or whole rows, as in AWD-LSTM."),
         "variational_recurrent": Param(bool, False, "Whether the dropout masks around the layers are the same at all "
                                        "steps."),
     }

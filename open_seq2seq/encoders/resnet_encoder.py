@@ -69,7 +69,7 @@ class ResNetEncoder(Encoder):
                                    maximum=100, on_change=REFUSE),
             "version": Param(list(VERSIONS), 2, "1: normalisation after each convolution, stride in the first "
                              "convolution of a block; 1.5: the same, but bottlenecks have the stride in their 3 × 3 "
-                             "convolution (version 1 of the TensorFlow 1 toolkit); 2: normalisation before each "
+                             "convolution (version 1 of NVIDIA's OpenSeq2Seq); 2: normalisation before each "
                              "convolution, strides as in 1.5.", on_change=REFUSE),
             "bottleneck": Param((bool, type(None)), None, "Whether blocks are bottlenecks of three convolutions; by "
                                 "default only for the ImageNet networks with resnet_size 50 and above.",

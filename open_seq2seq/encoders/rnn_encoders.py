@@ -238,7 +238,7 @@ class GNMTLikeEncoderWithEmbedding(RNNEncoderWithEmbedding):
 class GNMTLikeEncoderWithEmbedding_cuDNN(GNMTLikeEncoderWithEmbedding):  # noqa: N801  # the name in old configs
     """``GNMTLikeEncoderWithEmbedding`` with the cells of cuDNN, and with different parameters.
 
-    In contrast to the TensorFlow 1 toolkit, outputs do not depend on padding.
+    In contrast to NVIDIA's OpenSeq2Seq, outputs do not depend on padding.
     """
 
     @staticmethod

@@ -31,8 +31,8 @@ class Model(Component):
 
     Subclasses declare their parts in ``get_parts``. They implement the forward pass in ``loss_terms`` and ``predict``,
     evaluation in ``evaluate`` and ``finalize_evaluation``, samples during training in ``report_sample``, and inference
-    in ``infer`` and ``open_results``. The methods ``maybe_print_logs`` and ``finalize_inference`` of the TensorFlow 1
-    toolkit are supported too.
+    in ``infer`` and ``open_results``. The methods ``maybe_print_logs`` and ``finalize_inference`` of NVIDIA's
+    OpenSeq2Seq are supported too.
 
     In the methods below, ``batch`` and ``input_values`` are batches in the structure of ``DataLayer.input_signature``:
     dicts with ``source_tensors``, ``target_tensors`` (lists ``[values, lengths, …]``) and ``ids`` ``[batch]``. Methods

@@ -13,7 +13,7 @@ from open_seq2seq.utils.errors import ConfigError, did_you_mean
 from open_seq2seq.utils.processor import has_bfloat16
 
 _TENSOR_CORES = (7, 0)  # compute capability of the first GPUs with tensor cores
-# Dtypes in configs for the TensorFlow 1 toolkit, which then also created variables in half precision. Here, variables
+# Dtypes in configs for NVIDIA's OpenSeq2Seq, which then also created variables in half precision. Here, variables
 # are always FP32.
 _ALIASES = {"float16": "mixed_float16", "half": "mixed_float16", "bfloat16": "mixed_bfloat16"}
 

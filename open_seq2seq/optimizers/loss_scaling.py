@@ -173,7 +173,7 @@ class LogMaxScaler(_AutomaticScaler):
     ``2^(log_max - (μ + overflow_std_dev · σ))``, so that by default the next step overflows with probability 0.001.
     The scale starts at 1. See https://arxiv.org/abs/1805.10387.
 
-    After an overflow, x is set to ``log_max``. (The TensorFlow 1 toolkit used ``2^log_max``, which kept the scale at
+    After an overflow, x is set to ``log_max``. (NVIDIA's OpenSeq2Seq used ``2^log_max``, which kept the scale at
     its minimum for thousands of steps.) If all gradients are 0, the smallest positive float16 number is taken as the
     largest scaled gradient, so that the scale grows.
 

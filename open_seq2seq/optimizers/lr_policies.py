@@ -91,7 +91,7 @@ def cosine_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int,
     """Lowers the rate along half a cosine (Loshchilov & Hutter 2017), after a linear warm-up.
 
     The rate is ``learning_rate · ((1 - min_lr) · (1 + cos(π t/decay_steps)) / 2 + min_lr)``. Here, ``min_lr`` is a
-    *fraction* of ``learning_rate``, as in the TensorFlow 1 toolkit. t and the other arguments are as in ``poly_decay``;
+    *fraction* of ``learning_rate``, as in NVIDIA's OpenSeq2Seq. t and the other arguments are as in ``poly_decay``;
     ``power`` has no effect.
     """
     def decay(progress: tf.Tensor) -> tf.Tensor:

@@ -16,7 +16,7 @@ class NovoGrad(Optimizer):
     Each variable has a scalar v, which is ``‖g‖²`` at the first gradient and then ``v = β2·v + (1-β2)·‖g‖²``. The
     update is ``m = β1·m + (g / (sqrt(v) + ε) + weight_decay·w)``; ``w -= lr·m``.
 
-    ε is added to the root, as in the paper; the TensorFlow 1 toolkit added it under the root, which changes updates by
+    ε is added to the root, as in the paper; NVIDIA's OpenSeq2Seq added it under the root, which changes updates by
     less than 0.01 % if the norm of the gradient is above 0.01. That toolkit did not keep v between updates, so β2 had
     no effect; ``compat_no_ema`` reproduces this for its published recipes.
 
@@ -36,7 +36,7 @@ class NovoGrad(Optimizer):
             "grad_averaging": Param(bool, False, "Whether to multiply the term added to the momentum by 1 - beta1."),
             "compat_no_ema": Param(bool, False, "Whether to divide by the norm of the current gradient and ignore "
                                    "beta2, "
-                                   "as the TensorFlow 1 toolkit did in its published recipes."),
+                                   "as NVIDIA's OpenSeq2Seq did in its published recipes."),
         }
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from open_seq2seq.utils.errors import ConfigError
 
 LENGTHS = "outputs_length"
-# Names from the TensorFlow 1 toolkit.
+# Names from NVIDIA's OpenSeq2Seq.
 LENGTHS_ALIASES = ("src_length", "src_lengths")
 
 

@@ -59,7 +59,7 @@ OTHERS = {
     "net_connections", "soxr_hq",  # of psutil and librosa
     "image_encoder", "image_encoder_params", "text_encoder", "x_params", "my_speech",  # a user's own
     "bias_add", "btl_tcp_if_include", "byte_fallback",  # of TensorFlow, Open MPI and SentencePiece
-    "precompute_mel_basis", "syn_enable", "syn_subdirs",  # options of the TensorFlow 1 toolkit that were left out
+    "precompute_mel_basis", "syn_enable", "syn_subdirs",  # options of NVIDIA's OpenSeq2Seq that were left out
     "larc_clip_on", "larc_final_lr", "larc_grad_update",  # made of a prefix and a field
 }
 # Keys of the dicts that describe layers and searches, which are not declared one by one.

@@ -112,7 +112,7 @@ def _librosa_values(audio: np.ndarray, settings: FeatureSettings, frames: range,
 
 def _psf_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int,
                 dither_floor: bool) -> np.ndarray:
-    """Computes ``frame_values`` of audio that is converted to 16-bit integers.
+    """Computes ``frame_values`` of the audio after scaling and rounding it towards zero to 16-bit integer values.
 
     The first window of the utterance starts at sample 0, and the last one is padded with zeros.
     """

@@ -71,7 +71,7 @@ class RecordSet(FileSet):
 
 
 def record_spans(path: str) -> np.ndarray:
-    """Returns the first byte and the number of bytes of each record of a TFRecord file, int64 ``[records, 2]``.
+    """Returns the offset and the number of bytes of the data of each record of a TFRecord file, int64 ``[records, 2]``.
 
     Raises:
       DataError: the file cannot be read, is empty, or does not consist of whole records.

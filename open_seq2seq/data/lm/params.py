@@ -111,8 +111,9 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
     Args:
       params: parameters declared by ``tokenizer_params``.
       path: path of the parameters in the config, for messages.
-      build: function that makes the vocabulary if its file does not exist, given the function that splits a line; the
-        vocabulary is then saved to the file. None if the file must exist.
+      build: function that takes the function that splits a line, and returns the vocabulary. It is called if
+        lm_vocab_file is not set and processed_data_folder contains no vocabulary; the result is saved there. None if
+        the file must exist.
       fit: whether the tokenizer ``words`` gets raw text, with punctuation and capitals; see ``FittingTokenizer``.
 
     Raises:

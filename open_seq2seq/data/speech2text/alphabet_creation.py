@@ -48,7 +48,7 @@ def write_alphabet(path: str, utterances: Sequence[Utterance], normalize: Callab
 
 def _count_characters(utterances: Sequence[Utterance], normalize: Callable[[str], str],
                       ) -> tuple[Counter[str], dict[str, str]]:
-    """Returns how often each character occurs, and the list and line where it first occurs."""
+    """Returns how often each character occurs, and the file and line where it first occurs."""
     counts: Counter[str] = Counter()
     places: dict[str, str] = {}
     for utterance in utterances:

@@ -19,7 +19,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 PARAMS = {
     "speed_perturbation_ratio": Param((float, list, type(None)), None, "Number r: the length is multiplied by a random "
-                                      "factor from 1 - r to 1 + r; a longer recording has a lower pitch. List: the "
+                                      "factor from 1 - r to 1 + r; lengthening lowers the pitch. List: the "
                                       "factor is drawn from its values. None or 0 keeps the length."),
     "noise_level_min": Param((int, type(None)), None, "Smallest RMS level of the white noise; 0 dB is an RMS of 1, for "
                              "audio with a peak of 1. No noise is added if this and noise_level_max are None.", "dB",

@@ -103,8 +103,8 @@ def _feature_params() -> dict[str, Any]:
         "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this value; 0 or 1 adds "
                         "no padding.", "frames", minimum=0, maximum=10**5),
         "pad_signal": Param(bool, False, "For psf only: whether to pad each signal with zeros instead of the features. "
-                            "The padding's frames then count as part of the utterance, as in the TensorFlow 1 "
-                            "toolkit.", on_change=REFUSE),
+                            "The padding's frames then count as part of the utterance, as in NVIDIA's "
+                            "OpenSeq2Seq.", on_change=REFUSE),
     }
 
 

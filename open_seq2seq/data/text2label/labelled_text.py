@@ -161,7 +161,7 @@ class LabelledTextDataLayer(DataLayer):
         """
         rows = self._read_rows()
         if not rows:
-            raise DataError(f"{shown(self._source_name)} contains no examples: name a file or folder with texts.")
+            raise DataError(f"{shown(self._source_name)} contains no examples: correct the path, or add texts.")
         texts = [row[0].replace("\n", " ") for _, row in rows]
         labels = self._numbered([(number, row[1]) for number, row in rows] if self._reads_labels else [])
         return np.array([number for number, _ in rows], np.int32), texts, labels

@@ -54,8 +54,8 @@ class TableTextDataLayer(ParallelTextDataLayer):
                                    on_change={"": REFUSE}),
             "target_column": Param(COLUMN, 2, "Column of the target, given like source_column; not read in inference.",
                                    minimum=1, on_change=REFUSE),
-            "only_sources": Param(bool, False, "Whether the file has no columns other than the sources, in their "
-                                  "order, separated by tabs, and no header; set by --infer_files."),
+            "only_sources": Param(bool, False, "Whether each line contains only the sources, separated by tabs and in "
+                                  "the order of source_column, without a header; set by --infer_files."),
         }
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:

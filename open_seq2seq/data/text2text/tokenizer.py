@@ -1,4 +1,4 @@
-"""Ids of special tokens, under the names by which configs for the TensorFlow 1 toolkit import them."""
+"""Ids of special tokens, under the names by which configs for NVIDIA's OpenSeq2Seq import them."""
 
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 

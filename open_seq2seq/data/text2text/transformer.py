@@ -19,7 +19,7 @@ from open_seq2seq.utils.errors import ConfigError, DataError
 class TransformerDataLayer(ParallelTextDataLayer):
     """Sentence pairs as ``tokens + [EOS]``; by default, the batch size counts tokens.
 
-    In the TensorFlow 1 toolkit, the layer of this name read TFRecord files. This layer reads text: set ``source_file``
+    In NVIDIA's OpenSeq2Seq, the layer of this name read TFRecord files. This layer reads text: set ``source_file``
     and ``target_file``, which are relative to ``data_dir`` if that is set. ``tgt_vocab_file`` is by default the source
     vocabulary. ``batch_in_tokens`` and ``num_cpu_cores`` take the place of ``batch_size_unit`` and
     ``map_parallel_calls``, which are ignored.

@@ -41,7 +41,7 @@ class LogitsFile:
 
     Args:
       file: binary file, open for writing; it need not be seekable.
-      pickled: whether to write the TensorFlow 1 toolkit's pickled dict (see ``is_pickle``) instead of ``.npz``, which
+      pickled: whether to write NVIDIA's pickled dict (see ``is_pickle``) instead of ``.npz``, which
         contains plain arrays.
     """
 
@@ -97,7 +97,7 @@ def _pickled(value: Any) -> bytes:
 
 def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[str], step_seconds: float,
                  normalization: Mapping[str, Any] | None = None) -> None:
-    """Writes logits to an ``.npz`` archive, or to a pickled dict as the TensorFlow 1 toolkit does.
+    """Writes logits to an ``.npz`` archive, or to a pickled dict as NVIDIA's OpenSeq2Seq does.
 
     Args:
       path: the file; a name that ends in ``.pickle`` or ``.pkl`` selects the pickled dict.
@@ -111,7 +111,7 @@ def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[s
 
 
 def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
-    """Reads a dump written by ``write_logits`` or by the TensorFlow 1 toolkit.
+    """Reads a dump written by ``write_logits`` or by NVIDIA's OpenSeq2Seq.
 
     Args:
       path: ``.npz`` file, or a pickle, which may contain only arrays, containers, text and numbers.

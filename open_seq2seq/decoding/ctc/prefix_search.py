@@ -214,7 +214,7 @@ class PrefixSearch:
         Args:
           extended: log probabilities of the extensions ``[beam, symbols]``.
           ends_symbol: log probability of each prefix's paths that end in its last symbol ``[beam]``.
-          rows: the prefixes whose last symbol is considered ``[n]``.
+          rows: indices of the prefixes whose last symbol is not pruned in this frame ``[n]``.
           columns: the column of that symbol in ``extended`` ``[n]``.
         """
         tree, nodes = self._tree, self._beam.nodes
@@ -242,7 +242,7 @@ class PrefixSearch:
 
         Args:
           candidates: the prefixes after the frame, before pruning.
-          chosen: indices of the flattened ``candidates.totals``.
+          chosen: indices into the flattened ``candidates.totals``.
         """
         width = len(candidates.symbols) + 1
         columns = chosen % width

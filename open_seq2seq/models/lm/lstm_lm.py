@@ -1,4 +1,4 @@
-"""The model of the TensorFlow 1 toolkit that is a language model or a classifier, depending on its data."""
+"""The model of NVIDIA's OpenSeq2Seq that is a language model or a classifier, depending on its data."""
 
 from __future__ import annotations
 

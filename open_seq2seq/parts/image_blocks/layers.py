@@ -145,7 +145,7 @@ _SPECS: dict[str, tuple[dict[str, Param], dict[str, Param]]] = {
     "dropout": ({}, {"rate": Param(float, 0.5, minimum=0.0, below=1.0)}),
     "dense": ({"units": _CHANNELS}, {"activation": _ACTIVATION, "use_bias": Param(bool, True)}),
 }
-# Parameters without effect, which all layers accept because configs for the TensorFlow 1 toolkit contain them.
+# Parameters without effect, which all layers accept because configs for NVIDIA's OpenSeq2Seq contain them.
 _IGNORED = {"name": Param(object, None), "data_format": Param(object, None)}
 KINDS = tuple(_SPECS)
 """Names of the kinds of layers, except activations."""

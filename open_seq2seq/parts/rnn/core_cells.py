@@ -227,7 +227,7 @@ register("cell", _names, base=CoreCell)
 
 
 def old_layer_params() -> dict[str, Any]:
-    """Returns the specs of parameters without effect, which configs for the TensorFlow 1 toolkit contain."""
+    """Returns the specs of parameters without effect, which configs for NVIDIA's OpenSeq2Seq contain."""
     old = "Accepted for old configs; has no effect"
     return {name: Param(kind, default, f"{old}{reason}.", on_change=FREE) for name, kind, default, reason in (
         ("time_major", bool, False, ", because the layout does not change the results"),

@@ -16,8 +16,8 @@ from open_seq2seq.parts.conv_blocks.primitives import convolve_channels
 class RowConvolution(Module):
     """Depthwise convolution over time, batch norm and activation, computed in FP32.
 
-    See Amodei et al. 2015, Deep Speech 2, https://arxiv.org/abs/1512.02595, section 3.7. As in the TensorFlow 1
-    toolkit, the window is centred on each frame; in the paper, it begins at the frame.
+    See Amodei et al. 2015, Deep Speech 2, https://arxiv.org/abs/1512.02595, section 3.7. As in NVIDIA's
+    OpenSeq2Seq, the window is centred on each frame; in the paper, it begins at the frame.
 
     Args:
       channels: number of channels of the input and the output.

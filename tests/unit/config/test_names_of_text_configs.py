@@ -1,4 +1,4 @@
-"""Every class, function and parameter that configs of the TensorFlow 1 toolkit for text name is accepted."""
+"""Every class, function and parameter that configs of NVIDIA's OpenSeq2Seq for text name is accepted."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from open_seq2seq.models.text2text.result_files import TranslationWriter, read_s
 from open_seq2seq.models.text2text.translations import Translation, Translations
 from open_seq2seq.utils.errors import DataError
 
-# As the TensorFlow 1 toolkit writes it; the third list is of a silent recording.
+# As NVIDIA's OpenSeq2Seq writes it; the third list is of a silent recording.
 DUMP = """B=>>>>>>>>
 -3.5 0.0 0.0 the cat sat
 -4.25 0.0 0.0 the cat sad

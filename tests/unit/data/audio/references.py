@@ -1,4 +1,4 @@
-"""What the libraries themselves give, put together as the original toolkit did."""
+"""What the libraries themselves give, put together as NVIDIA's OpenSeq2Seq did."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_made_up_clips(clips, kind, count, per_feature):
 
 @pytest.mark.parametrize(("kind", "count"), KINDS)
 def test_padded_signals(clips, kind, count):
-    """The original toolkit's way to a multiple of ``pad_to``."""
+    """NVIDIA's way to a multiple of ``pad_to``."""
     settings = FeatureSettings(count, kind, "psf", pad_signal=True, pad_to=16)
     assert worst_difference(clips, settings) < 1e-6
     assert settings.num_frames(len(clips[0])) % 16 == 0
