@@ -51,8 +51,8 @@ class Meter:
 class MeanLoss:
     """Mean loss of the updates since the last ``restart``.
 
-    Losses that are not finite are left out unless all of them are not. They are reported as a divergence, and would
-    make the mean useless even if training has recovered.
+    Losses that are not finite are left out, unless there are no others. They are reported as a divergence, and would
+    hide the losses after a recovery.
     """
 
     def __init__(self) -> None:

@@ -81,8 +81,7 @@ class Trainer:
       carried: the states that the model carries from batch to batch, of all replicas.
       waited: seconds spent waiting for input.
       paused: seconds spent within ``pause``: on evaluation, checkpoints, samples and recovery.
-      underflow: measures the share of gradients that underflow, at summary steps; None unless the config's
-        ``summaries`` request it.
+      underflow: measures the share of gradients that underflow, at summary steps; None unless the config requests it.
       divergence: detector and history of divergences.
       early_stopping: decides whether training ends before ``last_step``.
       stop: receives the signals that stop the run.
@@ -219,8 +218,7 @@ class Trainer:
     def _stops(self) -> bool:
         """Returns whether a signal ends training; all ranks stop after the same step, even if only one received it.
 
-        Each rank votes on whether to stop. The votes are summed together with the gradients of an update, and the sum
-        is read after the next update, when reading it no longer waits for the device.
+        The ranks' votes are summed together with the gradients, and read one update later, when the sum is ready.
         """
         return self.stop.requested if self.runner.num_processes == 1 else bool(self._votes_before)
 
@@ -285,11 +283,7 @@ class Trainer:
         return Examiner(self.model, self.variables, self.trainable, self.seed)
 
     def describe_epoch(self) -> tuple[int, np.ndarray]:
-        """Returns how many micro-batches an epoch has, and which examples are in the one with the longest example.
-
-        Returns:
-          (number of micro-batches, indices ``[batch]`` of the examples in the micro-batch with the longest example).
-        """
+        """Returns (batches per epoch, indices ``[batch]`` of the examples in the batch with the longest one)."""
         layer, plan = self.model.data_layer, self._stream.plan(0)
         lengths = np.asarray(layer.lengths).reshape(layer.num_examples, -1).max(axis=1)
         place = int(np.argmax(plan.order == np.argmax(lengths)))
@@ -297,11 +291,7 @@ class Trainer:
         return len(plan), plan.order[plan.offsets[cut]:plan.offsets[cut + 1]]
 
     def try_batch(self, examples: np.ndarray) -> None:
-        """Makes an update, to measure its memory use; the weights change, but not the carried states.
-
-        Args:
-          examples: indices ``[batch]`` of the examples; each micro-batch of the update consists of these examples.
-        """
+        """Makes an update on examples with these indices ``[batch]``, to measure its memory use; the weights change."""
         carried = self.carried.gather()
         self._train_step([self._batches.make_batch(examples)] * (self._iter_size * self.runner.local_replicas))
         self.carried.assign(carried)
@@ -323,20 +313,14 @@ class Trainer:
             self.paused = before + time.perf_counter() - start
 
     def evaluate(self, keep_best: bool = True) -> dict[str, float]:
-        """Evaluates the model, with the averages of the weights if the run computes them.
+        """Evaluates the model; returns the metrics by name, or {} if a signal stopped the evaluation.
 
-        Args:
-          keep_best: if True, the weights are saved if they are the best so far, and the result is used for early
-            stopping and for the start of weight averaging. If False, as for the averaged checkpoint, the metrics are
-            only returned and written to TensorBoard, with the prefix ``averaged/``.
-
-        Returns:
-          The metrics by name, including ``val_loss``; {} if a signal stopped the evaluation.
+        With ``keep_best``, the weights are saved if they are the best so far, and the result is used for early stopping
+        and for the start of weight averaging. Without it, as for the averaged checkpoint, the metrics are only written
+        to TensorBoard, with the prefix ``averaged/``.
 
         Raises:
-          Divergence: the last update diverged, or a variable is not finite.
-          DataError: a file of the evaluation data has changed.
-          ConfigError: the metrics do not include ``best_metric``.
+          UserError: a data file has changed, or the metrics do not include ``best_metric``.
         """
         assert self._evaluation is not None
         with self.pause():
@@ -376,22 +360,11 @@ class Trainer:
             self._reporter().json(WORST_EXAMPLES, self._evaluation.worst)
 
     def _stops_evaluation(self) -> bool:
-        """Returns whether a signal stops the evaluation.
-
-        The evaluation at the end of training is completed in any case, and so is any evaluation by several processes,
-        which may receive the signal at different times.
-        """
+        """Returns whether a signal stops the evaluation: never the last one, and never one by several processes."""
         return self.stop.requested and not self.finished and self.runner.num_processes == 1
 
     def save_checkpoint(self) -> None:
-        """Saves a checkpoint on rank 0; the files are written in the background.
-
-        This is a collective operation, unless the state is settled and the model carries no states.
-
-        Raises:
-          Divergence: the last update diverged, or a variable is not finite.
-          CheckpointError: the previous checkpoint could not be written.
-        """
+        """Saves a checkpoint on rank 0, in the background; raises CheckpointError if the previous one failed."""
         if self.saves:
             with self.pause():
                 self.settle()
@@ -400,19 +373,12 @@ class Trainer:
                     self.saver.save(self.position, self.state, carried)
 
     def wait_for_checkpoint(self) -> None:
-        """Waits until the last checkpoint is on disk.
-
-        Raises:
-          CheckpointError: the checkpoint could not be written.
-        """
+        """Waits until the last checkpoint is on disk; raises CheckpointError if it could not be written."""
         if self.saver is not None:
             self.saver.wait()
 
     def print_samples(self) -> None:
-        """Reports a sample of the last training batch, as ``RunReporter`` describes.
-
-        The outputs are computed with teacher forcing, as in training, but without dropout.
-        """
+        """Reports a sample of the last batch, computed with teacher forcing as in training, but without dropout."""
         if self._sample_step is None:
             signature = [self.model.data_layer.input_signature, carried_signature(self.model)]
             self._sample_step = tf.function(self._sample_outputs, autograph=False, input_signature=signature)

@@ -19,9 +19,10 @@ from open_seq2seq.utils.errors import CheckpointError, ConfigError
 # casts cost time, and the code between these operations becomes no faster.
 LEAST_GAIN = 1.1
 # Share of a recurrent layer's multiplications in training that are computed step by step, if its input is as large as
-# its state. Each step needs six matrix products. Two of them are within the loop over the steps: that of the state with
-# its matrix, and the gradient with respect to the state. The other four are computed for all steps at once: the product
-# of the input with its matrix, the gradient with respect to the input, and the gradients of both matrices.
+# its state. The forward and the backward pass need six matrix products per step. Two of them are within the loop over
+# the steps: that of the state with its matrix, and the gradient with respect to the state. The other four are computed
+# for all steps at once: the product of the input with its matrix, the gradient with respect to the input, and the
+# gradients of both matrices.
 _IN_LOOP = 1 / 3
 Specs = dict[str, ModelSpec]
 
