@@ -148,7 +148,7 @@ def answer_lines(interactive: InteractiveModel, output_file: str) -> int:
 
     Args:
       interactive: the model.
-      output_file: file for the results, or ``-`` for standard output.
+      output_file: path of the file for the results.
 
     Raises:
       UserError: standard input is empty, or the results cannot be written.
