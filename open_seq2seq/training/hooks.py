@@ -9,12 +9,17 @@ if TYPE_CHECKING:
 
 
 class Hook:
-    """Base class of hooks; those named in a config are created as ``Hook(train_model=…, eval_model=…)``.
+    """Base class of hooks. A run creates each class in the config's ``hooks`` with the two arguments below.
 
-    ``eval_model`` is None if the run does not evaluate. Hooks are created again when a recovery lowers the precision,
-    which also replaces the models, and when the processes of an elastic job regroup.
+    Hooks are created again when a recovery from divergence lowers the precision, which also replaces the models, and
+    when the processes of an elastic job regroup.
 
-    An error in a hook ends the run with a message of one sentence; if possible, the state of the last update is saved.
+    An error in a hook ends the run. If possible, the state of the last update is saved before, and the message names
+    the failing line.
+
+    Args:
+      train_model: the training model.
+      eval_model: the model for evaluation during training; None if the run does not evaluate.
     """
 
     def __init__(self, train_model: Any = None, eval_model: Any = None) -> None:
@@ -29,11 +34,12 @@ class Hook:
 
         Args:
           trainer: the trainer. ``trainer.step`` is the number of this update, ``trainer.last_step`` that of the last
-            one planned, and ``trainer.epoch`` the epoch of the next batch, counted from 0. ``trainer.state_variables``
-            has the weights and the optimizer's variables by name. ``trainer.evaluate()`` evaluates the model and
-            returns the metrics, and ``trainer.save_checkpoint()`` saves a checkpoint; in a run of several processes,
-            all of them must call these two methods after the same update.
-          results: scalar tensors by name; ``float(results["loss"])`` waits for the device.
+            one planned, and ``trainer.epoch`` the epoch of the next batch, counted from 0.
+            ``trainer.state_variables`` is a dict of the weights and the optimizer's variables by name.
+            ``trainer.evaluate()`` evaluates the model and returns the metrics, and ``trainer.save_checkpoint()`` saves
+            a checkpoint. In a run of several processes, all of them must call these two methods after the same update.
+          results: tensors ``[]`` by name. Reading one, as in ``float(results["loss"])``, waits until the device has
+            computed the update.
 
             * ``loss``: loss of the update, including regularisation; ``finite_loss``: whether it is finite
             * ``learning_rate``: rate of this update
@@ -42,8 +48,9 @@ class Hook:
             * ``loss_scale``: loss scale of this update
             * ``overflows``: number of updates so far whose gradients contained inf or NaN
 
-            Two entries are dicts by variable name: ``larc`` has LARC's values, and ``gradients``, if ``summaries``
-            requests it, the gradients. Further entries are for internal use.
+            Two entries are dicts by variable name: ``larc``, whose values are ``LarcInfo`` (empty without LARC), and,
+            if ``summaries`` contains ``gradients`` or ``gradient_norm``, ``gradients``, whose values are the unscaled
+            gradients. Further entries are for internal use.
         """
 
     def end(self, trainer: Trainer) -> None:

@@ -1,4 +1,7 @@
-"""Averages the weights of several checkpoints (Polyak averaging over the end of a run)."""
+"""Averages the weights of several checkpoints from the end of a run.
+
+See Polyak and Juditsky 1992, https://doi.org/10.1137/0330046.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +50,9 @@ def _state(path: Path) -> dict[str, Any] | None:
 def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
     """Returns a snapshot with the means of the weights and of their moving averages, if any.
 
-    Everything else comes from the last usable checkpoint, but the state has no metrics, and has a list ``averaged`` of
-    the checkpoints used. Checkpoints that are damaged or have non-finite weights are reported and left out.
+    Everything else comes from the last usable checkpoint, except that the state has no metrics, and an additional list
+    ``averaged`` with the names of the checkpoints used. Checkpoints that are damaged or have non-finite weights are
+    reported and left out.
 
     Args:
       paths: checkpoint folders, oldest first, which contribute equally.

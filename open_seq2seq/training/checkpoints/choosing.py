@@ -52,10 +52,10 @@ class Offer(NamedTuple):
 def offered(folder: Path, params: Mapping[str, Any]) -> Offer:
     """Returns the checkpoints that evaluation and inference may use.
 
-    With ``restore_best_checkpoint``, these are the best ones, if there are any. Otherwise, the newest, the best and,
-    with ``average_checkpoints``, the averaged checkpoint of the same run are compared by ``best_metric``. If the newest
-    or the averaged checkpoint has no such metric, the averaged one is used if it is as new as the newest; otherwise,
-    the newest one is used.
+    With ``restore_best_checkpoint``, these are the best models, if there are any. Otherwise, the newest checkpoint, the
+    best model and, with ``average_checkpoints``, the averaged checkpoint of the same run are compared by
+    ``best_metric``. If this metric is unknown for the newest or the averaged checkpoint, they are not compared: the
+    averaged one is used if the run has not continued since it was written, and the newest one otherwise.
 
     Args:
       folder: folder of the checkpoints, or a checkpoint itself, which is then the only one.

@@ -90,10 +90,10 @@ def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list
 
 
 def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) -> Path | None:
-    """Returns the checkpoint that a folder offers, or None if it offers none.
+    """Returns the checkpoint to use in a folder, or None if there is none.
 
-    This is, with ``restore_best``, its best checkpoint, if there is one; else the folder itself, if it is a checkpoint;
-    else the newest regular checkpoint in it.
+    With ``restore_best``, this is the newest best model, if there is one. Otherwise, it is the folder itself, if that
+    is a checkpoint, or the newest regular checkpoint in the folder.
 
     Raises:
       CheckpointError: a subfolder that runs use is a symbolic link.
@@ -103,7 +103,11 @@ def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) 
 
 
 def find_checkpoints(folder: str | os.PathLike[str], restore_best: bool = False) -> list[Path]:
-    """Returns the checkpoint of ``find_checkpoint``, followed by those to use if it is damaged."""
+    """Returns the checkpoint of ``find_checkpoint``, followed by those to use if it is damaged.
+
+    Raises:
+      CheckpointError: see ``find_checkpoint``.
+    """
     folder = Path(folder)
     refuse_links(folder)
     best = list_checkpoints(folder / BEST_MODELS, best=True) if restore_best else []
@@ -119,7 +123,8 @@ def checkpoint_folder(logdir: Path, in_logs: bool = False) -> Path:
 
     Args:
       logdir: the log directory.
-      in_logs: whether to prefer the subfolder if both of them have checkpoints, or none, as with ``--enable_logs``.
+      in_logs: whether to return the subfolder if both folders have checkpoints or neither does; True for runs with
+        ``--enable_logs``.
     """
     inner = logdir / LOGS
     has, inner_has = _has_checkpoints(logdir), not inner.is_symlink() and _has_checkpoints(inner)

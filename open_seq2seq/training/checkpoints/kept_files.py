@@ -138,7 +138,10 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple[
 
 
 def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
-    """Returns the files, other than data, that the parameters of a model and its components are declared to name."""
+    """Returns the files, other than data, that the parameters of a model and its components name.
+
+    Such parameters are declared with ``Param(file="asset")`` or ``Param(file="large")``.
+    """
     model_class = part_class(base_model, "model")
     found = named_files_below(model_class, params, part_class) if isinstance(model_class, type) else ()
     return [file for file in found if file.kind in (ASSET, LARGE)]

@@ -31,8 +31,8 @@ from open_seq2seq.utils.own_files import open_own, read_own
 Found = TypeVar("Found")
 _MOST_CONFIG_BYTES = 1 << 22
 _FINITE_AT_ONCE = 1 << 20  # values per chunk
-# Files that this process has verified: path → (checksum, identity at that time). A file is not added if it changed
-# less than a second ago: timestamps are coarse, so another change could leave the same ctime.
+# Files that this process has verified: path → (checksum, identity of the file when it was verified). A file is not
+# added if it changed less than a second ago: timestamps are coarse, so another change could leave the same ctime.
 _SETTLED_NS = 10**9
 _VERIFIED: dict[str, tuple[str, tuple[int, ...]]] = {}
 
@@ -177,7 +177,15 @@ def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
 
 
 def first_whole(paths: Iterable[Path], read: Callable[[Path], Found]) -> Found:
-    """Applies ``read`` to checkpoints until it succeeds, and returns its result; see ``load_first_whole``."""
+    """Returns the result of ``read`` for the first intact checkpoint, and reports each damaged one before it.
+
+    Args:
+      paths: checkpoint folders, the preferred one first.
+      read: function of a folder that raises CheckpointError if the checkpoint is damaged.
+
+    Raises:
+      CheckpointError: see ``load_first_whole``.
+    """
     last: CheckpointError | None = None
     for path in paths:
         try:

@@ -38,7 +38,7 @@ from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
 
 
 def value_of(best_metric: str, metrics: Mapping[str, float]) -> float:
-    """Returns the value of the metric that determines the best checkpoints.
+    """Returns the metric named ``best_metric``, which determines the best models.
 
     Raises:
       ConfigError: ``best_metric`` is not among the metrics.
@@ -134,7 +134,11 @@ class RunSaver:
                    offset=1)
 
     def wait(self) -> None:
-        """Waits until all checkpoints and best models are on disk."""
+        """Waits until all checkpoints and best models are on disk.
+
+        Raises:
+          CheckpointError: one of them could not be written.
+        """
         self._regular.wait()
         self._best.wait()
 
@@ -143,8 +147,14 @@ class RunSaver:
 
         The metrics are also added to the regular checkpoint of this step, even if it is saved later.
 
+        Args:
+          position: the run's position.
+          variables: the weights and the optimizer's variables.
+          metrics: result of the evaluation at this step.
+
         Raises:
           ConfigError: ``best_metric`` is not among the metrics.
+          CheckpointError: the previous checkpoint could not be written.
         """
         value = value_of(self._metric, metrics)
         self._evaluated = position.step, {name: float(number) for name, number in metrics.items()}
@@ -171,6 +181,9 @@ class RunSaver:
         Args:
           count: number of checkpoints.
           has_jump: returns whether the learning-rate schedule has a jump between two steps.
+
+        Raises:
+          CheckpointError: no checkpoint is intact, or the average cannot be written.
         """
         self.wait()
         refuse_links(self.directory)
@@ -222,6 +235,7 @@ class RunSaver:
         return scores
 
     def _best_order(self, name: str) -> float | None:
+        """Returns a number that is higher for better models, from a folder name; None for other names or metrics."""
         parts = best_parts(name)
         return self._sign * parts[1] if parts is not None and parts[0] == self._metric else None
 

@@ -83,7 +83,8 @@ def check_resumable(path: Path, state: Mapping[str, Any]) -> None:
     """Raises CheckpointError if a state lacks an entry that is needed to resume training."""
     missing = [name for name in _RESUMED if name not in state]
     if missing:
-        raise CheckpointError(f"The checkpoint {path} cannot be resumed: its {STATE} has no {', '.join(missing)}.")
+        raise CheckpointError(f"The checkpoint {path} cannot be resumed: its {STATE} has no {', '.join(missing)}. "
+                              "Start a new run from its weights with load_model.")
 
 
 def _load(path: Path) -> Any:
@@ -147,8 +148,10 @@ def _fits(value: Any, types: Mapping[str, type]) -> bool:
         type(value.get(name)) is kind for name, kind in types.items())
 
 
+# Entries of ``data`` for each section, and of each of its files, with their types; see ``run.inputs.describe_data``.
 _DATA = {"files": dict, "examples": int, "lengths": str, "contents": str, "params": str}
 _FILE = {"path": str, "size": int, "mtime_ns": int, "sha256": str, "sampled": bool}
+# Entries that a state may have: a function that checks the value, and a description of valid values for messages.
 _VALUES = {
     RUN: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "a string of at most 100 characters"),
     "step": (_is_count, "an integer from 0 to 2^50"),

@@ -22,7 +22,7 @@ _ITEM_BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "F16": 2, "U32":
 
 
 def load_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
-    """Reads a safetensors file in a folder.
+    """Reads a safetensors file in a folder, and returns its arrays by name.
 
     Raises:
       ValueError: the header is invalid, or does not fit the file.
@@ -35,6 +35,7 @@ def load_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
 
 
 def _check(folder: Path, name: str) -> None:
+    """Raises ValueError unless the header is valid, and its tensors fill the rest of the file without gaps."""
     with open_own(folder, name) as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")

@@ -198,9 +198,9 @@ class Checkpointer:
         newest = self._order(written)
         if newest is None or self._keep < 1:
             return
-        # Checkpoints of later steps than the one just written are damaged, which is why the run has gone back to an
-        # earlier step. They are not counted, so that they do not displace new checkpoints. They are not removed either,
-        # because they may have the only copy of later weights.
+        # Regular checkpoints of later steps than the one just written are damaged, which is why the run has gone back
+        # to an earlier step. They are not counted, so that they do not displace new checkpoints. They are not removed
+        # either, because they may have the only copy of later weights.
         others = sorted((key, path) for path in self._directory.iterdir()
                         if path.name != written and (key := self._order(path.name)) is not None and key <= newest)
         own = [(path, files) for _, path in others if (files := files_of(path, self._run)) is not None]

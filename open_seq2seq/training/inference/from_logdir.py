@@ -42,7 +42,7 @@ def config_of_logdir(mode: str, overrides: Sequence[Override],
     checkpoint = first_whole(found, whole)
     file = load_config(checkpoint / CONFIG, trusted=trust_code)
     wanted = offered(folder, _merged(file, mode, overrides)).paths
-    if wanted != found:  # this config selects best or averaged checkpoints, but comes from another checkpoint
+    if wanted != found:  # the config just read selects another checkpoint, such as the best or averaged one
         checkpoint = first_whole(wanted, whole)
         file = load_config(checkpoint / CONFIG, trusted=trust_code)
     file.checkpoint = str(checkpoint)
@@ -82,7 +82,7 @@ def _merged(file: ConfigFile, mode: str, overrides: Sequence[Override]) -> dict[
 
 
 def _add_data_layer(file: ConfigFile, mode: str) -> None:
-    """Gives inference the data layer of evaluation or training, if the config names no other."""
+    """Gives inference the data layer of evaluation or training, if the config names none for inference."""
     sections = file.sections
     if mode == "eval" or any("data_layer" in sections.get(name, {}) for name in ("base_params", *_SECTIONS[mode])):
         return

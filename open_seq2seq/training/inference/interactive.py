@@ -28,7 +28,7 @@ class InteractiveModel:
 
     Inputs are sorted by length and divided into batches as in the mode ``infer``. The result of an input does not
     depend on the other inputs, except that random samples depend on the input's index. Calls from several threads are
-    computed one after the other, because each of them uses all processors, or the whole GPU.
+    computed one after the other, because each of them uses all processors or the whole GPU.
 
     Args:
       model: a model that was built for ``interactive_infer`` and whose weights have been restored.
@@ -89,7 +89,7 @@ class InteractiveModel:
         with self._lock:
             if self._scoring is None:
                 self._scoring = ScoringPass(self.model, Runner())
-            # The lengths of targets are those that they would have as inputs, which is close enough for batching.
+            # For batching, the length of a target is estimated as if it were an input.
             lengths = np.maximum(layer.interactive_lengths(inputs), layer.interactive_lengths(targets))
             results: list[Any] = [None] * len(inputs)
             for examples in self._batches(lengths):
@@ -144,7 +144,11 @@ def prompt(interactive: InteractiveModel) -> None:
 def answer_lines(interactive: InteractiveModel, output_file: str) -> int:
     """Writes the result of each line of standard input as soon as it is known; returns the number of lines.
 
-    Lines that have arrived in the meantime are processed together.
+    Lines that arrive while others are processed are processed together afterwards.
+
+    Args:
+      interactive: the model.
+      output_file: path of the file for the results.
 
     Raises:
       UserError: standard input is empty, or the results cannot be written.
@@ -156,5 +160,6 @@ def answer_lines(interactive: InteractiveModel, output_file: str) -> int:
             writer.write_batches([list(enumerate(interactive.infer(lines, count), count))])
             count += len(lines)
         if not count:
-            raise UserError("--infer_files - reads from standard input, but standard input is empty.")
+            raise UserError("--infer_files - reads from standard input, but standard input is empty: "
+                            "give at least one line.")
     return count

@@ -17,7 +17,7 @@ class ScoringPass:
     """Computes the scores of given targets, one batch at a time.
 
     Args:
-      model: a model built for ``interactive_infer``.
+      model: a model built for ``interactive_infer``, with restored weights.
       runner: runner of one device.
 
     Raises:
@@ -26,7 +26,8 @@ class ScoringPass:
 
     def __init__(self, model: Model, runner: Runner) -> None:
         if not model.can_score:
-            raise UserError(f"This {type(model).__name__} cannot score given targets.")
+            raise UserError(f"This {type(model).__name__} cannot score given targets: use a text-to-text model with an "
+                            "autoregressive decoder.")
         self._model = model
         self._step = runner.compile(self._score, [model.data_layer.scoring_signature])
 

@@ -1,4 +1,4 @@
-"""Built-in hooks, which print progress and samples, write summaries, save, and evaluate between updates."""
+"""Built-in hooks, which print progress and samples, write summaries, save checkpoints, and evaluate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def hooks_of(trainer: Trainer) -> list[Hook]:
     hooks: list[Hook] = []
     if params["print_loss_steps"] and is_chief:
         hooks.append(ProgressHook(params["print_loss_steps"]))
-    if params["save_checkpoint_steps"] and trainer.saves:  # precedes hooks that may fail
+    if params["save_checkpoint_steps"] and trainer.saves:  # save before calling hooks that may fail
         hooks.append(CheckpointHook(params["save_checkpoint_steps"]))
     if params["print_samples_steps"] and is_chief:
         hooks.append(SamplesHook(params["print_samples_steps"]))
@@ -32,12 +32,13 @@ def hooks_of(trainer: Trainer) -> list[Hook]:
 class BenchmarkHook(Hook):
     """Measures the average speed, without the first ``bench_start`` updates of the process.
 
-    The speed is printed every ``print_bench_info_steps`` updates and, if that is set or in a benchmark, at the end.
+    The speed is printed every ``print_bench_info_steps`` updates and, if this parameter is set or the run is a
+    benchmark, at the end.
 
     Args:
-      start: number of updates that are not measured.
+      start: ``bench_start``, the number of updates that are not measured.
       every: ``print_bench_info_steps``.
-      is_purpose: whether the run is a benchmark, in which a missing result is reported.
+      is_purpose: whether the run is a benchmark.
     """
 
     def __init__(self, start: int, every: int | None, is_purpose: bool = False) -> None:
@@ -60,7 +61,7 @@ class BenchmarkHook(Hook):
     def end(self, trainer: Trainer) -> None:
         if self._meter is None or trainer.step <= self._first:
             if self._is_purpose:
-                deco_print("Not enough steps for benchmarking")
+                deco_print("Not enough steps for benchmarking: make --bench_steps greater than --bench_start")
             return
         if not self._is_purpose and not self._every:
             return
@@ -71,7 +72,7 @@ class BenchmarkHook(Hook):
 
 
 class SamplesHook(Hook):
-    """Shows a sample of the last batch every ``print_samples_steps`` updates; see ``samples.RunReporter``."""
+    """Reports a sample of the last batch every ``print_samples_steps`` updates; see ``samples.RunReporter``."""
 
     def __init__(self, every: int) -> None:
         super().__init__()

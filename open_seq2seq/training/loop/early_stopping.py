@@ -1,4 +1,4 @@
-"""Ends training once several evaluations in a row have brought no gain."""
+"""Ends training once several evaluations in a row have not improved on the best result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class EarlyStopping:
         ``best_metric_mode`` are used.
 
     Attributes:
-      metric: name of the metric.
+      metric: name of the metric that is compared, ``best_metric``.
     """
 
     def __init__(self, params: Mapping[str, Any]) -> None:
@@ -30,7 +30,7 @@ class EarlyStopping:
         self._values = dict(sorted(values.items()))
 
     def rewind(self, step: int) -> None:
-        """Forgets the evaluations after ``step``, because training is repeated from there."""
+        """Forgets the evaluations after ``step``, from which training continues."""
         self._values = {at: value for at, value in self._values.items() if at <= step}
 
     def awaits(self, step: int) -> bool:
@@ -48,14 +48,17 @@ class EarlyStopping:
 
     @property
     def best(self) -> tuple[int, float] | None:
-        """Step and value of the best evaluation so far, the first of equal ones, or None; NaN is never best."""
+        """(step, value) of the best evaluation so far, the first of equal ones; None without one. NaN is left out."""
         scores = {step: self._sign * value for step, value in self._values.items() if value == value}
         step = max(scores, key=lambda at: (scores[at], -at)) if scores else None
         return None if step is None else (step, self._values[step])
 
     @property
     def has_ended(self) -> bool:
-        """Whether at least ``stop_after_evals_without_gain`` evaluations followed the best one; False if it is None."""
+        """Whether at least ``stop_after_evals_without_gain`` evaluations have followed the best one.
+
+        False if this parameter is None.
+        """
         best = self.best
         since = len(self._values) if best is None else sum(step > best[0] for step in self._values)
         return self._most is not None and since >= self._most

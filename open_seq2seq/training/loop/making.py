@@ -16,7 +16,7 @@ from open_seq2seq.runners.runner import Runner
 
 
 def make_stream(model: Model, runner: Runner, seed: int) -> BatchStream | ContiguousStream:
-    """Returns the stream of a training model's batches; sets ``training_rows`` of a contiguous data layer."""
+    """Returns the stream of a training model's batches; also sets ``training_rows`` of a contiguous data layer."""
     layer, iter_size = model.data_layer, model.params["iter_size"]
     if layer.contiguous:
         layer.training_rows = layer.params["batch_size"] * runner.world_size * iter_size
@@ -33,7 +33,9 @@ def make_stream(model: Model, runner: Runner, seed: int) -> BatchStream | Contig
 
 def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: int, steps_per_epoch: int | None,
                    rate_scale: int) -> MixedPrecisionOptimizer:
-    """Returns the optimizer that a model's config specifies, with schedule, loss scaling and ``make_additions``.
+    """Returns the optimizer that a model's config specifies, built for ``trainable``.
+
+    It includes the schedule, the loss scaling, and the additions of ``make_additions``, such as weight decay.
 
     Args:
       model: the training model.
@@ -50,7 +52,7 @@ def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: i
     if scaling is None:
         scaling = "Backoff" if policy.compute == tf.float16 else 1.0
     scaler = make_loss_scaler(scaling, params["loss_scaling_params"], policy.compute)
-    # Updates with inf or NaN are skipped with any loss scaling, so that weights stay finite until a recovery.
+    # Updates with inf or NaN are skipped even without loss scaling, so that weights stay finite until a recovery.
     wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"],
                                       skip_nonfinite=True, **make_additions(params))
     wrapper.build(trainable)

@@ -29,7 +29,7 @@ class MetricsFile:
 
     Args:
       folder: the run's folder.
-      is_new: whether to begin a new table even if the folder has one of an earlier run.
+      is_new: whether to start a new table even if the folder has one of an earlier run.
     """
 
     def __init__(self, folder: Path, is_new: bool) -> None:
@@ -54,7 +54,10 @@ class MetricsFile:
             raise UserError(f"The metrics cannot be written to {self._path}: {error.strerror}.") from error
 
     def history(self, name: str) -> dict[int, float]:
-        """Returns the values of a metric by step, including those from before the run was resumed."""
+        """Returns the values of a metric by step, including those from before the run was resumed.
+
+        The result is {} if the table does not exist or cannot be read.
+        """
         try:
             return read_metrics(self._path).get(name, {}) if self._path.is_file() else {}
         except DataError:
@@ -62,7 +65,7 @@ class MetricsFile:
 
 
 def tables_in(folder: Path) -> list[Path]:
-    """Returns the tables in a folder that runs have written, oldest first."""
+    """Returns the paths of the tables that runs have written to a folder, oldest first; other files are left out."""
     found = [path for path in folder.glob(f"{METRICS}*") if not path.is_symlink() and path.is_file()]
     own = []
     for path in found:
@@ -76,7 +79,7 @@ def _is_table(file: BinaryIO) -> bool:
 
 
 def read_metrics(path: Path) -> Metrics:
-    """Returns the metrics in a table: name → step → value. Rows that are not valid are left out.
+    """Returns the values in a table by name and step: name → step → value. Invalid rows are left out.
 
     Raises:
       DataError: the file cannot be read.

@@ -68,10 +68,14 @@ class EvaluationPass:
         Args:
           training_step: step of the last update, if called during training.
           report_progress: whether to print the number of batches processed and the speed.
-          stops: called before each batch; the pass is stopped if it returns True.
+          stops: called before each round of one batch per replica; the pass is stopped if it returns True.
+
+        Returns:
+          The loss and the metrics by name, the same on all ranks.
 
         Raises:
           PassStopped: ``stops`` returned True.
+          DataError: the evaluation set has no usable examples.
         """
         losses: list[tuple[int, Any]] = []
         results: list[tuple[int, Any]] = []
@@ -103,7 +107,9 @@ class EvaluationPass:
 
 
 class InferencePass:
-    """Runs inference on the whole data set, and writes the results window by window.
+    """Runs inference on the whole data set, and writes the results of one window of examples after the other.
+
+    Within a window, examples are batched by length; see ``data.windows``.
 
     Args:
       model: a model built for inference.
@@ -123,14 +129,14 @@ class InferencePass:
         """Returns the result of ``Model.infer`` for each batch.
 
         Args:
-          batches: at most one batch per replica, as NumPy arrays.
+          batches: at most one batch per replica, as dicts of NumPy arrays.
           fresh: whether the states that the model carries from batch to batch are set to zero first.
         """
         return [_on_examples(self._model.infer, batch, [np.asarray(output) for output in outputs])
                 for batch, outputs in zip(batches, self._step(batches, [fresh] * len(batches)), strict=True)]
 
     def run(self, output_file: str) -> None:
-        """Runs inference on all examples; rank 0 writes the results window by window."""
+        """Runs inference on all examples; rank 0 writes the results to ``output_file``, window by window."""
         writer = open_results(self._model, output_file) if self._runner.is_chief else None
         with writer if writer is not None else contextlib.nullcontext():
             for results in self._windows():
@@ -139,7 +145,7 @@ class InferencePass:
                     writer.write_batches(gathered)
 
     def _windows(self) -> Iterator[list[tuple[int, Any]]]:
-        """Yields one list per window, with the batch number and result of each of this process's batches.
+        """Yields one list per window: (batch number, result) for each batch of this process.
 
         The rows of a contiguous data layer advance through the whole set in parallel, so the set is a single window.
         """
@@ -165,7 +171,10 @@ class InferencePass:
 
 def _on_examples(judge: Callable[[dict[str, Any], list[np.ndarray]], Any], batch: dict[str, Any],
                  outputs: list[np.ndarray]) -> Any:
-    """Calls ``judge`` (``Model.evaluate`` or ``Model.infer``) on a batch and its outputs without empty rows."""
+    """Calls ``judge`` (``Model.evaluate`` or ``Model.infer``) on a batch and its outputs.
+
+    The empty rows that pad the batch to a static shape are removed first.
+    """
     return judge(*without_empty_rows(batch, outputs))
 
 
@@ -196,7 +205,7 @@ def _in_order(numbered: list[tuple[int, Any]]) -> list[Any]:
 
 
 def print_title(model: Model, step: int | None = None) -> None:
-    """Prints which model is evaluated on how many examples, before the results."""
+    """Prints the title of an evaluation: the step, if given, and the number of examples."""
     at = "" if step is None else f" at step {step}"
     deco_print(f"Evaluation{at} on {format_count(model.data_layer.num_examples, 'example')}:")
 
@@ -208,7 +217,7 @@ class _Progress:
       model: model that the pass runs.
       runner: the run's runner.
       total: total number of batches of this process.
-      report: whether to print lines about the progress and, at the end, the speed.
+      report: whether to print lines with the number of batches processed and, at the end, the speed.
     """
 
     def __init__(self, model: Model, runner: Runner, total: int, report: bool) -> None:
@@ -227,7 +236,7 @@ class _Progress:
             ids = [batch["ids"] for _, _, batch in batches]
             TRAIL.note(f"{model.mode} batch", self._done, ids, model.data_layer.describe_example)
             yield batches
-            if before == 0:  # the first round includes the time of tracing
+            if before == 0:  # measure the speed after the first round, which includes the time of tracing
                 self._started = time.perf_counter()
             else:
                 self._timed += 1

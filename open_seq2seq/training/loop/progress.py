@@ -12,7 +12,7 @@ from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.progress import Bar, format_time
 
-_NOTABLE_WAIT = 0.05  # least share of time spent waiting for input that is printed
+_NOTABLE_WAIT = 0.05  # smallest share of time spent waiting for input that is worth printing
 
 
 class Meter:
@@ -39,17 +39,20 @@ class Meter:
         return seconds / steps, (self._trainer.objects - self._objects) / seconds, waited / seconds
 
     def time_left(self) -> float | None:
-        """Returns the seconds until the end at the pace since ``restart``, pauses included; None if it is unknown."""
+        """Returns the estimated seconds until the last step, or None if no update has been made since ``restart``.
+
+        Pauses for evaluation and checkpoints are included.
+        """
         steps = self._trainer.step - self._step
         seconds = time.perf_counter() - self._start
         return seconds / steps * (self._trainer.last_step - self._trainer.step) if steps > 0 else None
 
 
 class MeanLoss:
-    """Mean loss of the updates since the last ``restart``; reading it waits for the device.
+    """Mean loss of the updates since the last ``restart``.
 
-    A loss that is not finite is reported elsewhere and must not hide the losses after the recovery, so it counts only
-    if no loss is finite.
+    Losses that are not finite are left out, unless there are no others. They are reported as a divergence, and would
+    hide the losses after a recovery.
     """
 
     def __init__(self) -> None:
@@ -64,16 +67,20 @@ class MeanLoss:
         self._losses.clear()
 
     def value(self) -> float:
-        """Returns the mean of the losses added so far, of which there must be at least one."""
+        """Returns the mean of the losses added so far, at least one; waits for the device."""
         losses = np.array([float(value) for value in self._losses])
         return float(np.mean(losses[np.isfinite(losses)]) if np.isfinite(losses).any() else losses[-1])
 
 
 class ProgressHook(Hook):
-    """Prints a line after the first and last update and every ``print_loss_steps``, and shows a bar on a terminal.
+    """Prints a line after step 1, every ``print_loss_steps`` steps and after the last step; shows a bar on a terminal.
 
-    The line has the mean loss since the last line, the learning rate, the epochs made, the speed, and the time left.
-    The first update, which includes the time of tracing, is left out of speed and time left.
+    The line has the mean loss since the last multiple of ``print_loss_steps``, the learning rate, the epochs made, the
+    speed, and the time left. The first update of the process, which includes the time of tracing, counts neither for
+    the speed nor for the time left.
+
+    Args:
+      every: ``print_loss_steps``.
     """
 
     def __init__(self, every: int) -> None:
@@ -85,7 +92,7 @@ class ProgressHook(Hook):
     def begin(self, trainer: Trainer) -> None:
         self._began, self._first = time.perf_counter(), trainer.step + 1
         self._interval = self._run = Meter(trainer)
-        # mpiexec gives rank 0 a terminal, but mixes the output of all ranks
+        # With mpiexec, rank 0 has a terminal, but the output of other ranks would interrupt the bar.
         self._bar = Bar(trainer.last_step, shows=trainer.runner.num_processes == 1)
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
@@ -97,7 +104,7 @@ class ProgressHook(Hook):
             self._interval = Meter(trainer)
         elif self._bar.is_due:
             self._bar.update(trainer.step, self._short_line(trainer))
-        if trainer.step % self._every == 0:  # not after the first step, as in TensorBoard's mean
+        if trainer.step % self._every == 0:  # not after the line of step 1: TensorBoard's mean includes step 1, too
             self._loss.restart()
         if is_first:
             self._interval, self._run = Meter(trainer), Meter(trainer)
@@ -120,14 +127,17 @@ class ProgressHook(Hook):
                           *self._scaling(trainer.in_half), f"epoch {trainer.epochs:.2f}", *pace])
 
     def _short_line(self, trainer: Trainer) -> str:
-        """Returns a text that leaves room for a bar on a terminal of 80 columns."""
+        """Returns a text that is short enough to fit beside a bar on a terminal of 80 columns."""
         left = self._run.time_left()
         return ", ".join([f"Step {trainer.step}/{trainer.last_step}: loss {self._loss.value():.2f}",
                           f"{self._interval.read()[1]:,.0f} {trainer.model.object_name}/s",
                           *([] if left is None else [f"{format_time(left)} left"])])
 
     def _scaling(self, in_half: bool) -> list[str]:
-        """Returns the loss scale and number of skipped updates; only the latter, and only if not 0, without scaling."""
+        """Returns parts of the line: the loss scale and the number of skipped updates.
+
+        Without loss scaling, only the number of skipped updates is returned, unless it is 0.
+        """
         scale, skipped = float(self._results["loss_scale"]), int(self._results["skipped"])
         if not in_half or scale == 1.0:
             return [f"skipped {skipped}"] if skipped else []

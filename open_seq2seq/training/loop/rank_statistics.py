@@ -11,11 +11,11 @@ from open_seq2seq.runners.runner import Runner
 
 
 class SharedStatistics:
-    """The statistics among a model's variables: those that are FP32 and not trainable.
+    """The statistics of a model, such as the moving averages of batch norm: its FP32 variables that are not trainable.
 
     Args:
       variables: variables of the model, by name.
-      runner: runner that sums over ranks.
+      runner: the run's runner.
     """
 
     def __init__(self, variables: Mapping[str, tf.Variable], runner: Runner) -> None:

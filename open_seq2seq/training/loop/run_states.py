@@ -32,7 +32,7 @@ def carrying_in_pass(model: Model, batch: Any, fresh: Any) -> AbstractContextMan
     Args:
       model: model for evaluation or inference.
       batch: the batch, as tensors.
-      fresh: bool ``[]``, whether the carried states are set to zero first.
+      fresh: bool ``[]``, whether the carried states are set to zero before the batch.
     """
     states = carried_states(model)
     if not states:
@@ -48,8 +48,8 @@ def setting_aside(model: Model, batch: Any, values: Mapping[str, tf.Tensor]) -> 
     Args:
       model: the model.
       batch: the batch, as tensors.
-      values: states that the batch starts from, ``[rows, …]`` by path, with at least as many rows as the batch; missing
-        states are zeros.
+      values: states that the batch starts from, ``[rows, …]``, by path of the state in the model; they have at least as
+        many rows as the batch. Missing states are zeros.
     """
     states = carried_states(model)
     if not states:
@@ -58,21 +58,24 @@ def setting_aside(model: Model, batch: Any, values: Mapping[str, tf.Tensor]) -> 
 
 
 def carried_signature(model: Model) -> dict[str, tf.TensorSpec]:
-    """Returns the tensor specs of the carried states for one batch, by path."""
+    """Returns the tensor specs ``[rows, …]`` of the carried states for one batch, by path."""
     return {name: tf.TensorSpec([None, *state.shape], state.dtype) for name, state in carried_states(model).items()}
 
 
 class RunStates:
     """The carried states of the training model, over all replicas and slots.
 
-    ``gather`` returns the states as arrays ``[G, rows, …]`` by path, with one slot for each of the G = ranks ×
-    ``iter_size`` micro-batches of an update. Micro-batch i, counted from the start of training, uses slot i mod G,
-    regardless of how G is divided into ranks and ``iter_size``.
+    An update consumes G = replicas × ``iter_size`` micro-batches, and each of them has its own slot of states.
+    Micro-batch i, counted from the start of training, uses slot i mod G. The states of a checkpoint therefore fit a run
+    with another number of replicas if ``iter_size`` is changed such that G stays the same.
 
     Args:
       model: the training model.
       runner: the run's runner.
       positions: number of micro-batches of one slot in an epoch; see ``ContiguousStream``.
+
+    Attributes:
+      slots: the number G.
     """
 
     def __init__(self, model: Model, runner: Runner, positions: int) -> None:
@@ -97,7 +100,10 @@ class RunStates:
         return carrying(self._states.values(), num_rows(batch), slot, fresh)
 
     def gather(self) -> dict[str, np.ndarray]:
-        """Returns the states of all replicas, by path; a collective operation if there are any states."""
+        """Returns the states of all replicas ``[slots, rows, …]``, by path of the state in the model.
+
+        This is a collective operation if there are any states.
+        """
         if not self._states:
             return {}
         copies = {name: [copy.numpy() for copy in self._copies(name)] for name in self._states}
@@ -152,8 +158,9 @@ class RunStates:
     def before(self, micro_batch: int) -> dict[str, np.ndarray]:
         """Returns the states ``[rows, …]``, by path, from which to run one of this process's micro-batches again.
 
-        The states that the micro-batch started from are not kept. The result is therefore its slot's current states,
-        which may already include this micro-batch. The first micro-batches of an epoch start from zeros.
+        The states that the micro-batch started from are not kept. The result is therefore the current states of its
+        slot, which may be those that the micro-batch has left. The first micro-batch of a slot in an epoch starts from
+        zeros.
 
         Args:
           micro_batch: index of the micro-batch since the start of training.

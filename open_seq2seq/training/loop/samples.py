@@ -23,12 +23,12 @@ from open_seq2seq.utils.errors import UserError
 KEPT_STEPS = 20
 """Number of sample folders to keep; older ones are removed."""
 LIST = "samples.json"
-"""Name of the list of samples in their folder; other files in the folder are neither replaced nor removed."""
+"""Name of the file that lists the samples in their folder; unlisted files are neither replaced nor removed."""
 
 WORST_EXAMPLES = "worst_examples"
 """Name, without suffix, of the file that lists the examples with the worst results of an evaluation."""
 TEXTS = "texts"
-"""Name, without suffix, of a file with texts of a step."""
+"""Name, without suffix, of the file with the texts among a step's samples."""
 
 _STEP = re.compile(r"step-\d+$")
 _LONGEST = 150  # longest file name without suffix, in bytes
@@ -37,9 +37,10 @@ _LONGEST = 150  # longest file name without suffix, in bytes
 class RunReporter(Reporter):
     """Prints text and numbers, and writes samples to TensorBoard and to files.
 
-    * TensorBoard gets text, scalars, images, figures and sound, if the run writes summaries.
-    * ``<folder>/step-<n>/`` gets texts as JSON, images and figures as PNG, sound as WAV, and other files. Incomplete
-      files have a temporary name. Sample names are converted to valid file names that are unique within a step.
+    * If the run writes summaries, text, scalars, images, figures and sound are written to TensorBoard.
+    * Texts are written to ``<folder>/step-<n>/`` as JSON, images and figures as PNG, sound as WAV, and other files as
+      they are. Incomplete files have a temporary name. Names of samples are converted to valid file names, which are
+      unique within a step.
 
     Args:
       step: number of the update.
@@ -143,7 +144,7 @@ class RunReporter(Reporter):
 
 
 def _plain(name: str) -> str:
-    """Replaces characters that could make a path leave its folder, or that are special in a shell."""
+    """Replaces characters by which a name could refer to another folder, or which are special in a shell."""
     return re.sub(r"[^\w.+=-]", "_", name)
 
 

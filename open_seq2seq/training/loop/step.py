@@ -30,10 +30,10 @@ class WeightedSums(NamedTuple):
     """Sums over micro-batches and replicas, for all loss terms that are counted in the same unit.
 
     Attributes:
-      gradients: sums, by variable name, of each micro-batch's FP32 gradient (that of its mean loss times the loss
-        scale) multiplied by its number of units.
-      loss: sum of each micro-batch's mean loss multiplied by its number of units ``[]``.
-      units: number of tokens, frames or examples ``[]``.
+      gradients: Σ units · gradient by variable name, FP32 tensors or ``IndexedSlices``. Each gradient is that of a
+        micro-batch's mean loss times the loss scale.
+      loss: Σ units · mean loss, FP32 ``[]``.
+      units: Σ units, the number of tokens, frames or examples, FP32 ``[]``.
     """
 
     gradients: Tensors
@@ -64,10 +64,10 @@ class WeightedSums(NamedTuple):
 class TrainStep:
     """Makes one update from ``iter_size`` micro-batches per replica.
 
-    An update follows the gradient of Σ weight · sum / units over the loss terms (see ``LossTerm``), with sums and units
-    added up over all micro-batches and replicas, plus that of the regularisation. Each micro-batch's own mean loss is
-    differentiated, which keeps half-precision gradients in range for any batch size. The gradients are then multiplied
-    by the micro-batch's number of units in FP32.
+    The loss of an update is Σ weight · sum / units over the loss terms (see ``LossTerm``) plus the regularisation. The
+    sums and units are totals over all micro-batches and replicas. To keep half-precision gradients in range for any
+    batch size, the mean loss of each micro-batch is differentiated by itself. The gradients are then multiplied by the
+    micro-batch's number of units in FP32, added up, and divided by the total number of units.
 
     Args:
       model: the training model.
@@ -81,6 +81,12 @@ class TrainStep:
       use_xla_jit: whether the step is compiled with XLA.
       sync_batch_norm: whether batch norm computes its statistics over the batches of all replicas.
       carried: the states that the model carries from batch to batch; None for a model without any.
+
+    Attributes:
+      batches: int64 variable ``[]``, number of attempted updates times ``iter_size``, plus the number of micro-batches
+        that this update has already consumed on each replica.
+      offset: int64 variable ``[]``; see ``Trainer.offset``. With ``batches``, it gives the index of the next
+        micro-batch, which determines its random numbers.
     """
 
     def __init__(self, model: Model, optimizer: MixedPrecisionOptimizer, variables: dict[str, tf.Variable],
@@ -122,10 +128,9 @@ class TrainStep:
             there is only one replica and ``iter_size`` is 1.
 
         Returns:
-          A dict with ``loss`` (of the whole update, over all replicas), ``finite_loss``, ``applied``,
-          ``learning_rate``, ``grad_norm``, ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``
-          and the tallies; if requested, also ``gradients`` and ``underflow``. All values are tensors; reading one waits
-          for the device.
+          A dict of tensors: ``loss`` ``[]`` (of the whole update, over all replicas), ``finite_loss`` (bool ``[]``),
+          the fields of ``UpdateInfo``, and the tallies ``[]``; if requested, also ``gradients`` (unscaled, by variable
+          name) and ``underflow`` (see ``UnderflowMeter``). Reading a tensor waits for the device.
         """
         if self._is_simple:
             return self._update_at_once(batches)[0]

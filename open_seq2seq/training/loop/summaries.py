@@ -22,7 +22,7 @@ class Summaries:
 
     Args:
       directory: folder of the events file.
-      trainable: variables whose histograms and norms are written if the config requests them.
+      trainable: variables, by name, whose histograms and norms are written if the config requests them.
       underflow: the meter of gradient underflow at summary steps, or None.
       clips: whether gradients are clipped; if so, their norm after clipping is written too.
     """
@@ -35,14 +35,22 @@ class Summaries:
         self._trainable, self._meter, self._clips = trainable, underflow, clips
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes scalars at a step."""
+        """Writes scalars at a step.
+
+        Raises:
+          UserError: see ``recording``.
+        """
         with self.recording(step):
             for name, value in values.items():
                 tf.summary.scalar(name, float(value))
 
     @contextlib.contextmanager
     def recording(self, step: int) -> Iterator[None]:
-        """Context manager in which the functions of ``tf.summary`` write to these events at a step."""
+        """Context manager in which the functions of ``tf.summary`` write to these events at a step.
+
+        Raises:
+          UserError: the events cannot be written.
+        """
         try:
             with self._writer.as_default(step=step):
                 yield
@@ -53,13 +61,19 @@ class Summaries:
 
     def write_training(self, step: int, results: Mapping[str, Any], names: Sequence[str],
                        epoch: int | None = None) -> dict[str, float]:
-        """Writes the loss and the summaries that the config requests, and returns the scalars.
+        """Writes the loss and the summaries that the config requests.
 
         Args:
           step: number of the update.
-          results: results of the training step: scalars ``[]``, and tensors by variable name.
-          names: names of the summaries.
+          results: results of the training step; see ``TrainStep``.
+          names: the config's ``summaries``.
           epoch: the epoch, which is written too, or None if the run does not count epochs.
+
+        Returns:
+          The scalars that were written, by name in TensorBoard.
+
+        Raises:
+          UserError: see ``recording``.
         """
         scalars = {"train_loss": results["loss"]}
         if epoch is not None:
@@ -82,7 +96,7 @@ class Summaries:
     def _underflow(self, results: Mapping[str, Any]) -> dict[str, float]:
         """Returns the share of gradients that underflow in each layer group, by summary name.
 
-        In half precision, these shares are observed; in float32, they are those that would underflow in float16.
+        In half precision, these are the shares that have underflowed; in float32, those that would do so in float16.
         """
         meter = self._meter
         if meter is None:

@@ -38,7 +38,7 @@ def train(trainer: Trainer, last_hooks: Sequence[TrainingHook] = ()) -> int | No
                 recovery.recover(divergence)
         for hook in hooks:
             hook.end(trainer)
-        if trainer.stop.requested:  # even if the config disables regular checkpoints
+        if trainer.stop.requested:  # save even if the config disables regular checkpoints
             trainer.save_checkpoint()
         trainer.wait_for_checkpoint()
     return trainer.stop.signum

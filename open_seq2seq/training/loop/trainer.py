@@ -72,21 +72,21 @@ class Trainer:
 
     Attributes:
       step: number of attempted updates, including skipped ones.
-      offset: number of micro-batches consumed, minus those that ``step`` updates consume with the current number of
-        ranks and ``iter_size``; 0 unless one of these has changed.
+      offset: number of micro-batches that all replicas have consumed, minus the number that ``step`` updates consume
+        with the current number of replicas and ``iter_size``; 0 unless one of these has changed during the run.
       last_step: the step after which training ends.
-      saves: whether any rank writes checkpoints.
+      saves: whether rank 0 writes checkpoints; the same on all ranks.
       variables: all variables of the model, by name.
       trainable: the variables that the optimizer updates, by name.
       carried: the states that the model carries from batch to batch, of all replicas.
       waited: seconds spent waiting for input.
-      paused: seconds spent on evaluation and checkpoints.
-      underflow: measures the share of gradients that underflow, at summary steps; None unless requested.
+      paused: seconds spent within ``pause``: on evaluation, checkpoints, samples and recovery.
+      underflow: measures the share of gradients that underflow, at summary steps; None unless the config requests it.
       divergence: detector and history of divergences.
       early_stopping: decides whether training ends before ``last_step``.
       stop: receives the signals that stop the run.
       is_whole: whether the current state is that after ``step`` updates; False during an update.
-      is_settled: whether ``settle`` has been called since the last update.
+      is_settled: whether ``settle`` has succeeded since the last update.
     """
 
     def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
@@ -150,7 +150,7 @@ class Trainer:
         return precision_of(self.model.params).compute != tf.float32
 
     def _steps_in(self, epochs: int) -> int:
-        """Returns how many complete updates a number of epochs contains; an update may span two epochs."""
+        """Returns the number of complete updates in the first ``epochs`` epochs; an update may span two epochs."""
         micro_batches = epochs * self._stream.micro_batches_per_epoch - self.offset
         return micro_batches // (self._iter_size * self.runner.world_size)
 
@@ -161,11 +161,11 @@ class Trainer:
 
     @property
     def epochs(self) -> float:
-        """Number of epochs made so far."""
+        """Number of epochs that the updates so far have consumed, including a fraction."""
         return self.epochs_in(self.step)
 
     def epochs_in(self, step: int) -> float:
-        """Returns how many epochs the first ``step`` updates make."""
+        """Returns the number of epochs, including a fraction, that the first ``step`` updates consume."""
         return (self.offset + step * self._iter_size * self.runner.world_size) / self._stream.micro_batches_per_epoch
 
     @property
@@ -181,7 +181,7 @@ class Trainer:
 
     @property
     def objects(self) -> int:
-        """Number of tokens, frames or images that all replicas have consumed since this process started."""
+        """Number of objects, such as tokens, that all replicas have consumed since this trainer was created."""
         self._objects += sum(int(count) for count in self._uncounted)
         self._uncounted.clear()
         return self._objects
@@ -205,7 +205,7 @@ class Trainer:
         """Makes updates until the end, or until a signal is received.
 
         Raises:
-          Divergence: a step diverged, possibly before the current one; the caller has to restore an earlier state.
+          Divergence: the last update, or the one before it, diverged; the caller has to restore an earlier state.
         """
         loader = LoaderGroup(self._batches, self._stream.by_rank(), start=self.micro_batch)
         with contextlib.closing(loader):
@@ -218,7 +218,7 @@ class Trainer:
     def _stops(self) -> bool:
         """Returns whether a signal ends training; all ranks stop after the same step, even if only one received it.
 
-        The ranks' votes are summed together with the gradients, and are read one update later, like the results.
+        The ranks' votes are summed together with the gradients, and read one update later, when the sum is ready.
         """
         return self.stop.requested if self.runner.num_processes == 1 else bool(self._votes_before)
 
@@ -244,10 +244,10 @@ class Trainer:
         return results
 
     def settle(self) -> None:
-        """Averages the statistics of all ranks, and checks that the state is finite, at most once after each update.
+        """Averages the statistics of batch norm over all ranks, and checks that the state is finite.
 
-        The statistics are not averaged twice, because rounding could change them again, and a resumed run would not
-        repeat the second averaging.
+        Further calls before the next update do nothing. Otherwise, rounding could change the averages again, and a
+        resumed run would not repeat this.
 
         Raises:
           Divergence: the last step diverged, or a variable is not finite.
@@ -279,11 +279,11 @@ class Trainer:
 
     @functools.cached_property
     def examiner(self) -> Examiner:
-        """The examiner, which runs batches again to find which of their values are not finite."""
+        """The examiner, which runs batches again to find values that are not finite."""
         return Examiner(self.model, self.variables, self.trainable, self.seed)
 
     def describe_epoch(self) -> tuple[int, np.ndarray]:
-        """Returns (number of micro-batches per epoch, indices of the examples in the batch with the longest one)."""
+        """Returns (batches per epoch, indices ``[batch]`` of the examples in the batch with the longest one)."""
         layer, plan = self.model.data_layer, self._stream.plan(0)
         lengths = np.asarray(layer.lengths).reshape(layer.num_examples, -1).max(axis=1)
         place = int(np.argmax(plan.order == np.argmax(lengths)))
@@ -291,7 +291,7 @@ class Trainer:
         return len(plan), plan.order[plan.offsets[cut]:plan.offsets[cut + 1]]
 
     def try_batch(self, examples: np.ndarray) -> None:
-        """Makes an update on the given examples, to measure its memory use; the weights change."""
+        """Makes an update on examples with these indices ``[batch]``, to measure its memory use; the weights change."""
         carried = self.carried.gather()
         self._train_step([self._batches.make_batch(examples)] * (self._iter_size * self.runner.local_replicas))
         self.carried.assign(carried)
@@ -313,12 +313,14 @@ class Trainer:
             self.paused = before + time.perf_counter() - start
 
     def evaluate(self, keep_best: bool = True) -> dict[str, float]:
-        """Evaluates the model; with ``keep_best``, saves the weights if they are the best so far.
+        """Evaluates the model; returns the metrics by name, or {} if a signal stopped the evaluation.
 
-        Without ``keep_best``, as for the averaged checkpoint, TensorBoard's series are named ``averaged/…``.
+        With ``keep_best``, the weights are saved if they are the best so far, and the result is used for early stopping
+        and for the start of weight averaging. Without it, as for the averaged checkpoint, the metrics are only written
+        to TensorBoard, with the prefix ``averaged/``.
 
-        Returns:
-          The metrics by name; {} if a signal stopped the evaluation.
+        Raises:
+          UserError: a data file has changed, or the metrics do not include ``best_metric``.
         """
         assert self._evaluation is not None
         with self.pause():
@@ -358,11 +360,11 @@ class Trainer:
             self._reporter().json(WORST_EXAMPLES, self._evaluation.worst)
 
     def _stops_evaluation(self) -> bool:
-        """Returns whether a signal stops the evaluation; with several processes, it is completed in any case."""
+        """Returns whether a signal stops the evaluation: never the last one, and never one by several processes."""
         return self.stop.requested and not self.finished and self.runner.num_processes == 1
 
     def save_checkpoint(self) -> None:
-        """Saves a checkpoint on rank 0; the files are written in the background."""
+        """Saves a checkpoint on rank 0, in the background; raises CheckpointError if the previous one failed."""
         if self.saves:
             with self.pause():
                 self.settle()
@@ -371,12 +373,12 @@ class Trainer:
                     self.saver.save(self.position, self.state, carried)
 
     def wait_for_checkpoint(self) -> None:
-        """Waits until the last checkpoint is on disk."""
+        """Waits until the last checkpoint is on disk; raises CheckpointError if it could not be written."""
         if self.saver is not None:
             self.saver.wait()
 
     def print_samples(self) -> None:
-        """Prints a sample of the last training batch, with outputs computed as in training (teacher forcing)."""
+        """Reports a sample of the last batch, computed with teacher forcing as in training, but without dropout."""
         if self._sample_step is None:
             signature = [self.model.data_layer.input_signature, carried_signature(self.model)]
             self._sample_step = tf.function(self._sample_outputs, autograph=False, input_signature=signature)

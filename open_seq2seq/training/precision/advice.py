@@ -9,8 +9,9 @@ from open_seq2seq.optimizers.loss_scaling import BackoffScaler
 from open_seq2seq.training.precision.probe import Kind, Ranges
 from open_seq2seq.training.precision.ranges import Conversion, NumberRange, format_scale, sum_ranges
 
-# Largest shares of nonzero values that become 0 without being reported. Gradients accumulate over updates, so 0.1 %
-# already matters; small activations are mostly added to larger ones.
+# Largest tolerable shares of nonzero values that become 0; larger shares lead to a line of advice. Lost gradients
+# accumulate over updates, so 0.1 % already matters. Lost activations matter less, because small activations are mostly
+# added to larger ones.
 GRADIENTS_TOLERATED = 1e-3
 ACTIVATIONS_TOLERATED = 1e-2
 _PLAIN16, _PLAIN_BF16 = Conversion(FLOAT16), Conversion(BFLOAT16)
@@ -27,8 +28,8 @@ def advise(groups: Ranges, present_scale: float) -> list[str]:
     """Returns lines of advice, the most important first.
 
     Args:
-      groups: ranges by kind and layer, measured in float32. The measured conversions have to include the unscaled ones
-        to both half types, and that to float16 at ``present_scale``.
+      groups: ranges by kind and layer, measured in float32. The conversions measured must include the unscaled ones to
+        both half types, and the one to float16 at ``present_scale``.
       present_scale: the loss scale that training uses, or would start with.
     """
     gradients = _gradients_by_layer(groups)

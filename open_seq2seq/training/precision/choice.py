@@ -15,12 +15,14 @@ from open_seq2seq.runners.processor_speed.probe import machine_speeds, ratios
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
 
-# Smallest speedup over float32 that makes bfloat16 worthwhile for a kind of operation: casts cost time, and the code
-# between these operations becomes no faster.
+# Smallest speedup over float32 for which a kind of operation is computed in bfloat16. A smaller one is not worthwhile:
+# casts cost time, and the code between these operations becomes no faster.
 LEAST_GAIN = 1.1
-# Share of the loop in the multiplications of a recurrent layer in training, if its input is as large as its state: for
-# each step, two of six products are within the loop, that with the state and its gradient with respect to the state.
-# The products with the input and the gradients of both matrices are computed for all steps at once.
+# Share of a recurrent layer's multiplications in training that are computed step by step, if its input is as large as
+# its state. The forward and the backward pass need six matrix products per step. Two of them are within the loop over
+# the steps: that of the state with its matrix, and the gradient with respect to the state. The other four are computed
+# for all steps at once: the product of the input with its matrix, the gradient with respect to the input, and the
+# gradients of both matrices.
 _IN_LOOP = 1 / 3
 Specs = dict[str, ModelSpec]
 
@@ -34,10 +36,10 @@ def settle_precision(specs: Specs, runner: Runner, state: Mapping[str, Any] | No
     Args:
       specs: the specs of the run's models, by section.
       runner: the run's runner.
-      state: on all ranks, the state of the checkpoint that training resumes from; None without one.
+      state: the state of the checkpoint that training resumes from, the same on all ranks; None without one.
 
     Returns:
-      The specs, with ``mixed_choice`` set in all that compute in ``mixed`` on a CPU.
+      The specs, with ``mixed_choice`` set in those that compute in ``mixed`` on a CPU.
 
     Raises:
       ConfigError: the sections give different values of ``mixed_choice``.
@@ -66,7 +68,7 @@ def settle_precision(specs: Specs, runner: Runner, state: Mapping[str, Any] | No
 
 
 def in_choice(specs: Specs, choice: list[str] | None) -> Specs:
-    """Returns the specs, with ``mixed_choice`` set to ``choice`` in all that compute in ``mixed`` on a CPU."""
+    """Returns the specs, with ``mixed_choice`` set to ``choice`` in those that compute in ``mixed`` on a CPU."""
     return {name: dataclasses.replace(spec, params={**spec.params, "mixed_choice": choice})
             if precision_of(spec.params).may_choose else spec for name, spec in specs.items()}
 
@@ -101,12 +103,12 @@ def _measured(training: bool) -> tuple[list[str], str]:
 def layer_gains(speeds: Speeds, training: bool) -> dict[str, float]:
     """Returns the speedups of bfloat16 over float32 for layers, by kind.
 
-    In training, the time of a recurrent layer is that of its products within the loop, at the speed ``recurrence``, and
-    of its other products, at the speed ``product``. Otherwise, all products are assumed to be within the loop, as in a
-    decoder's search.
+    The time of a recurrent layer in training is the sum of two parts: the products within the loop over the steps, at
+    the speed ``recurrence``, and the other products, at the speed ``product``. Outside of training, all products are
+    assumed to be within the loop, as in a decoder's search.
 
     Args:
-      speeds: speeds of single operations, by kind and dtype.
+      speeds: speeds of single operations in GFLOP/s, by kind and dtype.
       training: whether the layers are trained.
     """
     within = _IN_LOOP if training else 1.0
@@ -115,5 +117,9 @@ def layer_gains(speeds: Speeds, training: bool) -> dict[str, float]:
 
 
 def chosen(gains: Mapping[str, float]) -> list[str]:
-    """Returns the kinds of operations whose layers are sufficiently faster; ``gains`` is that of ``layer_gains``."""
+    """Returns the kinds of operations that ``mixed`` computes in bfloat16.
+
+    Args:
+      gains: result of ``layer_gains``; kinds with a speedup of at least ``LEAST_GAIN`` are chosen.
+    """
     return [kind for kind in KINDS if gains[kind] >= LEAST_GAIN]

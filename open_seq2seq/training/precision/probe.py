@@ -54,7 +54,13 @@ class PrecisionProbe:
         self._measure = tf.function(self._measure_batch, autograph=False, input_signature=signature)
 
     def run(self, batches: Iterator[Mapping[str, Any]]) -> Ranges:
-        """Returns the ranges over all batches, by kind and by the name of the tensor or variable."""
+        """Returns the ranges of the values in all batches, by kind and by name.
+
+        Activations and their gradients are named by the path of their module, gradients of weights by the variable.
+
+        Args:
+          batches: batches of the model's data layer, as NumPy arrays.
+        """
         found: Ranges = {kind: {} for kind in Kind}
         for number, batch in enumerate(batches):
             for kind, tensors in zip(Kind, self._measure(batch, number), strict=True):
@@ -76,7 +82,7 @@ class PrecisionProbe:
                 {name: measure(g, self._conversions) for name, g in by_variable.items() if g is not None})
 
     def _of_lists(self, tensors: dict[str, list[tf.Tensor | None]]) -> dict[str, RangeTensors]:
-        """Measures the tensors of each name (one for each call of a module) together; entries of None are left out."""
+        """Measures all tensors of a name together, one for each call of a module; entries of None are left out."""
         flat = {name: [tf.reshape(t, [-1]) for t in calls if t is not None] for name, calls in tensors.items()}
         return {name: measure(tf.concat(calls, 0), self._conversions) for name, calls in flat.items() if calls}
 

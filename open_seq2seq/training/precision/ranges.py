@@ -1,8 +1,9 @@
-"""Ranges of the magnitudes in tensors, and the shares that a conversion to half precision would lose.
+"""Ranges of the magnitudes in tensors, and the shares of values that a conversion to half precision would lose.
 
-Magnitudes are counted by octave, ``2^k < |x| <= 2^(k+1)``. Float16's underflow threshold is a power of two and so ends
-an octave. The counts therefore give exactly how many values become 0 in float16 after multiplication by any power of
-two. For the conversions given to ``measure``, of either half type and at any scale, lost values are counted directly.
+Magnitudes are counted by octave, ``2^k < |x| <= 2^(k+1)``. The largest magnitude that float16 rounds to 0 is a power of
+two, and so the last one of an octave. The counts therefore give exactly how many values become 0 in float16 after
+multiplication by any power of two. Conversions to bfloat16 or with other scales are given to ``measure``, which counts
+their lost and overflowing values directly.
 """
 
 from __future__ import annotations
@@ -119,7 +120,10 @@ def sum_ranges(ranges: Iterable[NumberRange]) -> NumberRange:
 
 
 class RangeTensors(NamedTuple):
-    """The fields of a ``NumberRange`` as tensors; ``lost`` and ``overflowing`` have one value per conversion."""
+    """The fields of a ``NumberRange`` as tensors.
+
+    ``octaves`` is int64 ``[256]``, ``lost`` and ``overflowing`` are int64 ``[conversions]``, and the others are ``[]``.
+    """
 
     octaves: tf.Tensor
     zeros: tf.Tensor

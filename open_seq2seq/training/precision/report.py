@@ -18,13 +18,17 @@ def conversions_of(scales: Sequence[float]) -> list[Conversion]:
 
 
 def by_layer(ranges: Mapping[str, NumberRange]) -> dict[str, NumberRange]:
-    """Returns the range of each layer group, summed over its tensors or variables."""
+    """Returns the range of each layer group, summed over its tensors or variables.
+
+    Args:
+      ranges: ranges by name of the tensor or variable; see ``group_names`` for the groups.
+    """
     return {group: sum_ranges(ranges[name] for name in names) for group, names in group_names(ranges).items()}
 
 
 def format_report(found: Ranges, conversions: Sequence[Conversion], present_scale: float,
                   detailed: bool = False) -> str:
-    """Returns the report: advice, and a table for each kind of tensor.
+    """Returns the report as Markdown: advice, and a table for each kind of tensor.
 
     Args:
       found: ranges by kind and name, from ``PrecisionProbe.run`` with the same conversions.

@@ -50,7 +50,8 @@ class Divergence(Exception):
 class LossLevel:
     """Detects finite losses that stay far above the first ones of a run.
 
-    A single outlier is not divergence. If any of the first losses is not positive, nothing is detected.
+    Only ``LASTING_UPDATES`` high losses in a row count as divergence. If any of the first ``FIRST_UPDATES`` losses is
+    not positive, nothing is detected.
 
     Args:
       factor: multiple of the lowest of the first losses above which a loss is too high; None disables the detection.

@@ -77,7 +77,7 @@ class Tried(NamedTuple):
         return math.isfinite(self.loss)
 
     def is_astray(self, older: Tried) -> bool:
-        """Returns whether an older state has a far lower loss, which means that this state was already diverging."""
+        """Returns whether this state was already diverging: its (positive) loss is more than twice an older state's."""
         return older.finite and self.loss - older.loss > abs(older.loss)
 
 
@@ -115,8 +115,8 @@ def pick_state(tried: Iterator[Tried], before: int | None = None) -> Tried:
 
     Args:
       tried: states with their losses on one batch, the newest first; consumed lazily, because each costs a pass.
-      before: step of the state that the last recovery went back to, if the run diverged again soon after it;
-        otherwise None. If it is given, a state of an earlier step with a finite loss is chosen if there is one.
+      before: step of the state that the last recovery went back to, if the run has diverged again soon after; else
+        None. If it is given, a state of an earlier step with a finite loss is chosen if there is one.
     """
     chosen = next(tried)
     for older in tried:

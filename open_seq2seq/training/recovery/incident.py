@@ -51,7 +51,7 @@ class SuspectBatch:
       micro_batch: index of the micro-batch since the start of training.
       carried: states ``[rows, …]`` that the model continued from, by path.
       loss_scale: loss scale of the update.
-      found: diagnosis with the weights that the divergence left.
+      found: diagnosis with the weights that the run had when the divergence was noticed.
     """
 
     batch: dict[str, Any]
@@ -66,7 +66,7 @@ class SuspectBatch:
         return found.loss if found.finite else float("inf")
 
     def examples(self, describe: Callable[[int], str]) -> list[str]:
-        """Returns descriptions of the examples whose loss is not finite, or of all examples if these are unknown.
+        """Returns descriptions of the examples whose loss is not finite or, if none is known, of all examples.
 
         Args:
           describe: function that returns the file and line of the example with a given index.
@@ -85,7 +85,7 @@ class Incident:
       divergence: the divergence that the detector raised.
       counters: the optimizer's counters after the update that diverged.
       suspect: the micro-batch that is likely to be the cause.
-      examples: the suspect examples of this micro-batch, as file and line.
+      examples: the suspect examples of this micro-batch, usually as file and line.
       newest: the newest state to go back to, or None.
     """
 
@@ -105,6 +105,10 @@ class Incident:
 
         Args:
           target: the state that the run goes back to; None if it stops.
+
+        Returns:
+          A dict: ``step`` and ``updates`` have the numbers of attempted and of applied updates, ``reason`` the symptom,
+          ``target_step`` the step of ``target``, and ``lost`` the number of updates that going back to it undoes.
         """
         return {"step": self.step, "updates": self.counters.updates, "reason": self.divergence.reason,
                 "target_step": None if target is None else target.step,

@@ -26,6 +26,7 @@ _MOST_ARRAYS = 10_000
 _DEEPEST = 20
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, RecursionError, zipfile.BadZipFile, zlib.error,
                NotOwnFileError)
+# Entries of an event that a replay needs, with their types.
 _EVENT = {"step": (int,), "seed": (int,), "checkpoint": (str, type(None)), "dtype": (str,), "reason": (str,),
           "loss_scale": (int, float)}
 
@@ -62,7 +63,7 @@ def write_batch(folder: Path, batch: dict[str, Any], event: Mapping[str, Any], c
     Args:
       folder: folder to create; if it exists already, a number is added to its name.
       batch: nested dicts and lists of arrays.
-      event: JSON-serialisable description of the divergence.
+      event: JSON-serialisable description of the divergence; see ``Incident.summary`` and ``Incident.details``.
       config_yaml: the resolved config.
       carried: states ``[rows, …]`` that the model continued from, by path.
 
@@ -115,7 +116,7 @@ def read_carried(folder: Path) -> dict[str, np.ndarray]:
 
 
 def read_batch(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Reads (batch, event) from a folder. Nothing in the files is executed.
+    """Reads (batch, event) from a folder, as given to ``write_batch``. Nothing in the files is executed.
 
     Raises:
       UserError: a file is missing, unreadable, or has another format.

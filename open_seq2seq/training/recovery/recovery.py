@@ -31,7 +31,7 @@ class DivergenceError(UserError):
 
 
 class PrecisionLowered(Exception):
-    """Raised if the model has to be rebuilt in ``dtype``, and the run has to continue from ``restart``."""
+    """The run diverged; the model has to be rebuilt in ``dtype``, and the run has to continue from ``restart``."""
 
     def __init__(self, restart: Restart, dtype: str) -> None:
         super().__init__(dtype)
@@ -44,9 +44,10 @@ class Restart:
 
     Attributes:
       good: weights, optimizer variables and carried states.
-      step: number of attempted updates, which does not go back to that of ``good``.
-      micro_batch: index of the micro-batch with which training continues; it does not go back either.
-      counters: the optimizer's counters, of which ``skipped`` and ``overflows`` do not go back.
+      step: number of attempted updates up to the divergence; it is not set back to ``good.step``.
+      micro_batch: index of the micro-batch with which training continues, the one after the update that diverged.
+      counters: the optimizer's counters after the update that diverged, from which ``skipped`` and ``overflows``
+        continue.
       rate_factor: the new factor on the schedule's learning rate.
       history: the state of the run's ``DivergenceHistory``.
     """
@@ -62,8 +63,8 @@ class Restart:
         """Restores this state in a trainer and, if the run saves regular checkpoints, saves it.
 
         A run that is killed soon afterwards is then resumed from this state. Checkpoints between the restored state and
-        the divergence may already be diverging. They are set aside once the new checkpoint is on disk; otherwise, a
-        resumed run or an average would use them.
+        the divergence may contain diverging weights. They are renamed or removed once the new checkpoint is on disk, so
+        that neither a resumed run nor an average uses them.
         """
         self.good.put_into(trainer.state)
         trainer.optimizer.skipped.assign(self.counters.skipped)
@@ -125,7 +126,7 @@ class Recovery:
         return Incident(divergence, counters, suspect, examples, newest), states
 
     def _problem(self, newest: GoodState | None) -> str | None:
-        """Returns why the run cannot recover, as a clause; None if it can."""
+        """Returns why the run cannot recover, as a clause; None if it can, or if the config disables recovery."""
         recovered = len(self._history.events)
         if newest is None:
             return "there is no checkpoint to go back to"
@@ -142,13 +143,15 @@ class Recovery:
         assert incident.newest is not None
         trainer, suspect = self._trainer, incident.suspect
         last: Mapping[str, Any] = self._history.events[-1] if self._history.events else {}
+        # The run has diverged again soon if it has made at most ``lost`` updates more than at the last divergence; this
+        # is the number of updates that the last recovery undid.
         again = bool(last) and incident.counters.updates <= last["updates"] + last["lost"]
 
         def tried(state: GoodState) -> Tried:
             state.put_into(trainer.state)
             return Tried(state, suspect.loss_with(trainer.examiner))
 
-        # If the batch itself contains inf or NaN, its loss says nothing about the weights.
+        # If the batch itself contains inf or NaN, its loss says nothing about the weights: go back to the newest state.
         candidates = itertools.chain([incident.newest], () if suspect.found.inputs else older)
         return pick_state(map(tried, candidates), before=last["target_step"] if again else None)
 

@@ -16,7 +16,7 @@ from open_seq2seq.utils.errors import DataError, UserError
 
 _STEP = re.compile(r"(?:model\.ckpt|step)-(\d{1,15})$")
 _MOST_BYTES = 1 << 20  # size of the largest text file that is read
-_MOST_IMAGES, _MOST_IMAGE_BYTES = 6, 150_000
+_MOST_IMAGES, _MOST_IMAGE_BYTES = 6, 150_000  # the page contains the images, so these limit its size
 _LOGS = "logs"  # subfolder of a run with --enable_logs
 
 
@@ -26,7 +26,7 @@ class Content:
 
     Attributes:
       folder: the folder that was read.
-      metrics: name → step → value.
+      metrics: values of the metrics by name and step: name → step → value.
       config: the newest checkpoint's config as YAML; "" if there is none.
       checkpoints: names of the checkpoints, oldest first, and of the best models.
       samples: for each step with texts, the name of its folder → a list of dicts (name → text); the newest step first.

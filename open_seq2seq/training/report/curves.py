@@ -14,7 +14,7 @@ _TICKS = 4
 
 
 def curve(series: Mapping[str, Mapping[int, float]]) -> str:
-    """Returns an SVG element with one line per series over the steps, and after it a legend if there are several.
+    """Returns an SVG element with one line per series over the steps, followed by an HTML legend if there are several.
 
     Values that are not finite are left out, and long series are thinned.
 
@@ -49,7 +49,11 @@ def curve(series: Mapping[str, Mapping[int, float]]) -> str:
 
 
 def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Returns the points; more than 500 are reduced to the means of at most 500 equal stretches, and the last point."""
+    """Returns points (step, value) for a curve.
+
+    More than 500 points are divided into at most 500 groups of equal size, and each group is replaced by its mean. The
+    last point is kept.
+    """
     size = math.ceil(len(points) / _MOST_POINTS)
     if size <= 1:
         return list(points)

@@ -18,8 +18,8 @@ REPORT = "report.html"
 """Name of the page in the logdir."""
 _MARK = b"<!DOCTYPE html><!-- report of a run by OpenSeq2Seq -->\n"
 _MOST_TEXT = 1000  # characters of one text
-_MOST_SAMPLES = 5
-_FIRST = ("train_loss", "val_loss", "eval_loss")
+_MOST_SAMPLES = 5  # steps whose samples are shown
+_FIRST = ("train_loss", "val_loss", "eval_loss")  # listed first, and drawn in one chart
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1f2430; margin: 2rem auto; max-width: 62rem; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #d5d9e0; }
@@ -94,7 +94,10 @@ def _different(values: Mapping[int, float]) -> set[float]:
 
 
 def _ordered(metrics: Mapping[str, object]) -> list[str]:
-    """Returns the metrics' names, losses first, then ``eval…``, then others; omits epoch and names with slashes."""
+    """Returns the metrics to show: losses first, then names that begin with ``eval``, then all others.
+
+    The epoch and metrics with a slash in their name, such as values for each variable, are left out.
+    """
     names = [name for name in metrics if "/" not in name and name != "epoch"]
     return sorted(names, key=lambda name: (name not in _FIRST, not name.lower().startswith("eval"), name))
 

@@ -19,11 +19,11 @@ _DATA = "data_layer_params"
 def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
     """Compares the config of a run with that of a checkpoint's run.
 
-    A resumed run prints each difference that affects results. In all modes, a difference that would change the function
-    computed by the weights is refused, or reported as a warning with ``--no_dir_check``.
+    If training is resumed, each difference that affects results is printed. In all modes, a difference with which the
+    weights would compute another function is an error or, with ``--no_dir_check``, a warning.
 
     Raises:
-      CheckpointError: a difference is refused.
+      CheckpointError: with a difference in the config, the weights would compute another function.
     """
     try:
         before = ResolvedConfig(parse_config(checkpoint.config_yaml, str(checkpoint.path / CONFIG)), options.mode)
@@ -34,7 +34,7 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
     found: dict[str, Change] = {}
     for section in options.config.sections:
         different = _changes(options, before, section, section if training else "train")
-        if not training:  # differences from the training data are ignored, unless this mode's own data has changed too
+        if not training:  # Other data than in training is expected; report only changes to this mode's own data.
             own = {str(change) for change in _changes(options, before, section, section)}
             different = [change for change in different if change.path[0] != _DATA or str(change) in own]
         found |= {str(change): change for change in different}

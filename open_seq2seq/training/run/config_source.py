@@ -36,7 +36,7 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, is_live_input
 from open_seq2seq.utils.launcher import launched_as
 
-_FINISHED = ("eval", "infer", "interactive_infer")
+_FINISHED = ("eval", "infer", "interactive_infer")  # the modes that use a trained model
 _TRAIN = "train"
 
 
@@ -45,11 +45,11 @@ class Source(NamedTuple):
 
     Attributes:
       file: the config.
-      overrides: values of the command line, preceded by those that make the model use a checkpoint's own files, and
-        followed by those that make it read the files of ``--infer_files``.
+      overrides: the values to apply to the config, in this order: those that make the model use the files kept by a
+        checkpoint, those of the command line, and those that make the model read the files of ``--infer_files``.
       mode: the mode of the run; ``interactive_infer`` instead of ``infer`` if lines of standard input are processed as
         they arrive.
-      moved_files: values that make a resumed run read copies of files that no longer exist. They are not part of the
+      moved_files: overrides that make a resumed run read copies of files that no longer exist. They are not part of the
         config that the run stores.
     """
 
@@ -63,10 +63,13 @@ def config_of_run(config_file: str | None, mode: str, overrides: Sequence[Overri
                   trust_code: bool = False, resumes: bool = False) -> Source:
     """Returns the config of a run and the overrides to apply to it.
 
-    Without a config file, the config is that of a checkpoint in the log directory. In evaluation and inference, the
-    files that the model needs, such as vocabularies, are then those of the checkpoint. With a config file, and in
-    resumed training, they are the files that the config names; the checkpoint's copy replaces a file that does not
-    exist or, in evaluation and inference, any file if the config file is itself that of a checkpoint.
+    Without a config file, the config is that of a checkpoint in the log directory. The files that the model needs, such
+    as vocabularies, are found as follows:
+
+    * In evaluation and inference, if the config is that of a checkpoint (whether it was named or found), the model uses
+      the copies of its files that the checkpoint has kept.
+    * In all other cases, the model uses the files that the config names. If such a file does not exist, evaluation,
+      inference and resumed training use the checkpoint's copy.
 
     Args:
       config_file: the file that the user named, or None.
@@ -157,14 +160,14 @@ def _has_live_lines(infer_files: Sequence[str], file: ConfigFile, overrides: lis
 def _with_files_of_checkpoint(file: ConfigFile, mode: str, overrides: list[Override]) -> list[Override]:
     """Returns overrides that make a model use the checkpoint's copies of files that do not exist.
 
-    If the config is itself that of a checkpoint, the overrides make the model use the copies of all files.
+    If the config is itself that of a checkpoint, the model uses the copies of all files.
     """
     own = _checkpoint_of(file.path)
     found: list[Override] = []
     params = ResolvedConfig(file, mode, overrides).merge(mode)[0]
     logdir = params.get("logdir")
     if own is not None and not os.path.isdir(os.path.expanduser(str(logdir))):
-        found = [Override(None, ("logdir",), repr(str(own)))]  # the logdir has been moved, and its config with it
+        found = [Override(None, ("logdir",), repr(str(own)))]  # the logdir was moved, together with this config
         logdir = str(own)
     with file.in_use():
         gone = _missing_files(file, params)

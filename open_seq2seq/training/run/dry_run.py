@@ -19,14 +19,22 @@ from open_seq2seq.training.run.logdir import check_logdir
 from open_seq2seq.training.run.overview import print_parameter_table, warn_of_warm_up
 from open_seq2seq.utils.console import deco_print
 
-_EXAMPLES = 200
+_EXAMPLES = 200  # number of examples that are read, from the start of each data set
 
 
 def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) -> int:
     """Builds the mode's models, reads the first examples, tries an update in training, and prints the findings.
 
+    Args:
+      options: options of the run.
+      specs: the specs of the models, by section.
+      runner: the run's runner.
+
     Returns:
-      The exit code 0; problems raise errors.
+      The exit code 0.
+
+    Raises:
+      UserError: the run would fail; the message says why.
     """
     owner = None
     built: dict[str, Model] = {}

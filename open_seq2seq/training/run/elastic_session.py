@@ -33,7 +33,7 @@ from open_seq2seq.utils.errors import ConfigError, UserError
 
 # After this many consecutive losses of processes without an update in between, training ends with an error.
 MOST_VAIN_MEETINGS = 3
-# How long to wait, in seconds, for the lock of a lost process, which may outlive the process.
+# Seconds to wait for the log directory's lock, which a lost process may hold until it ends.
 _LOCK_SECONDS = 10.0
 
 
@@ -62,11 +62,11 @@ class Kept:
 
 
 class CommitHook(Hook):
-    """Keeps a copy of the state every few updates, after which processes may join or leave.
+    """Keeps a copy of the state every few updates; raises ``HostsChanged`` after a copy if hosts were added or removed.
 
     Args:
       kept: stores the copy.
-      membership: says whether hosts were added or removed.
+      membership: this process's membership, which knows whether hosts were added or removed.
       every: number of updates between two copies.
     """
 
@@ -156,7 +156,7 @@ class ElasticTraining:
                             "and resume with --continue_learning.")
 
     def part(self) -> None:
-        """Leaves the current group of processes, and releases what belongs to it."""
+        """Leaves the current group of processes, after waiting for the last checkpoint and deleting the trainer."""
         if self._watchdog is not None:
             self._watchdog.leave()
         if self._trainer is not None:

@@ -31,13 +31,20 @@ _SAMPLED = "the sampled parts of its content"
 _WORDS = {"train": "training", "eval": "evaluation"}
 _BLOCK_BYTES = 1 << 20
 _MOST_ASSET_BYTES = 1 << 30  # larger files belong beside the checkpoints (file="large")
-# While hashing whole files, the background thread sleeps this many times as long as it reads.
+# While hashing whole files, the background thread sleeps this many times as long as it works, so that it does not slow
+# training down.
 _IDLE_PARTS = 20
 
 
 @dataclass(frozen=True)
 class Asset:
-    """A file that is copied into each checkpoint, as it was when the model was built."""
+    """A file that is copied into each checkpoint, as it was when the model was built.
+
+    Attributes:
+      path: the file.
+      content: its content in bytes.
+      identity: see ``data.fingerprints.Fingerprint``; None if the file did not exist.
+    """
 
     path: str
     content: bytes
@@ -52,7 +59,7 @@ class Asset:
 def read_assets(spec: ModelSpec) -> Contents:
     """Returns the contents, by path, of the files of a model that are copied into checkpoints.
 
-    To be called before the model is built. Files that are missing, unreadable or too large are left out; the component
+    Call this before the model is built. Files that are missing, unreadable or too large are left out; the component
     that needs them reports the error.
     """
     found: Contents = {}
@@ -72,6 +79,9 @@ class RunInputs:
       eval_model: the model for evaluation during training, or None.
       before: result of ``read_assets`` from before the models were built.
       earlier: inputs of the models that the run had built before, if any.
+
+    Attributes:
+      assets: the files that are copied into each checkpoint, by name in the checkpoint.
 
     Raises:
       DataError: a file has changed since ``before`` was read, or since ``earlier`` was created.
@@ -149,7 +159,12 @@ class RunInputs:
 
 
 def describe_data(layer: DataLayer) -> dict[str, Any]:
-    """Returns JSON-serialisable values that identify the data of a layer."""
+    """Returns JSON-serialisable values that identify the data of a layer.
+
+    Returns:
+      A dict: ``files`` has a fingerprint of each file as a dict, ``examples`` the number of examples, ``lengths`` and
+      ``contents`` digests of the examples' lengths and contents, and ``params`` a digest of the layer's parameters.
+    """
     files = {name: {"path": file.path, "size": file.size, "mtime_ns": file.mtime_ns, "sha256": file.sha256,
                     "sampled": not file.whole} for name, file in layer.fingerprints.items()}
     params = {name: to_plain(value) for name, value in sorted(layer.params.items())}
@@ -158,7 +173,7 @@ def describe_data(layer: DataLayer) -> dict[str, Any]:
 
 
 def data_changes(before: Mapping[str, Any], now: Mapping[str, Any], whole: bool = False) -> list[str]:
-    """Returns the differences between two data sets, as clauses.
+    """Returns the differences between two data sets, as clauses such as ``train.csv is new``.
 
     Args:
       before: earlier result of ``describe_data``; {} if unknown.
@@ -195,7 +210,7 @@ def _file_changes(before: Mapping[str, Any] | None, now: Mapping[str, Any], whol
 
 
 def hash_slowly(path: str, idle_parts: float) -> str:
-    """Returns a file's SHA-256 checksum; after each block, sleeps ``idle_parts`` times as long as reading took."""
+    """Returns a file's SHA-256 checksum; after each block, sleeps ``idle_parts`` times as long as the block took."""
     found = hashlib.sha256()
     with open(path, "rb") as file:
         began = time.perf_counter()
@@ -231,7 +246,12 @@ class _WholeHashes:
 
 
 def check_read(model: Model, before: Contents) -> None:
-    """Raises DataError if an asset or data file has changed while a model was being built; see ``RunInputs``."""
+    """Raises DataError if an asset or data file has changed while a model was being built.
+
+    Args:
+      model: the model.
+      before: result of ``read_assets`` from before the model was built.
+    """
     for path in assets_of(model).values():
         _held(path, before)
     if isinstance(model.data_layer, DataLayer):
@@ -245,7 +265,7 @@ def _content(path: str) -> bytes | None:
 
 
 def _held(path: str, before: Contents) -> Asset:
-    """Returns a file as it is now; raises DataError if its content differs from that before the model was built."""
+    """Returns a file as it is now; raises DataError if its content differs from that in ``before``."""
     identity, content = identity_of(path), read_data(path, most_bytes=_MOST_ASSET_BYTES)
     if before.get(path, content) != content:
         raise DataError(f"{path} changed while it was being read: start again when nothing is writing to it.")

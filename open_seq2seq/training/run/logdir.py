@@ -29,7 +29,8 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
 
-# Entries that a new run tolerates. Events and samples are not among them, because those of two runs would be mixed.
+# Entries that a log directory may contain when a new run starts. Events and samples are not among them, because those
+# of two runs would be mixed.
 _HARMLESS = (LOCK, DIVERGENCE, KEPT_FILES)
 
 
@@ -55,7 +56,7 @@ class LogDir:
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def of_run(self, state: Mapping[str, Any] | None) -> LogDir:
-        """Returns this object with the run's name from a checkpoint's ``state.json``, or unchanged if that is None."""
+        """Returns this object with the run's name in a checkpoint's ``state.json``; unchanged if ``state`` is None."""
         # Older versions did not name runs; such a run continues without a name.
         return self if state is None else replace(self, run=str(state.get("run", "")))
 
@@ -162,7 +163,7 @@ def _is_empty(folder: Path) -> bool:
 
 
 def _lacks(root: Path) -> str:
-    """Returns what is wrong with a log directory that contains no checkpoint, as the predicate of a sentence."""
+    """Returns why a log directory has no checkpoint, as the predicate of a sentence about the directory."""
     return "is a file" if root.is_file() else "contains no checkpoint" if root.is_dir() else "does not exist"
 
 

@@ -36,8 +36,8 @@ def _is_lock(file: BinaryIO) -> bool:
 class LogDirLock:
     """Context manager that locks a log directory for this process.
 
-    The kernel releases the lock when the process ends for any reason, so a killed run leaves nothing to clean up. The
-    remaining file only names the last process that held the lock. A directory created by this lock is removed again if
+    The kernel releases the lock when the process ends for any reason, so a killed run leaves no lock behind. The file
+    remains, but only names the last process that held the lock. A directory created by this lock is removed again if
     the run fails before it writes anything there.
 
     Args:

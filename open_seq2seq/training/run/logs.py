@@ -28,7 +28,7 @@ class Tee:
 
     @property
     def terminal(self) -> TextIO:
-        """The stream without its copy, for output that a file must not contain."""
+        """The stream of the terminal alone, for output that the file must not contain."""
         return self._stream
 
     def write(self, text: str) -> int:
@@ -112,7 +112,9 @@ class RunLogs:
 
 
 def git_info(folder: str | None = None) -> str | None:
-    """Returns the commit and uncommitted changes of the git repository that contains a folder, or None without one.
+    """Returns the commit and uncommitted changes of the git repository that contains a folder.
+
+    The result is None if there is no repository or no git.
 
     Args:
       folder: the folder; by default the working directory.

@@ -1,4 +1,4 @@
-"""The short header that a run prints before it starts, and its config and variables, for the logdir or the screen."""
+"""Describes a run: prints lines about it before it starts, and writes its config and variables to its logdir."""
 
 from __future__ import annotations
 
@@ -91,9 +91,10 @@ def warn_of_warm_up(trainer: Trainer) -> None:
 
 
 def write_overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:
-    """Writes the config and variables of a run to its folder; called last, so that a run that fails writes none.
+    """Writes the config and variables of a run to its folder.
 
-    A file is never replaced: if one of an earlier start of the run has other content, the new one gets a number.
+    This should be the last step before training, so that a run that cannot start leaves no file. An existing file is
+    never replaced: if its content differs, the new file has a number after its name.
 
     Raises:
       UserError: the file cannot be written.

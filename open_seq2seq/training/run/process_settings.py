@@ -20,13 +20,13 @@ def set_up_process(sections: Sequence[Mapping[str, Any]]) -> list[str]:
       Lines for the log that describe the settings.
 
     Raises:
-      ConfigError: the sections disagree.
+      ConfigError: ``tf32`` differs between the sections.
     """
     return [note for note in (_set_tf32(sections),) if note]
 
 
 def _set_tf32(sections: Sequence[Mapping[str, Any]]) -> str | None:
-    """Allows or forbids TensorFloat-32, as 'tf32' says; returns a line for the log, or None if there is nothing to say.
+    """Allows or forbids TensorFloat-32, as ``tf32`` says; returns a line for the log, or None.
 
     In TensorFloat-32, a GPU rounds the factors of float32 products to 10 bits of mantissa.
     """

@@ -21,8 +21,8 @@ _MADE_FILES = (LOCK, "state.json", "*.safetensors", "config.yaml", "assets/*", "
 def protected_files(options: RunOptions, model: Model) -> Iterator[str]:
     """Yields the names of files that no output of a run may overwrite; not all of them have to exist.
 
-    These are the config, every string in it, the files of ``--infer_files``, the data's files that contain one example
-    each, and the files that runs have made in ``logdir`` and ``load_model``.
+    These are the config file, every string in the config, the files of ``--infer_files``, the data files that contain
+    one example each, and the files that runs have written to ``logdir`` and ``load_model``.
     """
     yield options.config_file
     yield from options.infer_files
@@ -36,7 +36,7 @@ def protected_files(options: RunOptions, model: Model) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yields all strings in a nested value; strings that are not file names do no harm."""
+    """Yields all strings in a nested value, as any of them may be the name of a file."""
     if isinstance(value, str):
         yield value
         yield os.path.expanduser(value)

@@ -20,8 +20,9 @@ from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
-# Parts of messages about acceptable mismatches: a run may be resumed in another precision, and so with another loss
-# scaler; averaging may begin or end; older checkpoints have neither a count of overflows nor a learning-rate factor.
+# Texts by which lines of a ``MatchReport`` are recognised as acceptable mismatches: a run may be resumed in another
+# precision, and so with another loss scaler; averaging may begin or end; older checkpoints have neither a count of
+# overflows nor a learning-rate factor.
 _MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", f" {MEAN_COUNT}", f" {MEAN_TRIGGER}", " overflows:", " rate_factor:")
 
 
@@ -31,7 +32,9 @@ def ranks(number: int) -> str:
 
 
 def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
-    """Assigns a checkpoint's weights to a model, or their average if the config enables one.
+    """Assigns a checkpoint's weights to a model.
+
+    If the config enables averaging of the weights, their averages are assigned instead, unless the checkpoint has none.
 
     Raises:
       CheckpointError: the variables or assets, such as vocabularies, differ from the checkpoint's.
@@ -85,7 +88,10 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
     Args:
       trainer: the run's trainer.
       state: the checkpoint's ``state.json``.
-      carried: the checkpoint's carried states, in the form of ``RunStates.gather``, on rank 0; None on other ranks.
+      carried: the checkpoint's carried states, as returned by ``RunStates.gather``, on rank 0; None on other ranks.
+
+    Raises:
+      CheckpointError: the carried states do not fit this run, and ``carried_state_on_resume`` is ``refuse``.
     """
     on_other = trainer.model.params["carried_state_on_resume"]
     trainer.resume(int(state["step"]), trainer.carried.restore(carried, on_other, int(state["micro_batch"])))
@@ -97,7 +103,7 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
 
 
 def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:
-    """Starts the averages of weights that the checkpoint lacks; prints a message if averaging starts or stops."""
+    """Starts averages of the weights that the checkpoint lacks; prints a message if averaging starts or stops."""
     here, there = set(variables.optimizer.averaged_weights), set(checkpoint.averaged_weights)
     if here - there:
         variables.optimizer.restart_average(variables.trainable, here - there)

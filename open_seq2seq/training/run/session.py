@@ -190,7 +190,11 @@ def _explaining_data(options: RunOptions) -> Iterator[None]:
 
 
 def load_model(options: RunOptions) -> Model:
-    """Builds the model of an inference mode and restores its weights, for use from Python."""
+    """Builds the model of an inference mode and restores its weights, for use from Python.
+
+    Raises:
+      UserError: there is no usable checkpoint, or the config is invalid.
+    """
     spec = training_setup.describe_sections(options)[options.mode]
     set_up_process([spec.params])
     runner = Runner()

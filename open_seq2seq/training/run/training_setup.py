@@ -51,14 +51,23 @@ def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
 
 
 def agreed_values(options: RunOptions) -> dict[str, Any]:
-    """Returns the options and the config, which all ranks have to agree on, as plain values."""
+    """Returns the options and the config values that must be the same on all ranks, as plain Python values."""
     flags = {name: getattr(options, name) for name in
              ("mode", "continue_learning", "no_dir_check", "benchmark", "enable_logs", "elastic", "check")}
     return {**flags, **to_plain(options.config.as_sections())}
 
 
 def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStack) -> LogDir:
-    """Checks the log directory, and locks it until the stack is closed; for rank 0 only."""
+    """Checks the log directory, locks it for training, and with ``--enable_logs`` starts the logs; for rank 0 only.
+
+    Args:
+      options: options of the run.
+      spec: spec of a model of the run, which names the log directory.
+      stack: releases the lock and ends the logs when it is closed.
+
+    Raises:
+      UserError: another process uses the directory, or it does not suit the mode; see ``check_logdir``.
+    """
     if options.mode in ("train", "train_eval"):
         stack.enter_context(LogDirLock(spec.params.get("logdir") or None))
     logdir = check_logdir(options, spec.params)
@@ -69,9 +78,12 @@ def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStac
 
 def resumed(options: RunOptions, logdir: LogDir,
             runner: Runner) -> tuple[Checkpoint | None, dict[str, Any] | None]:
-    """Returns (checkpoint to resume from, only on rank 0; its state, on all ranks), each None if there is none.
+    """Returns the checkpoint to resume from.
 
     Only rank 0 reads the log directory, which may not exist on other hosts.
+
+    Returns:
+      (the checkpoint, on rank 0; its state, on all ranks); both are None if there is no checkpoint.
     """
     checkpoint = None
     if logdir.checkpoint is not None and logdir.checkpoint_dir is not None:
@@ -179,7 +191,7 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
 
 
 def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
-    """Returns whether the run has already finished, and prints so if it has."""
+    """Returns whether the run has already finished; in this case, also prints a message."""
     if trainer.early_stopping.has_ended:
         deco_print(f"Nothing left to do: {trainer.early_stopping}; raise stop_after_evals_without_gain to continue "
                    "training.")

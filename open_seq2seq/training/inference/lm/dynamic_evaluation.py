@@ -1,7 +1,7 @@
 """Dynamic evaluation: a language model learns from each chunk of a text after the chunk has been scored.
 
-See Krause et al. 2018, https://arxiv.org/abs/1709.07432; here with plain gradient descent and a decay towards the
-trained weights.
+See Krause et al. 2018, https://arxiv.org/abs/1709.07432. This implementation uses plain gradient descent, with a decay
+towards the trained weights.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class DynamicSettings(NamedTuple):
     Attributes:
       rate: learning rate of gradient descent; with 0, the evaluation is an ordinary one.
       decay: at each update, the weights move back towards the trained ones by this fraction of their distance.
-      max_grad_norm: global norm to which larger gradients are clipped.
+      max_grad_norm: largest global norm of the gradients; larger ones are scaled down to it.
     """
 
     rate: float
@@ -36,7 +36,7 @@ class DynamicSettings(NamedTuple):
 
 
 def dynamic_surprise(model: Model, settings: DynamicSettings) -> tuple[float, int]:
-    """Evaluates a language model dynamically; its weights are restored at the end.
+    """Evaluates a language model dynamically; at the end, its weights are as before.
 
     Args:
       model: a model built for evaluation, with restored weights.
@@ -71,6 +71,7 @@ def dynamic_surprise(model: Model, settings: DynamicSettings) -> tuple[float, in
 
 
 def _step_of(model: Model, weights: list[tf.Variable], trained: list[tf.Tensor], settings: DynamicSettings) -> Any:
+    """Returns a function that scores a batch, updates the weights, and returns minus the log likelihood in nats."""
     def step(batch: dict[str, Any], fresh: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape, weight_cast_scope(), carrying_in_pass(model, batch, fresh):
             surprise, count = model.predict(batch)

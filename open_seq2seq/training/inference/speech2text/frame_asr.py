@@ -22,6 +22,7 @@ from open_seq2seq.training.inference.from_logdir import config_of_logdir
 from open_seq2seq.training.run.session import load_model
 from open_seq2seq.utils.errors import DataError, UserError
 
+# Defaults of ``history_seconds`` and ``tolerance``; see ``FrameASR``.
 HISTORY_SECONDS = 16.0
 REVISION_TOLERANCE = 0.1
 _MODE = "interactive_infer"
@@ -104,7 +105,7 @@ class FrameASR:
 
     @property
     def look_ahead_seconds(self) -> float:
-        """Delay after a sound until its logits are complete; tentative logits are available immediately."""
+        """Delay in seconds after a sound until its logits are complete; tentative logits are available immediately."""
         settings, field = self._settings, self._logits.field
         window = settings.window_samples - settings.samples_before
         return (field.behind * settings.hop + window) / settings.sample_freq
@@ -123,7 +124,7 @@ class FrameASR:
         self._features = FeatureStream(self._settings)
         self._logits.reset()
         self._settled = self._new_transcript()  # from the logits that are never revised
-        self._complete = self._settled.fork()
+        self._complete = self._settled.fork()  # from these and those whose whole look-ahead has been received
         self._partial = Partial("", "")
         self._finished = False
 
@@ -163,6 +164,12 @@ class FrameASR:
         return self._partial.text
 
     def _hear(self, features: np.ndarray, ended: bool) -> None:
+        """Extends the transcripts.
+
+        Args:
+          features: all features that ``FeatureStream`` still has, ``[frames, num_features]``.
+          ended: whether the utterance has ended.
+        """
         found = self._logits.advance(features, self._features.first, ended)
         if found.revised:
             self._complete = self._settled.fork()

@@ -1,9 +1,9 @@
 """Converts a Transformer to a model of CTranslate2 (https://opennmt.net/CTranslate2), and translates with that model.
 
 CTranslate2's Transformer is the same network as this toolkit's: normalisation before each sublayer, scaled embeddings,
-ReLU. What differs from its defaults is set explicitly: the sinusoids, whose sines and cosines are not interleaved in
-this toolkit; the first input of the decoder, a zero vector instead of the embedding of a start token; and the epsilon
-of the normalisation.
+ReLU. Three things differ from CTranslate2's defaults and are set explicitly: the table of sinusoids, because sines and
+cosines are not interleaved in this toolkit; the first input of the decoder, which is a zero vector instead of the
+embedding of a start token; and the epsilon of the normalisation.
 """
 
 from __future__ import annotations
@@ -157,10 +157,10 @@ def translations_by_ctranslate2(model: Any, folder: Path, lines: Sequence[str], 
 
     Args:
       model: the model that was converted.
-      folder: the converted model.
+      folder: the folder of the converted model.
       lines: source sentences.
       beam_size: width of the beam.
-      length_penalty: exponent of the length normalisation.
+      length_penalty: exponent of the length by which CTranslate2 divides the log probability of a translation.
     """
     translator = ctranslate2_package().Translator(str(folder), device="cpu", inter_threads=1)
     layer = model.data_layer
