@@ -148,8 +148,8 @@ def parameter_paths(owner: Any, params: Mapping[str, Any], path: tuple[str, ...]
 def suggestion(owner: Any, params: Mapping[str, Any], name: str, near: Iterable[str]) -> str:
     """Returns a question such as ``" Did you mean 'decoder_params/beam_size'?"``, or "" if no name is similar.
 
-    A parameter with exactly the unknown name, or with this toolkit's name for it (``learning_rate`` for ``lr``),
-    anywhere in the config takes precedence over a similar name at the same path.
+    If a parameter anywhere in the config has exactly the unknown name, it is suggested instead of a similar name at the
+    same path. The same is true if other toolkits use the unknown name for it, such as ``lr`` for ``learning_rate``.
 
     Args:
       owner: the model's class.

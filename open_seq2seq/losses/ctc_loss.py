@@ -21,8 +21,8 @@ class CTCLoss(Loss):
 
     Labels need one frame per symbol, plus one frame for the blank between two equal neighbours. If an utterance has
     fewer frames, its labels have probability 0. With ``mask_nan``, such utterances, and those with NaN in the logits,
-    add 0 to the loss and gradient, but still count in the mean. A second loss term, ``masked``, has weight 0 and is the
-    number of these utterances.
+    add 0 to the loss and gradient, but still count in the mean. The ``sum`` of a second loss
+    term, ``masked``, which has weight 0, is the number of these utterances.
     """
 
     unit = "utterance"

@@ -17,7 +17,7 @@ class LossTerm(NamedTuple):
 
     Attributes:
       sum: FP32 scalar, the loss summed over the micro-batch.
-      units: FP32 scalar, the number of tokens, examples or other units that ``sum`` is over.
+      units: FP32 scalar, the number of tokens, examples or other units in ``sum``.
       weight: factor of the term.
       unit: name of the unit, such as ``token``. Terms of one loss with the same unit have the same count.
       name: the term's name in logs.

@@ -154,7 +154,7 @@ def copy_new(source: StrPath, target: StrPath) -> str:
 
 def checksum_of(file: BinaryIO) -> str:
     """Returns the SHA-256 checksum of an open file from its current position on."""
-    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # BinaryIO lacks a declared method
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed requires more methods
 
 
 @functools.cache
