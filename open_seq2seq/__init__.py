@@ -51,7 +51,7 @@ class _LateLoader(Loader):
 
 
 class _LateFinder(MetaPathFinder):
-    """Delays imports of Keras modules that need scikit-learn or matplotlib, which take seconds and are rarely used."""
+    """Delays the imports of Keras modules that import scikit-learn or matplotlib, which takes seconds."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         package, _, module = name.rpartition(".")
@@ -86,7 +86,7 @@ def load(logdir: str | os.PathLike[str], *arguments: str, trust_code: bool = Fal
     """
     from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
-    import_tensorflow()  # without its log, as on the command line
+    import_tensorflow()  # the first import of TensorFlow, so that its log is suppressed, as on the command line
     from open_seq2seq import loading
 
     return loading.load(logdir, *arguments, trust_code=trust_code)

@@ -32,7 +32,7 @@ REPORT_MODE = "report"
 _ALL_MODES = (*MODES, REPORT_MODE)
 
 _LONGEST_WORD = 1000  # characters; longer words of a message are shortened
-_MOST_DIGITS = 15  # in a number of steps; longer numbers may overflow the step counters
+_MOST_DIGITS = 15  # of a number of steps; much longer numbers overflow the step counters, which are int64
 
 _VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start",
                 "--infer_files")
@@ -145,7 +145,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             code = _exit_code(arguments)
         except Exception as error:
-            # A collective operation fails when another rank has died; the watchdog then reports the actual cause.
+            # A collective operation fails on all ranks when one rank has died. The watchdog (``runners.watchdog``) then
+            # reports the actual cause and may end this process while it waits.
             let_others_speak(after_collective=_is_from_tensorflow(error))
             sys.stderr.write(f"{traceback.format_exc()}Error{who()}: see the lines above.{_place()}\n")
             announce(f"{type(error).__name__}: {_first_line(error)}", 1)
@@ -156,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _exit_code(arguments: list[str]) -> int:
     try:
         return _run(arguments)
-    except SystemExit as end:  # raised by --help, by --version, or by user code
+    except SystemExit as end:  # raised by --help, by --version, or by the user's code
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if code and launched_as()[1] > 1:  # a hook called sys.exit; the other processes must not wait for this one
             announce(f"it called sys.exit({end.code!r})", code)
@@ -179,14 +180,14 @@ def _exit_code(arguments: list[str]) -> int:
 
 
 def _explained(error: Exception) -> str | None:
-    """Returns a sentence that explains an error; None if there is none, as for a bug of the toolkit."""
+    """Returns a message for an error that the user may be able to fix; None for other errors, such as bugs."""
     if _is_out_of_memory(error):
         return (f"The {'process' if isinstance(error, MemoryError) else 'device'} ran out of memory "
                 f"({_first_line(error)[:200]}): use a smaller batch_size_per_gpu (with a larger iter_size to keep the "
                 "batch of each update the same), a smaller max_length, or dtype=mixed.")
     if problem := problem_of(error):
         return problem
-    # Training adds a note to errors raised between two updates, where user code such as hooks and metrics runs.
+    # Training adds a note to errors raised between two updates, where the user's code, such as hooks, runs.
     if hasattr(error, "__notes__") and (is_alone() or not _is_from_tensorflow(error)) and (line := failing_line(error)):
         return f"{line}{type(error).__name__}: {_first_line(error)}"
     return None
@@ -215,7 +216,7 @@ def _one_line(text: str) -> str:
 
 
 def _place() -> str:
-    """Returns a sentence that says which examples this rank was processing; "" in a run of one process."""
+    """Returns a sentence that says which batch this rank was processing; "" if unknown, or without other ranks."""
     return f" This rank was at {TRAIL.last}." if TRAIL.last and launched_as()[1] > 1 else ""
 
 
@@ -324,7 +325,7 @@ def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:
     problems = []
     for override in overrides:
         if override.name not in flags and override.keys[0] not in known and len(override.keys) == 1:
-            # At this cutoff, no parameter of any model is mistaken for a flag.
+            # With this cutoff, no name of a parameter of the package's models resembles a flag.
             near = difflib.get_close_matches(override.name, flags, n=1, cutoff=0.75)
             problems += [f"'{override.name}' is neither a flag nor a key of the config. Did you mean '{flag}'?"
                          for flag in near]

@@ -20,8 +20,9 @@ Recording = str | np.ndarray | tuple[np.ndarray, int]
 class TrainedModel:
     """A trained model whose methods accept any number of inputs, and can be called from any thread.
 
-    Inputs are divided into batches of the config's batch size. The result of an input does not depend on the other
-    inputs, except that random samples depend on the input's position in the list.
+    Inputs are sorted by length and divided into batches of the config's batch size; the results are in the order of the
+    inputs. The result of an input does not depend on the other inputs, except that random samples depend on the input's
+    index in the list.
 
     Args:
       interactive: the loaded model.
@@ -38,8 +39,9 @@ class TrainedModel:
     def infer(self, inputs: Sequence[Any]) -> list[Any]:
         """Returns the full result of each input, in order.
 
-        For translation, a result is a list of pairs (score, text), best first; for speech recognition, an object with
-        the attributes ``text`` and ``n_best`` (the best hypotheses; None without beam search).
+        For translation, a result is a list of pairs (score, text), best first, where the score is a log probability
+        that may be normalized by length. For speech recognition, a result is an object with the attributes ``text`` and
+        ``n_best`` (the best hypotheses; None without beam search).
 
         Args:
           inputs: sentences for translation, recordings for speech recognition (see ``transcribe``), and otherwise
@@ -92,7 +94,8 @@ class TrainedModel:
         """Returns the score of a given target for each input, in order.
 
         For translation, a score is a ``TargetScore`` with the attributes ``log_prob`` (natural logarithm of the
-        translation's probability, EOS included), ``tokens`` and ``perplexity``.
+        translation's probability, EOS included), ``tokens`` (number of tokens, EOS included) and ``perplexity`` (per
+        token).
 
         Args:
           inputs: source sentences.
@@ -113,6 +116,6 @@ class TrainedModel:
 
 
 def load(logdir: str | os.PathLike[str], *arguments: str, trust_code: bool = False) -> TrainedModel:
-    """Loads a trained model; see ``open_seq2seq.load``."""
+    """Loads a trained model; see ``open_seq2seq.load`` for the arguments and the errors."""
     trusted = ["--trust_code"] if trust_code else []
     return TrainedModel(load_interactive([f"--logdir={os.fspath(logdir)}", *trusted, *arguments]))

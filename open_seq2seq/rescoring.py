@@ -1,4 +1,4 @@
-"""Log probabilities of texts under a trained language model, by which n-best lists are rescored."""
+"""Log probabilities of texts under a trained language model, for rescoring n-best lists."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from open_seq2seq.utils.errors import ConfigError, UserError
 
 
 def log_probs(logdir: str | os.PathLike[str], texts: Iterable[str], trust_code: bool = False) -> dict[str, float]:
-    """Returns the natural log probability of each text, the end of the line included.
+    """Returns the natural logarithm of each text's probability, by text; the probability includes the end of the line.
 
-    Each text is scored by itself, and only once if it occurs several times.
+    Each text is scored independently of the others, and a text that occurs several times is scored once.
 
     Args:
       logdir: folder that the training of a language model has written to, or one of its checkpoints.

@@ -73,8 +73,8 @@ def _cadence_problems(params: Mapping[str, Any]) -> list[str]:
 
 def _xla_problems(params: Mapping[str, Any]) -> list[str]:
     if params.get("xla_buckets") is not None and not params.get("use_xla_jit"):
-        return [f"'xla_buckets' is {params['xla_buckets']!r} but 'use_xla_jit' is not set: set both or neither. Static "
-                "shapes cost padding and save only XLA compilations, so without XLA they just slow a run down."]
+        return [f"'xla_buckets' is {params['xla_buckets']!r} but 'use_xla_jit' is not set: set both or neither. "
+                "Padding batches to static shapes saves XLA compilations; without XLA, it only slows a run down."]
     return []
 
 

@@ -12,6 +12,7 @@ from open_seq2seq.config.params import Param
 ASSET, LARGE = "asset", "large"
 DATA, LIST = "data", "list"
 PARAMS = "_params"
+"""Suffix of the parameter that contains the parameters of a nested component: ``encoder_params``."""
 
 # (value in a config, kind of component) → the component's class, or the value itself if it names no component.
 Resolve = Callable[[Any, str], Any]

@@ -20,18 +20,20 @@ _CUSTOMARY = {"lr": "learning_rate", "batch_size": "batch_size_per_gpu", "bs": "
               "weight_decay": "decoupled_weight_decay", "clip_norm": "max_grad_norm", "precision": "dtype"}
 # Parameter → kind of its names, where ``Param.names`` cannot declare it: a string in loss_scaling may also be a number.
 _KINDS = {"loss_scaling": "loss_scaler"}
+# Arguments that a config does not give, because Python or the toolkit passes them.
 _FILLED_IN = {"self", "global_step"}
-_MOST_SHOWN = 4
+_MOST_SHOWN = 4  # maximum number of paths in a suggestion
 
 
 def known_parameters(value: Any) -> list[str] | None:
-    """Returns the names of the parameters that a config may give to a class or function; None if it may give any."""
+    """Returns the names of the parameters that a class or function accepts; None if it accepts any, or if unknown."""
     if hasattr(value, "declared_params"):
         required, optional = value.declared_params()
         return [name for name, spec in {**required, **optional}.items() if not as_param(spec).derived]
     if inspect.isclass(value) and hasattr(value, "get_optional_params"):
         return list(value.get_optional_params())
-    # A class with **kwargs is assumed to pass them to its base classes; a function with **kwargs, to accept every name.
+    # A class with **kwargs is assumed to pass them to the constructors of its base classes, so their arguments are
+    # included. A function with **kwargs is assumed to accept every name.
     made = [cls.__init__ for cls in value.__mro__[:-1]] if inspect.isclass(value) else [value]  # type: ignore[misc]
     try:
         arguments = [argument for function in made for argument in inspect.signature(function).parameters.values()]
@@ -44,7 +46,7 @@ def known_parameters(value: Any) -> list[str] | None:
 
 
 def named_object(owner: Any, name: str, value: Any) -> Any:
-    """Returns the class or function whose name is the value of a parameter, or None if there is none.
+    """Returns the class or function that a parameter of the config names, or None if the value names none.
 
     Args:
       owner: the class that declares the parameter.
@@ -92,7 +94,10 @@ def drop_unknown(base_model: Any, params: dict[str, Any], before: Mapping[str, A
 
 
 def _known(owner: Any, name: str, value: Any, old: Any) -> list[str] | None:
-    """Returns the arguments that a parameter's new value accepts; None if it is None or unchanged, or accepts any."""
+    """Returns the parameters that the new value of ``name`` accepts.
+
+    Returns None if nothing has to be dropped: the value is None, unknown, the same as before, or accepts any parameter.
+    """
     if value is None or value == old:
         return None
     if not isinstance(value, str) and not callable(value):
@@ -124,7 +129,7 @@ def _owner(base_model: Any, params: Mapping[str, Any], keys: tuple[str, ...]) ->
 
 
 def parameter_paths(owner: Any, params: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yields the paths of all parameters that a config may set, those of nested classes and functions included.
+    """Yields the paths of all parameters that a config may set, including those of nested classes and functions.
 
     Args:
       owner: the model's class, or that of a component, or a function.
@@ -143,7 +148,8 @@ def parameter_paths(owner: Any, params: Mapping[str, Any], path: tuple[str, ...]
 def suggestion(owner: Any, params: Mapping[str, Any], name: str, near: Iterable[str]) -> str:
     """Returns a question such as ``" Did you mean 'decoder_params/beam_size'?"``, or "" if no name is similar.
 
-    A parameter of exactly this name elsewhere in the config takes precedence over a similar name at the same path.
+    If a parameter anywhere in the config has exactly the unknown name, it is suggested instead of a similar name at the
+    same path. The same is true if other toolkits use the unknown name for it, such as ``lr`` for ``learning_rate``.
 
     Args:
       owner: the model's class.

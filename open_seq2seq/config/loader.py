@@ -21,9 +21,9 @@ from open_seq2seq.config.yaml_text import describe_yaml_error, load_yaml
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
-_MOST_BYTES = 1 << 22
-# Files that the toolkit writes next to a config: the first in a checkpoint, the second with a batch on which training
-# diverged.
+_MOST_BYTES = 1 << 22  # maximum size of a config file
+# Files that the toolkit writes next to a config: the first in each checkpoint, the second in a folder with a batch on
+# which training diverged.
 _WRITTEN_BESIDE = ("state.json", "event.json")
 # Subfolders of a logdir that contain checkpoints; "" is the logdir itself.
 _CHECKPOINTS_IN = ("", "logs", "best_models", "averaged_models")
@@ -51,7 +51,7 @@ class ConfigFile:
     checkpoint: str | None = None
 
     def in_use(self) -> AbstractContextManager[None]:
-        """Returns the context manager within which this config's names must be resolved."""
+        """Returns the context manager within which the config's names must be resolved; see ``user_code.untrusted``."""
         return untrusted(None if self.trusted else self.path)
 
 
@@ -99,7 +99,10 @@ def _holds_checkpoints(folder: str) -> bool:
 
 
 def check_exists(path: str | os.PathLike[str]) -> None:
-    """Raises ConfigError if the path is not an existing file, or the file is too large; does not import TensorFlow."""
+    """Raises ConfigError if a config file does not exist, is not a regular file, or is too large.
+
+    TensorFlow is not imported, so that a wrong path is reported at once.
+    """
     path = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if os.path.isfile(path):
         if os.path.getsize(path) > _MOST_BYTES:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from typing import Any
 
-# Limits far above what a real config needs. The depth is limited because functions visit a config's values recursively.
 DEEPEST = 50
+"""Maximum number of levels of nesting, far more than a real config needs; functions visit the levels recursively."""
 DROP = "<drop>"
 """Value that removes a key: in a section, a key of ``base_params``; on the command line, any key of the config."""
-_MOST_VALUES = 1_000_000
+_MOST_VALUES = 1_000_000  # far more than a real config needs
 
 
 def size_problem(value: Any) -> str:
@@ -52,7 +52,7 @@ def merge_params(base: Mapping[str, Any], section: Mapping[str, Any],
     """Merges a section into the base: dicts are merged key by key, all other values replace those of the base.
 
     The value ``<drop>`` removes a key. ``None`` may replace a dict, and a dict may replace ``None``; any other change
-    from a dict to another type, or from another type to a dict, is a mistake.
+    from a dict to another type, or from another type to a dict, is reported as a problem.
 
     Args:
       base: the parameters that all modes share; not changed.
@@ -100,7 +100,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def difference(base: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the smallest ``section`` with which ``merge_params(base, section)`` is equal to ``merged``."""
+    """Returns the smallest ``section`` for which ``merge_params(base, section)`` returns ``merged``."""
     section: dict[str, Any] = {}
     for key, value in merged.items():
         if key in base and same(base[key], value):

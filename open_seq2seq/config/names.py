@@ -22,6 +22,7 @@ from open_seq2seq.config.user_code import attribute, imported, names_of_file, un
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 Catalogue = Callable[[], Mapping[str, Any]]
+"""Function that returns the registered objects by name."""
 
 _PACKAGE = __name__.partition(".")[0]
 _IDENTIFIERS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")

@@ -20,8 +20,8 @@ class RunOptions:
       infer_files: files that inference reads instead of the config's data; empty without ``--infer_files``. If it is
         not empty in the mode ``interactive_infer``, the only file is ``-``: lines of stdin, processed as they arrive.
       continue_learning: whether to resume training from the newest checkpoint in the logdir.
-      no_dir_check: whether problems of the logdir, and a config that does not fit its checkpoint, are only warnings;
-        implied by ``benchmark``.
+      no_dir_check: whether problems of the logdir, and a config that does not fit its checkpoint, only cause warnings
+        instead of errors; implied by ``benchmark``.
       benchmark: whether to measure training speed; ``config`` is then adapted to it.
       enable_logs: whether to save output, config, command line and git state in the logdir, and to put checkpoints into
         ``<logdir>/logs``.

@@ -40,7 +40,9 @@ class Override:
 
 
 def parse_value(text: str) -> Any:
-    """Parses a Python literal, a YAML word such as ``null``, or a YAML flow collection; any other text is a string.
+    """Parses a Python literal, a YAML word such as ``null``, or a YAML list or dict; any other text is a string.
+
+    A tuple becomes a list.
 
     >>> [parse_value(t) for t in ("1e-3", "true", "None", "[1, 2]", "{a: 1}", "'7'", "x/y.txt")]
     [0.001, True, None, [1, 2], {'a': 1}, '7', 'x/y.txt']
@@ -76,7 +78,7 @@ def typed_like(text: str, old: Any) -> Any:
 
 
 def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list[Override]:
-    """Parses the arguments that are not flags of the command as overrides.
+    """Parses those arguments of the command that are not flags: config values.
 
     Args:
       arguments: ``--a/b=value``, or ``--a/b`` followed by ``value``.

@@ -7,8 +7,9 @@ parameter name to a *spec*:
 * a list of allowed values: ``["layernorm_L1", "layernorm_L2"]``;
 * ``Param(type, default, doc, …)``: one of the above with a default, a description, a range for numbers, and more.
 
-Numbers must be finite in FP32, integers must fit into 64 bits, and strings must not contain the character NUL, which
-file names cannot contain. Infinity is allowed if it is given as a bound, such as ``maximum=math.inf``.
+Numbers must be finite and in the range of FP32, integers must fit into 64 bits, and strings must not contain the
+character NUL, because file names cannot contain it. Infinity is allowed only as a value that equals a declared bound,
+such as ``maximum=math.inf``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Specs = Mapping[str, Any]
 
 _LARGEST_FLOAT = 3.4028234663852886e38  # of FP32
 _LARGEST_INT = 2 ** 63 - 1
-# What happens if a value has changed when a run is resumed or its weights are used; see ``Param.on_change``.
+# Reactions to a parameter whose value differs from the one in the checkpoint that is loaded; see ``Param.on_change``.
 REFUSE, SAY, FREE = "refuse", "say", "free"
 _SHOWN = 200  # maximum number of characters of a value in a message
 
@@ -42,7 +43,8 @@ class Param:
       doc: one-sentence description for the generated parameter reference.
       unit: unit of a number, such as ``tokens``, ``seconds``, ``steps`` or ``examples``.
       derived: whether the model computes the value, so that a config need not give it.
-      names: kind of object that a string names, such as ``encoder`` or ``initializer``; "" for ordinary strings.
+      names: kind of object that a string names, such as ``encoder`` or ``initializer``, see ``config.names``; "" for
+        ordinary strings.
       file: kind of file that the parameter names. ``asset``: inference needs the file, and each checkpoint contains a
         copy. ``large``: inference needs the file, and one copy is kept beside the checkpoints. ``data``: the file
         contains examples and is read throughout a run. ``list``: the file contains examples and is read only once.
@@ -107,12 +109,12 @@ def describe_range(spec: Any) -> str:
 
 
 def coerce(value: Any, spec: Any) -> tuple[Any, bool]:
-    """Coerces a value to the type of a spec: an int to a float, 1e5 to an int, a numeric string to a number.
+    """Converts a value to the type of a spec: an int to a float, a float such as 1e5 to an int, a string to a number.
 
-    Strings such as ``"1e-3"`` are parsed if the spec allows a number but no string.
+    A string such as ``"1e-3"`` is converted only if the spec allows numbers but not strings.
 
     Returns:
-      The coerced value, and whether it matches the spec.
+      The converted value, and whether it matches the spec.
     """
     param = as_param(spec)
     kind = param.type
@@ -152,7 +154,7 @@ def _parse_number(text: str, types: tuple[type, ...]) -> tuple[Any, bool]:
 
 
 def check_value(value: Any, spec: Any, path: str, required: bool = False) -> tuple[Any, str]:
-    """Coerces a value to a spec and checks its range.
+    """Converts a value to the type of a spec and checks its range.
 
     Args:
       value: the value in the config.
@@ -161,7 +163,7 @@ def check_value(value: Any, spec: Any, path: str, required: bool = False) -> tup
       required: if True, None is accepted only if the type includes None; if False, also if the default is None.
 
     Returns:
-      The coerced value, and one sentence that says what is wrong with it, or an empty string.
+      The converted value, and one sentence that says what is wrong with it, or an empty string.
     """
     param = as_param(spec)
     fitted, fits = coerce(value, Param(param.type, 0) if required else spec)
@@ -179,7 +181,8 @@ def shown(value: Any) -> str:
     try:
         text = repr(value)
     except Exception as error:
-        # Python refuses to convert integers of thousands of digits, and a class defined in the config may raise.
+        # Python refuses to convert integers of thousands of digits, and the ``__repr__`` of a class that the config
+        # defines may raise any error.
         digits = isinstance(error, ValueError) and "digits" in str(error)
         why = "with thousands of digits" if digits else "that cannot be shown as text"
         text = f"a value of type {type(value).__name__} {why}"
@@ -216,11 +219,11 @@ def _fault(param: Param) -> Callable[[Any], str]:
     or_none = " or None" if isinstance(param.type, tuple) and type(None) in param.type else ""
 
     def fault(value: Any) -> str:
-        if isinstance(value, str):  # names are checked when they are resolved
+        if isinstance(value, str):  # ``resolve_name`` checks the names of objects
             return "text without the character NUL" if "\0" in value and not param.names else ""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return ""
-        if value != value:
+        if value != value:  # NaN
             return (describe_range(param) or "a number") + or_none
         if not _is_within(value, param):
             return describe_range(param) + or_none
@@ -240,7 +243,7 @@ def _is_within(value: float, param: Param) -> bool:
 
 def check_params(params: Mapping[str, Any], required: Specs, optional: Specs, path: str = "",
                  suggest: Callable[[str, Iterable[str]], str] = did_you_mean) -> tuple[dict[str, Any], list[str]]:
-    """Checks a params dict against its declarations and coerces the values.
+    """Checks a dict of parameters against their declarations and converts the values to the declared types.
 
     Args:
       params: the dict in the config.
@@ -276,7 +279,7 @@ def check_params(params: Mapping[str, Any], required: Specs, optional: Specs, pa
 def check_entries(entries: Sequence[Any], required: Specs, optional: Specs, path: str,
                   problems_of: Callable[[Mapping[str, Any], str], list[str]] = lambda entry, place: [],
                   ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Checks a list of params dicts, such as the layers of an encoder; see ``check_params``.
+    """Checks a list of dicts of parameters, such as the layers of an encoder; see ``check_params``.
 
     Args:
       entries: the list in the config.

@@ -15,7 +15,7 @@ from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 MODES = ("train", "eval", "train_eval", "infer", "interactive_infer")
 
-DEFAULT_BENCH_START = 10
+DEFAULT_BENCH_START = 10  # steps before timing begins
 
 # (base_model, params, section, given) → problems, one sentence each.
 ExtraCheck = Callable[[Any, dict[str, Any], str, dict[str, Any]], Iterable[str]]
@@ -36,7 +36,7 @@ class Benchmark:
 
 
 def sections_of(mode: str) -> tuple[str, ...]:
-    """Returns the sections that a run in ``mode`` needs; ``train_eval`` needs two."""
+    """Returns the sections that a run in ``mode`` needs: ``train`` and ``eval`` for ``train_eval``, else one."""
     return ("train", "eval") if mode == "train_eval" else (mode,)
 
 
@@ -114,7 +114,7 @@ class ResolvedConfig:
         return changed, problems
 
     def _is_dropped_elsewhere(self, override: Override, params: dict[str, Any]) -> bool:
-        """Returns whether an override for all sections drops a key that only other sections than ``params`` have."""
+        """Returns whether an override for all sections drops a key that another section has, but ``params`` do not."""
         return override.text == DROP and override.section is None and not gives(params, override.keys) and any(
             gives(section, override.keys) for section in self.config_file.sections.values())
 

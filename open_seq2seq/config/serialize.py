@@ -28,7 +28,8 @@ def to_plain(value: Any) -> Any:
     public TensorFlow name (``tf.nn.relu``), ``package.module.Name``, or ``path/to/file.py:Name`` for objects defined
     in the config, or in a file that it names or imports from its folder. A lambda has no name; its file and line are
     written, for human readers only. A ``functools.partial`` is replaced by the name of its function, and any other
-    object by the name of its class. Their arguments are lost, except those of a dict value that has ``get_config``.
+    object by the name of its class. The arguments of a partial or an object are lost, unless the object is a value of a
+    dict and has the method ``get_config``.
     """
     if value is None or type(value) in (bool, str):
         return value
@@ -55,9 +56,10 @@ def to_plain(value: Any) -> Any:
 
 
 def _plain_items(params: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yields plain items; an instance with ``get_config`` is split into its class and its arguments.
+    """Yields the pairs (key, plain value) of a dict.
 
-    ``initializer: GlorotUniform(seed=1)`` becomes ``initializer: GlorotUniform`` and ``initializer_params: {seed: 1}``.
+    An object with ``get_config`` is divided into its class and its arguments: ``initializer: GlorotUniform(seed=1)``
+    becomes ``initializer: GlorotUniform`` and ``initializer_params: {seed: 1}``.
     """
     split = {key: value for key, value in params.items()
              if not isinstance(value, type) and callable(getattr(value, "get_config", None))
@@ -124,7 +126,7 @@ def _tensorflow_name(value: Any, name: str) -> str | None:
 
 
 def to_yaml(value: Any) -> str:
-    """Returns a config, or any part of one, as YAML text; ``load_config`` can read a whole config back."""
+    """Returns a config, or any part of one, as YAML text; ``load_config`` can read the text of a whole config."""
     return dump_yaml(to_plain(value))
 
 
@@ -134,6 +136,10 @@ def write_yaml(sections: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
     Args:
       sections: ``base_model``, ``base_params``, …, as ``ResolvedConfig.as_sections`` returns them.
       path: file to write.
+
+    Raises:
+      ForeignError: the path is a symbolic link, or is not a regular file.
+      OSError: the file cannot be written.
     """
     with disk.writing(path, disk.always) as file:
         file.write(to_yaml(sections).encode())

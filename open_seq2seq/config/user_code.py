@@ -21,8 +21,8 @@ from typing import Any
 
 from open_seq2seq.utils.errors import ConfigError, UserError, did_you_mean
 
-# Files by module name: the configs executed so far, the modules that these imported from their own folders, and the
-# files that config values name, as in ``parts.py:MyEncoder``.
+# Files by module name: the configs executed so far; the modules that configs and files in ``_named`` imported from
+# their own folders; and the files that config values name, as in ``parts.py:MyEncoder``.
 _configs: dict[str, str] = {}
 _siblings: dict[str, str] = {}
 _named: dict[str, str] = {}
@@ -55,7 +55,7 @@ def untrusted_config() -> str | None:
 
 
 def require_trust(what: str) -> None:
-    """Raises ConfigError if code from outside the package must not run, because an untrusted config is in use.
+    """Raises ConfigError if an untrusted config is in use, so that code from outside the package must not run.
 
     Args:
       what: the config entry that requires the code, as the start of a sentence: ``'encoder' is 'parts.py:MyEncoder'``.
@@ -136,7 +136,7 @@ def _executed_module(path: str, what: str, others: list[str]) -> ModuleType:
     module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
     _named[name] = path
     module.tf = tf  # type: ignore[attr-defined]  # predefined, as in configs
-    sys.modules[name] = module  # the dataclass decorator looks its module up there
+    sys.modules[name] = module  # where the dataclass decorator looks up the module of a class
     try:
         with _reported(path, what), _importable_siblings(os.path.dirname(path), others):
             spec.loader.exec_module(module)  # type: ignore[union-attr]
@@ -288,6 +288,7 @@ def _importable_siblings(folder: str, forgotten: Mapping[str, str] | list[str]) 
 
 
 def _lies_in(name: str, folder: str) -> bool:
+    """Returns whether the top-level package or module of a module is directly in a folder; False for this package."""
     top = name.partition(".")[0]
     file = getattr(sys.modules.get(top), "__file__", None)
     if file is None or top == __name__.partition(".")[0]:

@@ -76,7 +76,7 @@ def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
 
     Args:
       node: a node of the document.
-      counts: counts of the nodes visited so far, by identity; 0 marks the nodes that contain this one.
+      counts: the results for the nodes visited so far, by ``id(node)``; 0 for the nodes that contain this one.
 
     Raises:
       yaml.YAMLError: an anchor contains itself, or the limit is exceeded.

@@ -13,11 +13,12 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class CrossEntropyLoss(Loss):
-    """Cross-entropy between classes and logits, averaged over examples and computed in FP32.
+    """Cross-entropy between correct classes and logits, averaged over examples and computed in FP32.
 
-    ``decoder_output["logits"]`` are ``[batch, classes]``. The first of the ``target_tensors`` contains the
-    probabilities of the classes ``[batch, classes]``, as with one-hot labels or mixup, or the indices of the classes
-    ``[batch]``.
+    ``decoder_output["logits"]`` are ``[batch, classes]``. The first of the ``target_tensors`` contains either the
+    indices of the correct classes, ``[batch]``, or the probabilities of the classes, ``[batch, classes]``, as with
+    one-hot labels or mixup. Label smoothing is that of Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, §7, but
+    the probability taken from the label is divided among the other classes only.
     """
 
     unit = "example"
@@ -39,7 +40,14 @@ class CrossEntropyLoss(Loss):
         return LossTerm(tf.reduce_sum(losses), tf.reduce_sum(examples), unit=self.unit)
 
     def _targets(self, targets: tf.Tensor, num_classes: int) -> tf.Tensor:
-        """Returns smoothed probabilities of the classes ``[batch, num_classes]``."""
+        """Returns the smoothed probabilities of the classes, FP32 ``[batch, num_classes]``.
+
+        Classes that the targets lack have probability 0 before smoothing.
+
+        Raises:
+          ConfigError: the targets have more classes than the logits, or ``label_smoothing`` is set
+            but there is only one class.
+        """
         if targets.dtype.is_integer and targets.shape.rank == 1:
             targets = tf.one_hot(targets, num_classes)
         missing = num_classes - targets.shape[-1]

@@ -19,9 +19,10 @@ class CTCLoss(Loss):
     ``decoder_output`` has ``logits`` ``[batch, time, vocabulary]``, where the blank is last, and ``src_length``
     ``[batch]`` in frames; ``target_tensors`` are ids ``[batch, label_time]`` and lengths ``[batch]``.
 
-    Labels need one frame per symbol, and one for the blank between two equal neighbours. If an utterance has fewer
-    frames, its labels have probability 0. With ``mask_nan``, such utterances, and those with NaN in the logits, add 0
-    to the loss and gradient, but still count in the mean. A second term, ``masked``, with weight 0, counts them.
+    Labels need one frame per symbol, plus one frame for the blank between two equal neighbours. If an utterance has
+    fewer frames, its labels have probability 0. With ``mask_nan``, such utterances, and those with NaN in the logits,
+    add 0 to the loss and gradient, but still count in the mean. The ``sum`` of a second loss
+    term, ``masked``, which has weight 0, is the number of these utterances.
     """
 
     unit = "utterance"
@@ -31,9 +32,8 @@ class CTCLoss(Loss):
         return {
             **Loss.get_optional_params(),
             "mask_nan": Param(bool, True, "Whether to ignore utterances without a finite loss, such as those with "
-                              "fewer "
-                              "frames than labels. If False, they make the loss infinite or NaN, and the update is "
-                              "skipped."),
+                              "fewer frames than labels. If False, they make the loss infinite or NaN, and the update "
+                              "is skipped."),
             "tgt_vocab_size": Param(int, None, "Number of symbols, including the blank; set from the data layer.",
                                     "symbols", derived=True, minimum=1),
             "batch_size": Param(int, None, "Set by the model; has no effect.", "utterances", derived=True, minimum=1),

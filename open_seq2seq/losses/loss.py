@@ -10,14 +10,14 @@ from open_seq2seq.parts.component import Component
 
 
 class LossTerm(NamedTuple):
-    """One term of a loss; training minimises the sum of weight · sum / units over the terms.
+    """One term of a loss. Training minimises the total of ``weight · sum / units`` over the terms.
 
-    Sums and units are added up over all micro-batches and ranks of an update before the division, so that the gradient
-    does not depend on how a batch is split.
+    Before the division, ``sum`` and ``units`` are added up over all micro-batches and ranks of an update, so that the
+    gradient does not depend on how a batch is divided.
 
     Attributes:
       sum: FP32 scalar, the loss summed over the micro-batch.
-      units: FP32 scalar, number of units in the sum.
+      units: FP32 scalar, the number of tokens, examples or other units in ``sum``.
       weight: factor of the term.
       unit: name of the unit, such as ``token``. Terms of one loss with the same unit have the same count.
       name: the term's name in logs.
@@ -43,12 +43,13 @@ class Loss(Component):
         """Computes the loss terms of a micro-batch.
 
         Args:
-          input_dict: a dict with ``decoder_output`` (the decoder's result), ``target_tensors``
-            (``[values, lengths, …]``) and ``ids`` (the indices of the examples, negative for empty rows).
+          input_dict: a dict with ``decoder_output`` (the decoder's result), ``target_tensors`` (a list: values, lengths
+            and so on; each subclass documents their shapes) and, optionally, ``ids`` ``[batch]`` (the indices of the
+            examples, negative for empty rows).
 
         Returns:
-          The terms. ``_compute_loss`` may also return a single ``LossTerm``, or a scalar, the mean over the examples of
-          the micro-batch.
+          The terms. A subclass's ``_compute_loss`` may also return a single ``LossTerm``, or a scalar: the mean over
+          the examples of the micro-batch.
         """
         result = self._compute_loss(input_dict)
         if isinstance(result, LossTerm):

@@ -15,7 +15,9 @@ from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
 class MultiTaskCTCEntropyLoss(Loss):
     """(1 - λ) · cross-entropy + λ · CTC loss (Kim et al. 2016, https://arxiv.org/abs/1609.06773).
 
-    Expects the output of a ``JointCTCAttentionDecoder``. Targets end with an end symbol, which CTC does not use.
+    ``decoder_output`` is the output of a ``JointCTCAttentionDecoder``: that of the attention decoder, with the CTC
+    decoder's output as ``ctc_output``. ``target_tensors`` are ids ``[batch, time]`` and lengths ``[batch]``. Targets
+    end with an end symbol, which CTC does not use.
     """
 
     @staticmethod
@@ -37,6 +39,7 @@ class MultiTaskCTCEntropyLoss(Loss):
         sizes = {"batch_size": params["batch_size"]}
         self.sequence = BasicSequenceLoss(
             {"tgt_vocab_size": params["tgt_vocab_size"], **sizes, **params["seq_loss_params"]}, model, "seq_loss", mode)
+        # The CTC decoder's ids lack the start and end symbols, but include the blank.
         self.ctc = CTCLoss(
             {"tgt_vocab_size": params["tgt_vocab_size"] - 1, **sizes, **params["ctc_loss_params"]}, model, "ctc_loss",
             mode)

@@ -16,8 +16,9 @@ from open_seq2seq.utils.errors import ConfigError
 class BasicSampledSequenceLoss(BasicSequenceLoss):
     """``BasicSequenceLoss`` with sampled softmax in training; evaluation uses the whole vocabulary.
 
-    The encoder's parameter ``num_sampled`` is the size of the sample. Ids must be sorted by descending frequency, as
-    those of ``WKTDataLayer`` are.
+    See Jean et al. 2015, https://arxiv.org/abs/1412.2007. The encoder's parameter ``num_sampled`` is the number of ids
+    to draw. Ids must be sorted by descending frequency, as those of ``WKTDataLayer`` are, because small ids are drawn
+    more often than large ones.
     """
 
     @staticmethod

@@ -21,8 +21,8 @@ class BasicSequenceLoss(Loss):
     """Sum of the tokens' cross-entropies, divided by the number of examples or tokens.
 
     ``decoder_output["logits"]`` are ``[batch, time, vocabulary]``; ``target_tensors`` are ids ``[batch, time]`` and
-    lengths ``[batch]``. With ``offset_target_by_one``, targets start with the start symbol, and position t predicts
-    target t + 1.
+    lengths ``[batch]`` in tokens. With ``offset_target_by_one``, targets start with the start symbol, and position t of
+    the logits predicts target t + 1.
     """
 
     @staticmethod
@@ -58,7 +58,10 @@ class BasicSequenceLoss(Loss):
 
     @property
     def is_exact(self) -> bool:
-        """Whether the sum of the loss term is minus the log likelihood of the targets in evaluation."""
+        """Whether, in evaluation, the sum of the loss term is minus the log likelihood of the targets.
+
+        This is so for classes without label smoothing, if padding is excluded.
+        """
         return self.params["do_mask"] and type(self)._targets is BasicSequenceLoss._targets
 
     def _targets(self, vocab_size: int) -> SoftTargets:
@@ -66,15 +69,15 @@ class BasicSequenceLoss(Loss):
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> LossTerm:
         output = input_dict["decoder_output"]
-        # Logits are the largest activations. If the output has a projection (hidden states and output matrix), the
-        # logits are computed from it in chunks.
+        # If the output has a projection (hidden states and output matrix), the logits are computed from it in chunks,
+        # because the logits of a whole batch take more memory than any other activation.
         projection = output.get("projection")
         values = output["logits"] if projection is None else projection.hidden
         ids, lengths = input_dict["target_tensors"][:2]
         if self.params["offset_target_by_one"]:
             values, ids, lengths = values[:, :-1], ids[:, 1:], lengths - 1
         _check_vocabulary(self, output["logits"], self.params["tgt_vocab_size"])
-        # Logits and targets may be padded differently.
+        # Logits and targets may be padded to different lengths.
         length = tf.minimum(tf.shape(values)[1], tf.shape(ids)[1])
         ids = ids[:, :length]
         if self.params["do_mask"]:
@@ -92,8 +95,9 @@ class BasicSequenceLoss(Loss):
 
         Args:
           output: the decoder's output.
-          rows: ``[rows, …]``, rows of the hidden states if the output has a ``projection``, else of the logits.
-          labels: ``[rows]`` int32.
+          rows: hidden states ``[rows, hidden]`` if the output has a ``projection``, else logits
+            ``[rows, vocabulary]``; one row for each position of the batch.
+          labels: ``[rows]`` int32, ids in the vocabulary.
           weights: ``[rows]`` FP32.
         """
         targets, projection = self._targets(output["logits"].shape[-1]), output.get("projection")
@@ -103,7 +107,7 @@ class BasicSequenceLoss(Loss):
 
 
 class CrossEntropyWithSmoothing(BasicSequenceLoss):
-    """``BasicSequenceLoss`` with label smoothing."""
+    """``BasicSequenceLoss`` with label smoothing, after Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, §7."""
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -116,9 +120,13 @@ class CrossEntropyWithSmoothing(BasicSequenceLoss):
 class PaddedCrossEntropyLossWithSmoothing(Loss):
     """Cross-entropy with label smoothing, averaged over the tokens that are not padding.
 
-    The entropy of the smoothed targets is subtracted, so that a perfect model has loss 0. Targets are not shifted,
-    because the decoder shifts its inputs. If the decoder returns ``projection`` (hidden states and output matrix), the
-    logits, which are the largest activations, are computed in chunks and are never all in memory.
+    ``decoder_output["logits"]`` are ``[batch, time, vocabulary]``. The first of the ``target_tensors`` contains ids
+    ``[batch, time]``, where 0 is padding. Targets are not shifted, because the decoder shifts its inputs. Label
+    smoothing is after Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, §7. The entropy of the smoothed targets is
+    subtracted, so that a perfect model has loss 0.
+
+    If the decoder returns ``projection`` (hidden states and output matrix), the logits are computed in chunks, because
+    the logits of a whole batch take more memory than any other activation.
 
     Attributes:
       offsets_targets: whether position t of the logits is compared with target t + 1.
@@ -135,8 +143,8 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
             "tgt_vocab_size": Param(int, None, "Number of ids; set from the data layer.", "tokens", derived=True,
                                     minimum=1),
             "label_smoothing": _SMOOTHING,
-            "pad_embeddings_2_eight": Param(bool, False, "Accepted for old configs; has no effect. Logits may have "
-                                            "more columns than there are ids."),
+            "pad_embeddings_2_eight": Param(bool, False, "Accepted for old configs; has no effect, because logits "
+                                            "may always have more columns than there are ids."),
         }
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> LossTerm:
@@ -153,7 +161,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         targets = SoftTargets.of(_smoothing(self), vocab_size)
         flat = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
         labels = tf.reshape(ids, [-1])
-        if not is_for_xla():
+        if not is_for_xla():  # XLA needs static shapes, so it computes the rows of padding, too
             rows = rows_to_compute(labels != 0)
             flat, labels = gather_rows(flat, rows), tf.gather(labels, rows)
         total = projection.cross_entropy(flat, labels, tf.cast(labels != 0, tf.float32), targets)
@@ -163,6 +171,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         _check_vocabulary(self, logits, self.params["tgt_vocab_size"])
         vocab_size = logits.shape[-1]
         targets = SoftTargets.of(_smoothing(self), vocab_size)
+        # Where logits are missing, zeros stand for a uniform distribution.
         missing = tf.shape(logits)[1] - tf.shape(ids)[1]
         ids = tf.pad(ids, [[0, 0], [0, tf.maximum(missing, 0)]])
         logits = tf.cond(missing < 0, lambda: tf.pad(logits, [[0, 0], [0, -missing], [0, 0]]), lambda: logits)

@@ -31,6 +31,10 @@ class BleuResult(NamedTuple):
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuResult:
     """Returns the scores of detokenised hypotheses, each compared with one reference.
 
+    Args:
+      hypotheses: the translations to evaluate.
+      references: one correct translation for each hypothesis, in the same order.
+
     Raises:
       ValueError: the numbers of hypotheses and references differ.
       DataError: there are no sentences.

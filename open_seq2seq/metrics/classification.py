@@ -1,4 +1,4 @@
-"""Metrics of classification: accuracy, F1, the confusion matrix."""
+"""Metrics of classification: accuracy, top-k accuracy, F1 and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ def classification_scores(found: Sequence[int] | np.ndarray, correct: Sequence[i
                           num_classes: int) -> dict[str, float]:
     """Returns the accuracy and, for two classes, precision, recall and F1 of class 1.
 
-    A score whose denominator is 0 is 0.
+    A score whose denominator is 0 is reported as 0.
 
     Args:
-      found: the class that was predicted for each example.
-      correct: the correct class of each example.
+      found: indices of the predicted classes ``[examples]``.
+      correct: indices of the correct classes ``[examples]``.
       num_classes: number of classes.
+
+    Returns:
+      The scores from 0 to 1, by name: ``accuracy``, ``precision``, ``recall`` and ``F1``.
     """
     predicted, labels = np.asarray(found, np.int64), np.asarray(correct, np.int64)
     scores = {"accuracy": _ratio((predicted == labels).sum(), len(labels))}
@@ -34,13 +37,13 @@ def _ratio(part: float, whole: float) -> float:
 def in_top(scores: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
     """Returns whether each label is among the ``count`` classes with the highest scores, bool ``[batch]``.
 
-    Of classes with equal scores, the one with the lower index ranks higher. A label with the score NaN is never among
+    If classes have equal scores, the one with the lower index ranks higher. A label whose score is NaN is never among
     these classes.
 
     Args:
       scores: ``[batch, classes]``.
       labels: indices of the correct classes ``[batch]``.
-      count: how many of the classes to consider, such as 5 for top-5 accuracy.
+      count: number of classes with the highest scores, such as 5 for top-5 accuracy.
     """
     own = np.take_along_axis(scores, labels[:, np.newaxis], axis=1)
     before = np.arange(scores.shape[1]) < labels[:, np.newaxis]
@@ -61,11 +64,11 @@ def confusion_matrix(labels: np.ndarray, predictions: np.ndarray, num_classes: i
 
 
 def most_confused(matrix: np.ndarray, count: int) -> list[tuple[int, int, int]]:
-    """Returns (label, prediction, number of examples) of at most ``count`` mistakes, most frequent first.
+    """Returns the most frequent mistakes as (label, prediction, number of examples), most frequent first.
 
     Args:
       matrix: the result of ``confusion_matrix``.
-      count: maximum number of kinds of mistakes.
+      count: maximum number of pairs (label, prediction) to return.
     """
     mistakes = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-mistakes, axis=None, kind="stable")[:count]

@@ -1,4 +1,4 @@
-"""Perplexity of a text: per token, and in units that do not depend on how the text is tokenised."""
+"""Perplexity of a text: per token, per word and as bits per byte; the last two do not depend on the tokenisation."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def text_perplexity(surprise: float, tokens: float, words: int | None = None,
     Args:
       surprise: minus the log likelihood of the whole text, in nats.
       tokens: number of tokens.
-      words: number of words and line ends.
-      num_bytes: size of the text in bytes.
+      words: number of words and line ends; None if unknown.
+      num_bytes: size of the text in bytes; None if unknown.
     """
     return TextPerplexity(_exp(surprise / max(tokens, 1.0)), None if words is None else _exp(surprise / max(words, 1)),
                           None if num_bytes is None else surprise / math.log(2.0) / max(num_bytes, 1))
 
 
 def _exp(nats: float) -> float:
-    return math.exp(nats) if nats < 700.0 else math.inf
+    return math.exp(nats) if nats < 700.0 else math.inf  # math.exp raises OverflowError above 709

@@ -12,10 +12,10 @@ _MARKS = {"replace": "S", "delete": "D", "insert": "I"}
 
 
 class Step(NamedTuple):
-    """One step of an alignment.
+    """One step of an alignment between a reference and a hypothesis.
 
     Attributes:
-      kind: ``=`` for a match, ``S`` substitution, ``D`` deletion, ``I`` insertion.
+      kind: ``=`` for a match, ``S`` for a substitution, ``D`` for a deletion, ``I`` for an insertion.
       reference: the word (or character) of the reference; empty for an insertion.
       hypothesis: the word (or character) of the hypothesis; empty for a deletion.
     """
@@ -26,7 +26,7 @@ class Step(NamedTuple):
 
 
 class ErrorCounts(NamedTuple):
-    """Error counts of one or more utterances; the units are words or characters.
+    """Error counts of one or more utterances, in units that are either words or characters.
 
     Add two counts with ``plus``, because ``a + b`` concatenates the tuples.
 
@@ -60,7 +60,7 @@ class ErrorCounts(NamedTuple):
 
 
 class Utterance(NamedTuple):
-    """An utterance with its reference and hypothesis transcripts and its word errors."""
+    """An utterance: its name, the reference and hypothesis transcripts, and the counts of its errors in words."""
 
     name: str
     reference: str
@@ -94,7 +94,7 @@ class ErrorRates(NamedTuple):
 
 
 def count_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> ErrorCounts:
-    """Returns the errors of an alignment with the fewest errors, between two lists of words or two strings."""
+    """Counts the errors of an alignment with the fewest errors, between two lists of words or two strings."""
     from rapidfuzz.distance import Levenshtein
 
     kinds = [step.tag for step in Levenshtein.editops(reference, hypothesis)]
@@ -102,7 +102,7 @@ def count_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> ErrorCo
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Step]:
-    """Returns an alignment with the fewest errors, of two lists of words or two strings."""
+    """Returns the steps of an alignment with the fewest errors, between two lists of words or two strings."""
     from rapidfuzz.distance import Levenshtein
 
     steps = []
@@ -115,7 +115,10 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Step]:
 
 
 def alignment_text(reference: str, hypothesis: str) -> str:
-    """Returns three lines for the terminal, aligned word by word: the reference, the hypothesis and error marks."""
+    """Returns three lines for the terminal, aligned word by word: the reference, the hypothesis and the error kinds.
+
+    Asterisks stand for the missing word of an insertion or a deletion.
+    """
     steps = align(reference.split(), hypothesis.split())
     widths = [max(len(step.reference), len(step.hypothesis), 1) for step in steps]
     rows = ([step.reference or "*" * width for step, width in zip(steps, widths, strict=True)],
@@ -137,7 +140,7 @@ def error_rates(references: Sequence[str], hypotheses: Sequence[str], names: Seq
       worst: maximum number of utterances in ``ErrorRates.worst``.
 
     Raises:
-      ValueError: the sequences differ in length.
+      ValueError: the arguments differ in length.
       DataError: there are no utterances.
     """
     if not references:

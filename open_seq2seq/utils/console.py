@@ -1,4 +1,4 @@
-"""Prints lines that start with ``*** ``, and keeps failures of standard streams from ending a run."""
+"""Prints lines that start with ``*** ``, and prevents failures of standard streams from ending a run."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class EnduringStream:
             action()
         except (OSError, ValueError) as error:  # ValueError: the stream was closed
             self._fail(error)
-        except RuntimeError:  # a signal handler prints while this stream is being written
+        except RuntimeError:  # a signal handler prints while a write to this stream is in progress; its text is lost
             pass
 
     def _fail(self, error: OSError | ValueError) -> None:
@@ -99,7 +99,7 @@ class EnduringStream:
 
 @contextlib.contextmanager
 def enduring_output(needed: bool = False) -> Iterator[None]:
-    """Context manager in which errors of printing do not end the process, and a closed stdin reads as empty.
+    """Context manager in which failures of stdout and stderr do not end the process, and a closed stdin reads as empty.
 
     Args:
       needed: whether the command exists to write to stdout, so that a failure of stdout ends it; see ``need_output``.

@@ -13,6 +13,9 @@ def comes_first(thing: object, method: str, old: str) -> bool:
       thing: an object whose class, or one of its bases, defines the methods.
       method: name of the preferred method.
       old: name of the method that it replaces.
+
+    Raises:
+      AttributeError: the object has neither method.
     """
     for cls in type(thing).__mro__:
         if method in vars(cls):

@@ -1,4 +1,4 @@
-"""Opens data files without blocking and reads them within limits, with errors that name the file and the line."""
+"""Opens data files without waiting and limits how much is read; errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -67,7 +67,12 @@ def opened_data(path: str, what: str = "The file") -> Iterator[BinaryIO]:
 
 
 def read_data(path: str, what: str = "The file", most_bytes: int = 1 << 30) -> bytes:
-    """Returns the content of a file, which must fit into memory.
+    """Returns the content of a file.
+
+    Args:
+      path: the file.
+      what: what the file is, for messages.
+      most_bytes: maximum size of the file.
 
     Raises:
       DataError: the file cannot be read, or has more than ``most_bytes``.
@@ -113,12 +118,12 @@ def _decoded(line: bytes, path: str, number: int) -> str:
 
 
 def too_long(path: str, number: int) -> DataError:
-    """Returns an error for a line, numbered from 1, that is too long."""
+    """Returns the error for a line that is too long; lines are numbered from 1."""
     return DataError(f"{shown(path)}:{number}: the line has more than {MOST_LINE_BYTES:,} bytes. Is this a text file?")
 
 
 def not_utf8(path: str, number: int) -> DataError:
-    """Returns an error for a line, numbered from 1, that is not UTF-8."""
+    """Returns the error for a line that is not UTF-8; lines are numbered from 1."""
     return DataError(f"{shown(path)}:{number}: the line is not valid UTF-8. Convert the file, for example with iconv.")
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from open_seq2seq.utils.errors import UserError
 
-# With less address space, importing TensorFlow fails with hundreds of lines of errors.
+# Bytes (1.5 GiB). With less address space, importing TensorFlow fails with hundreds of lines of errors.
 _LEAST_ADDRESS_SPACE = 3 << 29
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _INSTALLED = (_PACKAGE, sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages())
@@ -28,7 +28,7 @@ _HINTS = {
 
 
 def check_limits() -> None:
-    """Raises UserError if a limit is too low to import TensorFlow. Call this before the import."""
+    """Raises UserError if the limit of the address space is too low for importing TensorFlow."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
         raise UserError(f"The process may use {limit / 2**30:.2f} GiB of address space (ulimit -v), but TensorFlow "
@@ -38,8 +38,8 @@ def check_limits() -> None:
 def accept_missing_temporary_folder() -> None:
     """Prevents import errors of libraries if no temporary folder is writable.
 
-    Some libraries, such as absl and portalocker, look up the folder's name when they are imported, but create nothing
-    in it.
+    Some libraries, such as absl and portalocker, look up the temporary folder when they are imported, but create
+    nothing in it.
     """
     try:
         tempfile.gettempdir()
@@ -50,7 +50,7 @@ def accept_missing_temporary_folder() -> None:
 def problem_of(error: BaseException) -> str | None:
     """Returns the message for a system error; None for other errors.
 
-    Missing files, full disks, missing access rights and limits are not bugs in a program.
+    System errors, such as missing files, full disks and missing access rights, are not bugs of the toolkit.
     """
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         return "The process cannot start more threads: raise the limit of processes (ulimit -u)."
@@ -86,7 +86,7 @@ def with_home(argument: str) -> str:
 
 
 def scratch_file() -> BinaryIO:
-    """Opens a temporary file without a name, in memory if possible, so that no folder needs to be writable."""
+    """Opens a temporary file without a name; on Linux it is in memory, so that no folder needs to be writable."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("open_seq2seq"), "w+b")
     return tempfile.TemporaryFile()  # type: ignore[return-value]

@@ -27,7 +27,7 @@ class ConfigError(UserError):
 
 
 class DataError(UserError):
-    """Data that cannot be used; the message names the file and the line, if there are any."""
+    """Data that cannot be used; the message names the file and the line if the data come from a file."""
 
 
 class CheckpointError(UserError):

@@ -20,7 +20,7 @@ from open_seq2seq.utils.errors import DataError, UserError
 STANDARD_INPUT = "-"
 _BLOCK_BYTES = 1 << 16
 _PATIENCE = 5.0
-"""Seconds within which a writer must open a named pipe."""
+"""Seconds within which another process must begin to write to a named pipe."""
 
 
 def check_given(files: Sequence[str], flag: str = "--infer_files") -> None:
@@ -43,12 +43,14 @@ def spooled_input(name: str, flag: str = "--infer_files") -> str:
       UserError: standard input is closed, a device, or empty.
     """
     if sys.stdin is None or _is_device(sys.stdin.buffer):
-        raise UserError(f"{flag} - reads from standard input, but standard input is closed or a device.")
+        raise UserError(f"{flag} - reads from standard input, but standard input is closed or a device: redirect a "
+                        "file to it, or give the file's name.")
     path = _new_name(name)
     with disk.new_file(path) as out:
         shutil.copyfileobj(sys.stdin.buffer, out)
         if not out.tell():
-            raise UserError(f"{flag} - reads from standard input, but standard input is empty.")
+            raise UserError(f"{flag} - reads from standard input, but standard input is empty: check the file or the "
+                            "command that it comes from.")
     return path
 
 
@@ -113,7 +115,10 @@ def _is_device(stream: BinaryIO) -> bool:
 
 
 def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
-    """Returns the path of a text file with the lines of all given text files; of a single regular file, its own path.
+    """Returns the path of a text file with the lines of all given text files.
+
+    A single regular file is returned as it is; otherwise the lines are copied to a new file, which is removed when the
+    process ends.
 
     Args:
       files: paths; ``-`` is standard input.
@@ -121,8 +126,8 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
 
     Raises:
       UserError: a file is a folder, or standard input is closed, a device or empty.
-      DataError: no process writes to a named pipe; or, of several files, one is empty, not UTF-8, or has a line that is
-        too long.
+      DataError: no process writes to a named pipe; or several files are given, and one cannot be read, is empty, is
+        not UTF-8, or has a line that is too long.
     """
     folders = [name for name in files if os.path.isdir(name)]
     if folders:
@@ -161,7 +166,7 @@ def _spooled_pipe(name: str) -> str:
     """Copies a named pipe, such as that of the shell's ``<(command)``, to a file; returns the file's path.
 
     Raises:
-      DataError: no writer opened the pipe within a few seconds.
+      DataError: no process begins to write to the pipe within a few seconds.
     """
     path = _new_name("pipe.txt")
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -176,7 +181,8 @@ def _spooled_pipe(name: str) -> str:
             elif has_begun:
                 return path
             elif time.monotonic() > until:
-                raise DataError(f"{shown(name)} is a pipe to which no process writes.")
+                raise DataError(f"{shown(name)} is a pipe to which no process writes: start the process that writes "
+                                "to it, or give a file.")
             else:
                 time.sleep(0.02)
             has_begun = has_begun or block != b""

@@ -1,4 +1,4 @@
-"""Processes started by a launcher: their ranks, and how one of several processes ends."""
+"""Processes started by a launcher such as ``mpirun``: their ranks, and how one of several processes ends."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from open_seq2seq.utils.tf_config import cluster_task
 # Environment variables for rank and number of processes: Open MPI, horovodrun --gloo, MPICH and its derivatives.
 _VARIABLES = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
               ("PMI_RANK", "PMI_SIZE"))
-_GRACE_SECONDS = 3.0
-_FLUSH_SECONDS = 1.0
+_GRACE_SECONDS = 3.0  # time for the launcher or the watchdog to end this process after another one has failed
+_FLUSH_SECONDS = 1.0  # maximum duration of writing to a stream before this process ends
 
 # Function of (problem in words, exit code) that reports them to the other processes before this one ends.
 Announcer = Callable[[str, int], None]
@@ -32,7 +32,7 @@ def _number(name: str) -> int | None:
 
 def launched_as() -> tuple[int, int]:
     """Returns (rank, number of processes); (0, 1) for a process that no launcher started."""
-    with contextlib.suppress(UserError):  # the runner reports what is wrong with TF_CONFIG
+    with contextlib.suppress(UserError):  # ``runners.build`` reports what is wrong with TF_CONFIG
         if (task := cluster_task()) is not None:
             return task.rank, len(task.hosts)
     for rank_name, size_name in _VARIABLES:
@@ -54,11 +54,11 @@ def who() -> str:
 
 
 def let_others_speak(after_collective: bool = False) -> None:
-    """On ranks other than 0, waits a few seconds, during which the failure of another rank may end this one.
+    """On ranks other than 0, waits a few seconds, during which the launcher or the watchdog may end this one.
 
     All ranks find the same mistake in a config: rank 0 reports it and exits, and the launcher ends the others before
-    they report it again. When one rank has ended, collective operations fail on all others. A rank that still runs
-    after the wait has an error of its own to report.
+    they report it again. When a rank has ended, collective operations fail on all other ranks; these failures need not
+    be reported either. If this process still runs after the wait, its error has another cause and is reported.
 
     Args:
       after_collective: whether this rank's error may result from the end of another rank; if so, rank 0 waits too.

@@ -9,9 +9,10 @@ GIB = 2 ** 30
 
 
 def available_bytes(root: str = "/") -> int | None:
-    """Returns the memory available on the machine and in this process's control groups, or None if unknown.
+    """Returns how many bytes of memory this process can still allocate, or None if this is unknown.
 
-    Memory used for cached files counts as available, and so does the machine's unused swap space.
+    The number is the minimum over the machine and this process's control groups. Memory used for cached files counts as
+    available, and so does the machine's unused swap space.
 
     Args:
       root: root of the file system from which the numbers are read.
@@ -27,7 +28,7 @@ def _of_machine(root: Path) -> Iterator[int]:
 
 
 def _of_groups(root: Path) -> Iterator[int]:
-    """Yields the memory available in this process's control group and in each of its ancestors."""
+    """Yields the bytes available in this process's control group and in each of its ancestors."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

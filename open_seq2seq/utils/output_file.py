@@ -1,4 +1,4 @@
-"""Output files and folders, which are checked before the work starts and get their names only when complete."""
+"""Output files and folders: checks before the work starts, and final names only for complete outputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_MARK_BYTES = 1 << 28
 def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
     """Raises UserError if results cannot be written to the path that a flag names; the parent folder may be missing.
 
-    A folder of earlier results passes this check, and is checked again when the model opens it.
+    A folder of earlier results passes this check, and is checked again when it is opened for the new results.
     """
     if not name:
         raise UserError(f"{flag} is empty: give the path of the output file.")
@@ -46,7 +46,7 @@ def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
 def _check_place(name: str, flag: str) -> None:
     descriptor = _standard_stream(name)
     if descriptor is not None:
-        # The path behind the stream does not matter: another user may have opened it.
+        # The file behind an open stream may belong to another user, so its access rights are not checked.
         if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
             raise UserError(f"{flag} is {name}, but this process was started with that stream closed: choose a file.")
         return
@@ -116,7 +116,7 @@ def beside(name: str, ending: str) -> str:
     """Returns the path of an additional output file: ``out.words.csv`` for ``out.csv`` and the ending ``.words.csv``.
 
     Raises:
-      UserError: the results go to a pipe or a device, so there is no folder for the file.
+      UserError: the results go to a pipe or a device, so the file cannot be put next to them.
     """
     if passes_through(name):
         raise UserError(f"The results go to {name}, which is not a file, so *{ending} cannot be put next to it: choose "
@@ -214,9 +214,10 @@ class OutputFiles:
     """Context manager for files and folders that all get their names at its end, when all are complete.
 
     Each output is written in a folder ``.<name>.unfinished`` next to its final path. At the end of the context all
-    outputs are synced to disk and renamed one after the other, in reverse order of opening. After an error they are
-    removed, and earlier results stay. A process that is killed leaves this folder behind; the next process that writes
-    the same output clears and reuses it.
+    outputs are synced to disk and renamed one after the other, in reverse order of opening: when the output that was
+    opened first has its name, so have all others. After an error they are removed, and earlier results stay. A process
+    that is killed leaves the folders ``.<name>.unfinished`` behind; the next process that writes the same outputs
+    removes them.
 
     Symbolic links are followed, and their targets are replaced. Pipes, terminals, ``/dev/null`` and ``/dev/stdout`` are
     written directly, line by line.

@@ -46,7 +46,7 @@ def open_own(folder: str | os.PathLike[str], name: str) -> BufferedReader:
 def without_links(path: str, flags: int) -> int:
     """Opener for ``open(…, opener=without_links)`` that does not follow a symbolic link or wait for a pipe.
 
-    Following a link could write to another file.
+    If a link were followed, opening for writing could overwrite a file elsewhere.
     """
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
@@ -55,7 +55,7 @@ def read_own(folder: str | os.PathLike[str], name: str, most_bytes: int) -> byte
     """Returns the content of a small file below a folder.
 
     Raises:
-      NotOwnFileError: see ``open_own``; or the file has more than ``most_bytes``.
+      NotOwnFileError: see ``open_own``; or the file has more than ``most_bytes`` bytes.
       OSError: the file is missing, or cannot be read.
     """
     with open_own(folder, name) as file:

@@ -7,12 +7,14 @@ import os
 import platform
 
 _UNKNOWN = "unknown processor"
+# Flags of CPUs that compute with bfloat16: two of x86, one of ARM.
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 # TensorFlow uses oneDNN by default if the CPU has one of these flags (IsMklEnabled in tensorflow/core/util/port.cc).
 _ONEDNN_FLAGS = frozenset({"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"})
-# Flags by which processors of the same name are distinguished, because virtual machines may hide some of them.
+# Flags that affect speed. Processors of the same name may differ in them, because virtual machines may hide some.
 _SPEED_FLAGS = _BFLOAT16_FLAGS | _ONEDNN_FLAGS | {"avx2", "avx512f", "avx512_fp16"}
+# Environment variables that restrict the instructions that oneDNN uses, or lower its precision.
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 
 
@@ -35,7 +37,7 @@ def has_onednn() -> bool:
 def onednn_setting() -> str:
     """Returns a text such as ``on ONEDNN_MAX_CPU_ISA=AVX2``.
 
-    It says whether TensorFlow computes with oneDNN, and which variables are set that restrict oneDNN.
+    The text says whether TensorFlow computes with oneDNN, and which of oneDNN's environment variables are set.
     """
     limits = [f"{name}={os.environ[name]}" for name in _ONEDNN_LIMITS if os.environ.get(name)]
     return " ".join(["on" if has_onednn() else "off", *limits])

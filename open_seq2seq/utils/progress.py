@@ -12,10 +12,10 @@ from typing import TextIO, TypeVar
 Item = TypeVar("Item")
 
 _INTERVAL = 0.5  # seconds between two drawings
-_SHORTEST, _LONGEST = 10, 40  # columns of the bar
-_ERASE = "\r\x1b[K"
+_SHORTEST, _LONGEST = 10, 40  # minimum and maximum number of columns of the bar
+_ERASE = "\r\x1b[K"  # moves the cursor to the beginning of the line and erases the line
 
-_shown: list[Bar] = []
+_shown: list[Bar] = []  # the bar that is on the terminal, or no bar
 
 
 def _on_terminal() -> bool:
@@ -26,11 +26,11 @@ def _on_terminal() -> bool:
 
 
 class Bar:
-    """A line with a text and a bar that is redrawn in place; nothing where stdout is not a terminal.
+    """A line with a text and a progress bar that is redrawn in place. If stdout is not a terminal, nothing is drawn.
 
     Args:
       total: number of units of the whole work.
-      shows: whether the bar may be shown; several processes that share a terminal would mix their bars.
+      shows: whether the bar may be drawn; False if another process draws its bar on the same terminal.
     """
 
     def __init__(self, total: int, shows: bool = True) -> None:
@@ -45,7 +45,12 @@ class Bar:
         return self._shows and time.perf_counter() - self._drawn_at > _INTERVAL
 
     def update(self, done: int, text: str) -> None:
-        """Draws the text and the bar, at most twice a second."""
+        """Draws the text and the bar, at most twice a second.
+
+        Args:
+          done: number of finished units of ``total``.
+          text: text before the bar, cut off at the width of the terminal.
+        """
         if self.is_due:
             self._drawn_at = time.perf_counter()
             width = shutil.get_terminal_size().columns - 1
@@ -64,7 +69,7 @@ class Bar:
 
 
 def _drawn(done: int, total: int, width: int) -> str:
-    from rich.console import Console  # slow to import, and not needed where there is no terminal
+    from rich.console import Console  # slow to import, and not needed without a terminal
     from rich.progress_bar import ProgressBar
 
     text = io.StringIO()
@@ -80,7 +85,7 @@ def hide_bars() -> None:
 
 
 def tracked(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Yields the items, and shows a progress bar with the label ``what``."""
+    """Yields the items, and shows a progress bar with the label ``what``; ``total`` is the number of items."""
     bar = Bar(total)
     try:
         for number, item in enumerate(items, 1):

@@ -13,11 +13,10 @@ from open_seq2seq.utils.errors import UserError
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow and suppresses its log, including the lines that no TensorFlow setting can suppress.
+    """Calls ``keep_freed_memory``, and imports TensorFlow without its log if it has not been imported yet.
 
-    The log is shown if the environment variable ``TF_CPP_MIN_LOG_LEVEL`` is 0 or 1. If TensorFlow has
-    not initialised its devices, it will keep freed memory for later tensors, unless ``TF_CPU_ALLOCATOR_USE_BFC`` is
-    ``false``.
+    Even those lines of the log are suppressed that no setting of TensorFlow can suppress. The log is shown if the
+    environment variable ``TF_CPP_MIN_LOG_LEVEL`` is 0 or 1.
 
     Raises:
       UserError: TensorFlow cannot be imported; its output on stderr is shown in this case.
@@ -38,13 +37,15 @@ def import_tensorflow() -> None:
 def keep_freed_memory() -> None:
     """Selects TensorFlow's own allocator (BFC, "best fit with coalescing") for tensors in the main memory.
 
-    TensorFlow's default without oneDNN is the C library's allocator, which returns large tensors to the kernel. The
-    kernel clears the memory of new ones page by page, which may take almost half of a step (docs/speed.md). With
-    oneDNN, TensorFlow always uses an allocator that keeps freed memory. The variables have an effect until TensorFlow
-    initialises its devices.
+    TensorFlow's default without oneDNN is the C library's allocator, which returns the memory of large tensors to the
+    operating system. The system clears the memory of new tensors page by page, which may take almost half of a training
+    step (docs/speed.md). With oneDNN, TensorFlow always uses an allocator that keeps freed memory.
+
+    The function sets two environment variables unless they are set. They have an effect only if TensorFlow has not
+    initialised its devices yet.
     """
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
-    os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(1 << 24))  # none in effect; TensorFlow's own is 64 GiB
+    os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(1 << 24))  # 16 TiB; the default is 64 GiB
 
 
 @contextlib.contextmanager

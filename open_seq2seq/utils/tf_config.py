@@ -17,7 +17,7 @@ class ClusterTask(NamedTuple):
     Attributes:
       rank: rank of the process, from 0.
       hosts: addresses of all processes, in rank order.
-      chiefs: number of tasks of the job ``chief``, which have lower ranks than those of the job ``worker``.
+      chiefs: number of tasks of the job ``chief``; their ranks are lower than those of the job ``worker``.
     """
 
     rank: int

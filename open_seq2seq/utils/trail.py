@@ -1,4 +1,4 @@
-"""Records the last few batches that this process worked on, so that messages can name a bad batch."""
+"""Records the last few batches that this process worked on, so that error messages can name the current batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_SHOWN = 8
+_SHOWN = 8  # maximum number of ids in a message
 
 
 @dataclass(frozen=True)
@@ -16,10 +16,10 @@ class Place:
     """One batch, or the micro-batches of one update.
 
     Attributes:
-      work: what the batch is used for: ``step``, ``evaluation batch``.
+      work: what the batch is used for, such as ``step`` or ``evaluation batch``.
       number: number of the batch or update, from 1.
       ids: the examples' ids, an array ``[batch]`` for each micro-batch.
-      describe: function that describes an example in words, or None.
+      describe: function that describes the example with a given id in words, or None.
     """
 
     work: str
@@ -41,18 +41,18 @@ class Place:
 
 
 def _is_empty(example: Any) -> bool:
-    """Returns whether an example id is -1, the id of an empty row that pads a batch to a static shape."""
+    """Returns whether an example id is negative, as the ids of empty rows are, which pad a batch to a static shape."""
     return not isinstance(example, (str, bytes)) and int(example) < 0
 
 
 class Trail:
-    """The last few batches; written by the main thread, read by any thread.
+    """The last few batches of this process; recorded by the main thread, read by any thread.
 
     Args:
-      size: number of batches that are kept.
+      size: maximum number of batches that are kept.
 
     Attributes:
-      count: number of changes so far.
+      count: number of calls of ``note`` and ``clear`` so far, by which readers notice a change.
     """
 
     def __init__(self, size: int = 4) -> None:
@@ -65,21 +65,21 @@ class Trail:
         self.count += 1
 
     def clear(self) -> None:
-        """Removes all places."""
+        """Removes all recorded batches."""
         self._places.clear()
         self.count += 1
 
     @property
     def last(self) -> str:
-        """The newest place in words, such as ``step 7, on examples 3, 17, 4``; empty before the first place."""
+        """The newest batch in words, such as ``step 7, on examples 3, 17, 4``; empty if no batch is recorded."""
         places = self.places
         return str(places[-1]) if places else ""
 
     @property
     def places(self) -> Sequence[Place]:
-        """The places, the newest last."""
+        """The recorded batches, the newest last."""
         return list(self._places)
 
 
-# The process has only one trail, because it works on one batch at a time.
+# One object for the whole process, because a process works on one batch at a time.
 TRAIL = Trail()

@@ -22,7 +22,7 @@ FOREIGN = "a file with this name exists that no run has created; it is not repla
 
 TEMPORARY = ".tmp-"
 """Prefix of the names of unfinished files and folders."""
-_LONGEST_ENDING = 20
+_LONGEST_ENDING = 20  # characters of a suffix that temporary names keep
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 StrPath = str | os.PathLike[str]
@@ -31,7 +31,7 @@ IsOwn = Callable[[BinaryIO], bool]
 
 
 class ForeignError(OSError):
-    """What exists at the path must not be changed: a link, or what is not from this package; see ``strerror``."""
+    """A file or folder must not be changed: it is a link, or this package did not create it; see ``strerror``."""
 
     def __init__(self, path: StrPath, what: str) -> None:
         super().__init__(errno.EEXIST, what, os.fspath(path))
@@ -154,7 +154,7 @@ def copy_new(source: StrPath, target: StrPath) -> str:
 
 def checksum_of(file: BinaryIO) -> str:
     """Returns the SHA-256 checksum of an open file from its current position on."""
-    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # (typeshed wants a protocol)
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed requires more methods
 
 
 @functools.cache

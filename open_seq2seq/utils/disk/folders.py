@@ -43,7 +43,7 @@ It returns None if this package did not create the folder.
 
 
 class Workplace:
-    """A temporary folder in which a file or folder is written; its marker file is locked by this process.
+    """A temporary folder in which a file or folder is written. This process holds a lock on its marker file.
 
     Args:
       folder: path of the new temporary folder.
@@ -91,7 +91,7 @@ class Workplace:
     def move_here(self, files: list[str], replaces: bool) -> None:
         """Moves the existing folder at ``place`` into this temporary folder, where ``close`` removes its files.
 
-        If this process is killed, the next process that cleans up (see ``remove_unfinished``) does this instead.
+        If this process is killed before ``close``, ``remove_unfinished`` in another process removes them instead.
 
         Args:
           files: paths, in the existing folder, of the files to remove. If the folder has other files, it is moved back
@@ -261,6 +261,13 @@ def _take_over(folder: Path) -> None:
 
 
 def _clear(folder: Path, directory: Path, about: dict[str, Any]) -> None:
+    """Removes what a temporary folder contains, restores a folder that was to be replaced, and removes the folder.
+
+    Args:
+      folder: the temporary folder.
+      directory: folder of the final path.
+      about: content of the marker file.
+    """
     place, old, written = directory / about["place"], folder / _OLD, folder / _WRITTEN
     if written.is_dir() and not written.is_symlink():
         remove_listed(written, _below(written) if about["files"] is None else about["files"])

@@ -24,7 +24,9 @@ _MOST_LIST_BYTES = 1 << 22
 
 
 class ListedFolder:
-    """Files below a folder, with a list that maps each path to its checksum (two while the file is being replaced).
+    """Files below a folder, and a list of them, which maps each path to the file's checksum.
+
+    While a file is being replaced, the list contains two checksums for it.
 
     A file that is not in the list, or whose checksum differs, is neither replaced nor removed. Symbolic links are not
     followed.
