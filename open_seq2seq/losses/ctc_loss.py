@@ -19,8 +19,8 @@ class CTCLoss(Loss):
     See Graves et al. 2006, "Connectionist Temporal Classification", https://doi.org/10.1145/1143844.1143891.
 
     ``decoder_output`` has ``logits`` ``[batch, time, vocabulary]``, where the blank is the last symbol, and
-    ``src_length``
-    ``[batch]`` in frames; ``target_tensors`` are ids ``[batch, label_time]`` and lengths ``[batch]``.
+    ``src_length`` ``[batch]`` in frames; ``target_tensors`` are ids ``[batch, label_time]`` and lengths ``[batch]`` in
+    symbols.
 
     Labels need one frame per symbol, plus one frame for the blank between two equal neighbours. If an utterance has
     fewer frames, its labels have probability 0. With ``mask_nan``, such utterances, and those with NaN in the logits,

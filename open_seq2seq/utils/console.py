@@ -67,7 +67,7 @@ class EnduringStream:
         """Flushes for the last time, so that the interpreter's flush at exit cannot fail."""
         self.needed = False
         self.flush()
-        if self._has_failed and not self._is_closed:  # the interpreter would write the rest to the failed stream
+        if self._has_failed and not self._is_closed:  # redirect it, because the interpreter flushes it again
             with contextlib.suppress(OSError, ValueError), open(os.devnull, "w", encoding="utf-8") as nowhere:
                 os.dup2(nowhere.fileno(), self._stream.fileno())
 

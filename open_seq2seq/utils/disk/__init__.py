@@ -7,8 +7,9 @@ content of files is never changed in place, except that of lock files, and excep
 * ``writing`` and ``placing``: a file gets its final name when it is complete; an earlier file is replaced atomically.
   ``fill`` writes text into the file that ``placing`` yields.
 * ``new_file``, ``write_new``, ``copy_new``: create a file; fail if it exists. ``append`` adds to an existing one.
-* ``new_folder``, ``remove_folder``: create or remove a folder. Its path always holds a complete folder or nothing, even
-  if the process is killed. ``remove_unfinished`` removes what killed processes have left.
+* ``new_folder``, ``remove_folder``: create a folder, or remove one except for the user's files in it. Even if the
+  process is killed, no partly written or partly removed folder has the final path. ``remove_unfinished`` removes what
+  killed processes have left.
 * ``ListedFolder``: a folder with a list of the files that this package wrote there.
 * ``Workplace``: a folder in which one process writes results until they are complete.
 * ``open_lock``: opens a lock file.

@@ -90,9 +90,10 @@ class Workplace:
                 _take_over(folder)
 
     def move_here(self, files: list[str], replaces: bool) -> None:
-        """Moves the existing folder at ``place`` into this temporary folder, where ``close`` removes its files.
+        """Moves the existing folder at ``place`` into this temporary folder, where ``close`` removes ``files``.
 
-        If this process is killed before ``close``, ``remove_unfinished`` in another process removes them instead.
+        If this process is killed before ``close``, ``remove_unfinished`` in another process removes them instead, or
+        moves the folder back (see ``replaces``).
 
         Args:
           files: paths, in the existing folder, of the files to remove. If the folder has other files, it is moved back
