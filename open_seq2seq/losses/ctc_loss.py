@@ -14,15 +14,18 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class CTCLoss(Loss):
-    """Negative log probability of the labels, averaged over utterances and computed in FP32 (Graves et al. 2006).
+    """Negative log probability of the labels, averaged over utterances and computed in FP32.
 
-    ``decoder_output`` has ``logits`` ``[batch, time, vocabulary]``, where the blank is last, and ``src_length``
-    ``[batch]`` in frames; ``target_tensors`` are ids ``[batch, label_time]`` and lengths ``[batch]``.
+    See Graves et al. 2006, "Connectionist Temporal Classification", https://doi.org/10.1145/1143844.1143891.
+
+    ``decoder_output`` has ``logits`` ``[batch, time, vocabulary]``, where the blank is the last symbol, and
+    ``src_length`` ``[batch]`` in frames; ``target_tensors`` are ids ``[batch, label_time]`` and lengths ``[batch]`` in
+    symbols.
 
     Labels need one frame per symbol, plus one frame for the blank between two equal neighbours. If an utterance has
     fewer frames, its labels have probability 0. With ``mask_nan``, such utterances, and those with NaN in the logits,
-    add 0 to the loss and gradient, but still count in the mean. The ``sum`` of a second loss
-    term, ``masked``, which has weight 0, is the number of these utterances.
+    add 0 to the loss and gradient, but still count in the mean. A second loss term, ``masked``, contains the number of
+    these utterances as its ``sum``; its weight is 0, so it does not affect training.
     """
 
     unit = "utterance"

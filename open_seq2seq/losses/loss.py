@@ -18,9 +18,9 @@ class LossTerm(NamedTuple):
     Attributes:
       sum: FP32 scalar, the loss summed over the micro-batch.
       units: FP32 scalar, the number of tokens, examples or other units in ``sum``.
-      weight: factor of the term.
-      unit: name of the unit, such as ``token``. Terms of one loss with the same unit have the same count.
-      name: the term's name in logs.
+      weight: factor by which the term is multiplied in the total.
+      unit: name of the unit, such as ``token``. Terms of one loss with the same ``unit`` must have the same ``units``.
+      name: name of the term. Models with several decoders add up the terms that have the same name and unit.
     """
 
     sum: tf.Tensor
@@ -34,7 +34,7 @@ class Loss(Component):
     """Base of losses: subclasses implement ``_compute_loss``.
 
     Attributes:
-      unit: what the loss is averaged over, such as ``"token"``, for the log; None if it is not known.
+      unit: what the loss is averaged over, such as ``"token"``; printed when a run starts. None if it is not known.
     """
 
     unit: str | None = None
@@ -43,9 +43,9 @@ class Loss(Component):
         """Computes the loss terms of a micro-batch.
 
         Args:
-          input_dict: a dict with ``decoder_output`` (the decoder's result), ``target_tensors`` (a list: values, lengths
-            and so on; each subclass documents their shapes) and, optionally, ``ids`` ``[batch]`` (the indices of the
-            examples, negative for empty rows).
+          input_dict: a dict with ``decoder_output`` (the decoder's result), ``target_tensors`` (a list of the targets
+            and, for sequences, their lengths; each subclass documents the shapes) and, optionally, ``ids`` ``[batch]``
+            (the indices of the examples, negative for empty rows).
 
         Returns:
           The terms. A subclass's ``_compute_loss`` may also return a single ``LossTerm``, or a scalar: the mean over

@@ -18,7 +18,7 @@ class BasicSampledSequenceLoss(BasicSequenceLoss):
 
     See Jean et al. 2015, https://arxiv.org/abs/1412.2007. The encoder's parameter ``num_sampled`` is the number of ids
     to draw. Ids must be sorted by descending frequency, as those of ``WKTDataLayer`` are, because small ids are drawn
-    more often than large ones.
+    more often than large ids.
     """
 
     @staticmethod

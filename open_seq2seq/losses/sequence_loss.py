@@ -60,7 +60,7 @@ class BasicSequenceLoss(Loss):
     def is_exact(self) -> bool:
         """Whether, in evaluation, the sum of the loss term is minus the log likelihood of the targets.
 
-        This is so for classes without label smoothing, if padding is excluded.
+        This is the case if padding is excluded and the loss has no parameter ``label_smoothing``.
         """
         return self.params["do_mask"] and type(self)._targets is BasicSequenceLoss._targets
 
@@ -171,7 +171,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         _check_vocabulary(self, logits, self.params["tgt_vocab_size"])
         vocab_size = logits.shape[-1]
         targets = SoftTargets.of(_smoothing(self), vocab_size)
-        # Where logits are missing, zeros stand for a uniform distribution.
+        # If the logits are shorter than the targets, zeros (a uniform distribution) fill the missing positions.
         missing = tf.shape(logits)[1] - tf.shape(ids)[1]
         ids = tf.pad(ids, [[0, 0], [0, tf.maximum(missing, 0)]])
         logits = tf.cond(missing < 0, lambda: tf.pad(logits, [[0, 0], [0, -missing], [0, 0]]), lambda: logits)

@@ -12,7 +12,8 @@ class BleuResult(NamedTuple):
     """Scores of a corpus.
 
     Attributes:
-      bleu: BLEU from 0 to 100, cased, with 13a tokenisation of detokenised text (Papineni et al. 2002; Post 2018).
+      bleu: BLEU from 0 to 100, cased, of detokenised text, with sacreBLEU's tokenizer "13a" (Papineni et al. 2002; Post
+        2018, https://arxiv.org/abs/1804.08771).
       chrf: chrF2 from 0 to 100 (Popović 2015).
       signature: sacreBLEU's signature of the BLEU score, which records how the score was computed.
       chrf_signature: sacreBLEU's signature of the chrF score.

@@ -67,7 +67,7 @@ class EnduringStream:
         """Flushes for the last time, so that the interpreter's flush at exit cannot fail."""
         self.needed = False
         self.flush()
-        if self._has_failed and not self._is_closed:
+        if self._has_failed and not self._is_closed:  # redirect it, because the interpreter flushes it again
             with contextlib.suppress(OSError, ValueError), open(os.devnull, "w", encoding="utf-8") as nowhere:
                 os.dup2(nowhere.fileno(), self._stream.fileno())
 
@@ -120,7 +120,10 @@ def enduring_output(needed: bool = False) -> Iterator[None]:
 
 
 def need_output(needed: bool) -> None:
-    """Sets whether stdout is the purpose of the command, as for results, but not for the progress of training."""
+    """Sets whether stdout is the purpose of the command.
+
+    It is if stdout gets results, and it is not if stdout only gets the progress of training.
+    """
     if isinstance(sys.stdout, EnduringStream):
         sys.stdout.needed = needed
 

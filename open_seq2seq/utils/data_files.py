@@ -17,7 +17,7 @@ from open_seq2seq.utils.errors import DataError
 BOM = b"\xef\xbb\xbf"
 """The byte-order mark that some programs write at the beginning of UTF-8 files."""
 MOST_LINE_BYTES = 1 << 24
-"""Maximum length of a line, because a few bytes of gzip can expand to a line that does not fit into memory."""
+"""Maximum length of a line in bytes, because a small gzip file can expand to a line that does not fit in memory."""
 
 
 def open_regular(path: str) -> BufferedReader:
@@ -30,7 +30,7 @@ def open_regular(path: str) -> BufferedReader:
         _check_kind(os.stat(path).st_mode, path)
         # The file may have been replaced since the check, so the open must not block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except ValueError as error:  # NUL, or invalid characters
+    except ValueError as error:  # the name contains NUL, or a character that cannot be encoded
         raise FileNotFoundError(errno.ENOENT, "this is not a valid file name", path) from error
     try:
         _check_kind(os.fstat(descriptor).st_mode, path)

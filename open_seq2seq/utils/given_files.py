@@ -20,23 +20,23 @@ from open_seq2seq.utils.errors import DataError, UserError
 STANDARD_INPUT = "-"
 _BLOCK_BYTES = 1 << 16
 _PATIENCE = 5.0
-"""Seconds within which another process must begin to write to a named pipe."""
+"""Seconds within which another process must open a named pipe for writing."""
 
 
 def check_given(files: Sequence[str], flag: str = "--infer_files") -> None:
     """Raises UserError if a flag names a file that does not exist, or standard input more than once."""
     missing = [name for name in files if name != STANDARD_INPUT and not os.path.exists(name)]
     if missing:
-        raise UserError(f"{flag} names {shown(missing[0])}, which does not exist.")
+        raise UserError(f"{flag} names {shown(missing[0])}, which does not exist: check the path.")
     if list(files).count(STANDARD_INPUT) > 1:
-        raise UserError(f"{flag} names standard input (-) twice, but it can be read only once.")
+        raise UserError(f"{flag} names standard input (-) twice, but it can be read only once: remove one.")
 
 
 def spooled_input(name: str, flag: str = "--infer_files") -> str:
     """Copies standard input to a file that is removed when the process ends; returns the file's path.
 
     Args:
-      name: name of the file.
+      name: file name of the copy.
       flag: the flag that names standard input, for messages.
 
     Raises:
@@ -58,7 +58,7 @@ def is_live_input() -> bool:
     """Returns whether standard input is a pipe, a socket or a terminal, whose lines may arrive one at a time."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (AttributeError, OSError, ValueError):  # closed, or not a real stream
+    except (AttributeError, OSError, ValueError):  # standard input is closed or has no file descriptor
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and sys.stdin.isatty())
 
@@ -66,7 +66,7 @@ def is_live_input() -> bool:
 def arriving_lines(most: int) -> Iterator[list[str]]:
     """Yields lists of the lines of standard input that have arrived, as soon as there is at least one.
 
-    Lines end with a line feed, which is removed, as in text files.
+    Lines end with a line feed, which is removed.
 
     Args:
       most: maximum number of lines in a list.
@@ -108,8 +108,8 @@ def _new_name(name: str) -> str:
 
 
 def _is_device(stream: BinaryIO) -> bool:
-    """Returns whether a stream is a device other than a terminal, which may be endless, as ``/dev/zero`` is."""
-    with contextlib.suppress(OSError, ValueError):  # not a real stream
+    """Returns whether a stream is a device other than a terminal; such a device may never end, like ``/dev/zero``."""
+    with contextlib.suppress(OSError, ValueError):  # the stream has no file descriptor
         return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not os.isatty(stream.fileno())
     return False
 
@@ -126,8 +126,8 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
 
     Raises:
       UserError: a file is a folder, or standard input is closed, a device or empty.
-      DataError: no process writes to a named pipe; or several files are given, and one cannot be read, is empty, is
-        not UTF-8, or has a line that is too long.
+      DataError: no process opens a named pipe for writing; or several files are given, and one of them cannot be read,
+        is empty, is not UTF-8, or has a line that is too long.
     """
     folders = [name for name in files if os.path.isdir(name)]
     if folders:
@@ -157,7 +157,7 @@ def _append(out: BinaryIO, name: str, path: str) -> None:
                 raise not_utf8(name, number) from error
             out.write(line)
     if not number:
-        raise DataError(f"The text file {shown(name)} is empty.")
+        raise DataError(f"The text file {shown(name)} is empty: check or remove it.")
     if not line.endswith(b"\n"):
         out.write(b"\n")
 
@@ -166,7 +166,7 @@ def _spooled_pipe(name: str) -> str:
     """Copies a named pipe, such as that of the shell's ``<(command)``, to a file; returns the file's path.
 
     Raises:
-      DataError: no process begins to write to the pipe within a few seconds.
+      DataError: no process opens the pipe for writing within a few seconds.
     """
     path = _new_name("pipe.txt")
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

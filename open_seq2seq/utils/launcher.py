@@ -54,11 +54,12 @@ def who() -> str:
 
 
 def let_others_speak(after_collective: bool = False) -> None:
-    """On ranks other than 0, waits a few seconds, during which the launcher or the watchdog may end this one.
+    """On ranks other than 0, waits a few seconds, during which the launcher or the watchdog may end this process.
 
-    All ranks find the same mistake in a config: rank 0 reports it and exits, and the launcher ends the others before
-    they report it again. When a rank has ended, collective operations fail on all other ranks; these failures need not
-    be reported either. If this process still runs after the wait, its error has another cause and is reported.
+    The watchdog (``runners.watchdog``) ends a process after the failure of another one. All ranks find the same
+    mistake in a config: rank 0 reports it and exits, and the launcher ends the others before they report it again. When
+    a rank has ended, collective operations fail on all other ranks; these failures need not be reported either. If this
+    process still runs after the wait, its error has another cause and is reported.
 
     Args:
       after_collective: whether this rank's error may result from the end of another rank; if so, rank 0 waits too.

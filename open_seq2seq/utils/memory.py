@@ -32,9 +32,9 @@ def _of_groups(root: Path) -> Iterator[int]:
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if controllers == "":
+        if controllers == "":  # version 2 of control groups
             top, limit, used = root / "sys/fs/cgroup", "memory.max", "memory.current"
-        elif "memory" in controllers.split(","):
+        elif "memory" in controllers.split(","):  # version 1
             top, limit, used = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
         else:
             continue

@@ -22,7 +22,7 @@ STANDARD_OUTPUT = "/dev/stdout"
 """Path of this process's stdout, which is written as ``-`` on the command line."""
 
 MARK = ".open_seq2seq-results"
-"""Name of a file in each folder of results; a folder with other content and without this file is never replaced."""
+"""Name of a file that marks a folder as one of results; a folder that is neither empty nor marked is not replaced."""
 
 _MARK_TEXT = "Results of an inference run. The next run with this output folder replaces it if no file has changed."
 _LONGEST_NAME = 200  # bytes; file systems allow 255, and the temporary name is longer
@@ -47,6 +47,7 @@ def _check_place(name: str, flag: str) -> None:
     descriptor = _standard_stream(name)
     if descriptor is not None:
         # The file behind an open stream may belong to another user, so its access rights are not checked.
+        # A stream that was closed at the start has been replaced by the read end of a pipe (``enduring_output``).
         if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
             raise UserError(f"{flag} is {name}, but this process was started with that stream closed: choose a file.")
         return
@@ -74,7 +75,7 @@ def _exists(path: Path) -> bool:
 
 
 def _is_full(folder: Path) -> bool:
-    """Returns whether a file system has no free block or inode for this user; some file systems do not report this."""
+    """Returns whether a file system has no free block or inode for this user; False if it does not report these."""
     found = os.statvfs(folder)
     root = os.geteuid() == 0
     blocks, files = (found.f_bfree, found.f_ffree) if root else (found.f_bavail, found.f_favail)
@@ -105,7 +106,11 @@ def _same_file(name: str, paths: Iterable[str]) -> str | None:
 
 
 def passes_through(name: str) -> bool:
-    """Returns whether the path is a pipe, a device such as a terminal or ``/dev/null``, or this process's output."""
+    """Returns whether results written to the path go directly to a stream instead of to a new file.
+
+    This is the case for pipes, for devices such as terminals and ``/dev/null``, and for this process's stdout and
+    stderr.
+    """
     with contextlib.suppress(OSError, ValueError):
         mode = os.stat(name).st_mode
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _standard_stream(name) is not None
@@ -143,7 +148,7 @@ _protected: list[Callable[[], Iterable[str]]] = []
 
 @contextlib.contextmanager
 def never_written(paths: Callable[[], Iterable[str]]) -> Iterator[None]:
-    """Context manager in which opening one of these files as an output raises an error, whichever path leads to it.
+    """Context manager in which opening one of the given files as an output raises UserError, also through a link.
 
     Args:
       paths: function that returns the files that are read or kept; called for each output that already exists.
@@ -169,7 +174,7 @@ def _is_replaceable(folder: str) -> bool:
 
 
 def results_in(folder: Path) -> list[str] | None:
-    """Returns the files in a folder of results; [] for an empty folder.
+    """Returns the paths of the files in a folder of results, relative to it; [] for an empty folder.
 
     Returns None if the folder contains files that inference did not write, or that have changed since.
     """
@@ -220,7 +225,7 @@ class OutputFiles:
     removes them.
 
     Symbolic links are followed, and their targets are replaced. Pipes, terminals, ``/dev/null`` and ``/dev/stdout`` are
-    written directly, line by line.
+    written directly, text line by line.
     """
 
     def __init__(self) -> None:

@@ -76,7 +76,8 @@ def _open_at(place: int, name: str, flags: int, path: Path) -> int:
     try:
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=place)
     except OSError as error:
-        # On Linux, opening a link fails with ELOOP, and opening a link as a folder fails with ENOTDIR.
+        # On Linux, opening a link fails with ELOOP, and opening a link as a folder fails with ENOTDIR. FreeBSD reports
+        # EMLINK.
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
             raise NotOwnFileError(f"{path.name} is a link, or is reached through one") from error
         if error.errno == errno.ENXIO:

@@ -26,7 +26,10 @@ def has_bfloat16() -> bool:
 
 
 def has_onednn() -> bool:
-    """Returns whether TensorFlow computes with oneDNN on this CPU; True if the system does not report its flags."""
+    """Returns whether TensorFlow computes with oneDNN on this CPU; True if the system does not report its flags.
+
+    The environment variable ``TF_ENABLE_ONEDNN_OPTS`` takes precedence over the flags.
+    """
     wanted = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower()
     if wanted in ("0", "false", "1", "true"):
         return wanted in ("1", "true")

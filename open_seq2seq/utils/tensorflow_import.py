@@ -45,7 +45,7 @@ def keep_freed_memory() -> None:
     initialised its devices yet.
     """
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
-    os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(1 << 24))  # 16 TiB; the default is 64 GiB
+    os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(1 << 24))  # 16 TiB, so in effect no limit; default: 64 GiB
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ class Place:
     """One batch, or the micro-batches of one update.
 
     Attributes:
-      work: what the batch is used for, such as ``step`` or ``evaluation batch``.
+      work: what the batch is used for, such as ``step``, ``eval batch`` or ``infer batch``.
       number: number of the batch or update, from 1.
       ids: the examples' ids, an array ``[batch]`` for each micro-batch.
       describe: function that describes the example with a given id in words, or None.

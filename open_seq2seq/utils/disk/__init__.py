@@ -1,13 +1,15 @@
 """Functions with which all other packages write, replace and delete files.
 
-Only files that OpenSeq2Seq has created are deleted or overwritten; they are recognised by their content. The exceptions
-are caches, and results whose paths the user has given (``always``). Nothing is written through a symbolic link. Content
-is never changed in place, except that of lock files; ``append`` only adds to it. Creating a file fails if it exists.
+Only files that OpenSeq2Seq has created are deleted or replaced; they are recognised by their content. The exceptions
+are caches, and results whose paths the user has given (``always``). Nothing is written through a symbolic link. The
+content of files is never changed in place, except that of lock files, and except that ``append`` adds text at the end.
 
 * ``writing`` and ``placing``: a file gets its final name when it is complete; an earlier file is replaced atomically.
   ``fill`` writes text into the file that ``placing`` yields.
 * ``new_file``, ``write_new``, ``copy_new``: create a file; fail if it exists. ``append`` adds to an existing one.
-* ``new_folder``, ``remove_folder``, ``remove_unfinished``: a folder is complete or absent, even after a kill.
+* ``new_folder``, ``remove_folder``: create a folder, or remove one except for the user's files in it. Even if the
+  process is killed, no partly written or partly removed folder has the final path. ``remove_unfinished`` removes what
+  killed processes have left.
 * ``ListedFolder``: a folder with a list of the files that this package wrote there.
 * ``Workplace``: a folder in which one process writes results until they are complete.
 * ``open_lock``: opens a lock file.

@@ -218,7 +218,7 @@ def rewrite_lock(file: IO[bytes], content: bytes) -> None:
 def sync(path: StrPath) -> None:
     """Syncs a file, or the entries of a folder, to disk.
 
-    Some network file systems cannot sync folders and return EINVAL, which is ignored.
+    Some network file systems cannot sync folders; their errors EINVAL and ENOTSUP are ignored.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:

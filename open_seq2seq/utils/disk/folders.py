@@ -1,8 +1,9 @@
 """Folders that get their names when they are complete, and the removal of folders that they replace.
 
-A folder is written or removed inside another folder with a new name (``.tmp-<number>``), whose marker file lists the
-files created in it. If a process is killed at any moment, the next process reads the marker, restores the folder that
-was about to be replaced, and removes only the files that the marker lists.
+A folder is written or removed inside a temporary folder, such as ``.tmp-<random digits>``, next to its final path. A
+marker file in the temporary folder lists the files that may be removed. If a process is killed at any moment, the next
+process reads the marker, restores the folder that was about to be replaced, and removes these files. A marker may also
+say that all files in the written folder may be removed.
 """
 
 from __future__ import annotations
@@ -89,9 +90,10 @@ class Workplace:
                 _take_over(folder)
 
     def move_here(self, files: list[str], replaces: bool) -> None:
-        """Moves the existing folder at ``place`` into this temporary folder, where ``close`` removes its files.
+        """Moves the existing folder at ``place`` into this temporary folder, where ``close`` removes ``files``.
 
-        If this process is killed before ``close``, ``remove_unfinished`` in another process removes them instead.
+        If this process is killed before ``close``, ``remove_unfinished`` in another process removes them instead, or
+        moves the folder back (see ``replaces``).
 
         Args:
           files: paths, in the existing folder, of the files to remove. If the folder has other files, it is moved back
@@ -108,7 +110,8 @@ class Workplace:
         """Renames the written folder to its final path.
 
         Args:
-          files_of: recognises folders of this package, which are replaced. Anything else is renamed with a warning.
+          files_of: recognises folders of this package, which are replaced. Anything else at the final path is renamed,
+            with a warning.
 
         Raises:
           OSError: the folder cannot be renamed; the final path is unchanged.
@@ -194,7 +197,15 @@ def remove_folder(place: Path, files: list[str]) -> None:
 
 
 def remove_listed(folder: Path, files: Iterable[str]) -> bool:
-    """Removes those of the files that are regular, then their folders if empty; returns whether ``folder`` is gone."""
+    """Removes regular files, then ``folder`` and the folders of the files if they are empty.
+
+    Args:
+      folder: the folder that contains the files.
+      files: paths in ``folder``. Paths that lead out of it or through a symbolic link are ignored.
+
+    Returns:
+      Whether ``folder`` no longer exists.
+    """
     parents = {PurePosixPath(".")}
     for name in files:
         if _is_below(folder, name):

@@ -61,7 +61,7 @@ class ListedFolder:
 
         Args:
           name: path below the folder; a listed file with this path is replaced.
-          checksum: checksum of the new content, if it is known beforehand.
+          checksum: SHA-256 checksum of the new content, if it is known beforehand.
 
         Raises:
           ForeignError: a file with this path exists that is not in the list or has changed, or a folder is a symbolic
