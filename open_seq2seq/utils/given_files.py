@@ -66,7 +66,7 @@ def is_live_input() -> bool:
 def arriving_lines(most: int) -> Iterator[list[str]]:
     """Yields lists of the lines of standard input that have arrived, as soon as there is at least one.
 
-    Lines end with a line feed, which is removed.
+    Lines end with a line feed or with a carriage return and a line feed, which are removed.
 
     Args:
       most: maximum number of lines in a list.
@@ -96,7 +96,7 @@ def _decoded(lines: Sequence[bytes], name: str, before: int) -> list[str]:
     found = []
     for number, line in enumerate(lines, before + 1):
         try:
-            found.append((line.removeprefix(BOM) if number == 1 else line).decode("utf-8"))
+            found.append((line.removeprefix(BOM) if number == 1 else line).decode("utf-8").rstrip("\r"))
         except UnicodeDecodeError as error:
             raise not_utf8(name, number) from error
     return found
