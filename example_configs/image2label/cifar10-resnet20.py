@@ -21,7 +21,7 @@ base_params = {
     "use_horovod": False,
     "num_gpus": 1,
     "batch_size_per_gpu": 128,
-    "num_epochs": 60,
+    "num_epochs": 36,
     "random_seed": 0,
     "save_summaries_steps": 200,
     "print_loss_steps": 100,
@@ -35,7 +35,7 @@ base_params = {
     "dtype": "mixed",
 
     "optimizer": "Momentum",
-    "optimizer_params": {"momentum": 0.9},
+    "optimizer_params": {"momentum": 0.9, "use_nesterov": True},
     "lr_policy": cosine_decay,
     "lr_policy_params": {"learning_rate": 0.2, "warmup_steps": 400},
     "regularizer": l2_regularizer,

@@ -161,7 +161,7 @@ class SSTDataLayer(_Corpus):
 
     ``data_root`` contains train, val (or valid, dev) and test, each as ``.csv`` or ``.tsv`` (columns ``label_column``
     and ``text_column``; labels 0 and 1) or ``.txt`` (trees in parentheses, whose labels 0 to 4 become negative and
-    positive; neutral ones are left out).
+    positive; neutral ones are left out). Labels of ``text_file`` may be 0 and 1, too, instead of the names.
     """
 
     _names = {"train": ("train",), "eval": ("val", "valid", "dev"), "infer": ("test", "val", "valid", "dev")}
@@ -192,7 +192,15 @@ class SSTDataLayer(_Corpus):
             if labels and label not in ("0", "1", *_SENTIMENT):
                 raise DataError(f"{shown(path)}:{number}: the label is '{label[:60]}', but must be 0 (negative) or 1 "
                                 "(positive): correct the line, label_column or has_header.")
-            yield [text, _SENTIMENT[int(label)] if label in ("0", "1") else label]
+            yield [text, label]
+
+    def _read_rows(self) -> list[tuple[int, list[str]]]:
+        return [(number, [text, *map(_named, labels)]) for number, (text, *labels) in super()._read_rows()]
+
+
+def _named(label: str) -> str:
+    """Returns the name of the class 0 or 1; returns other labels as they are."""
+    return _SENTIMENT[int(label)] if label.strip() in ("0", "1") else label
 
 
 def _of_trees(path: str, phrases: bool) -> Iterator[list[str]]:

@@ -66,6 +66,13 @@ def test_sst_tables(root, ending):
 TREES = ("(4 (2 It) (4 (2 's) (3 (3 good) (2 .))))", "(2 (2 the) (2 film))", "(0 (1 bad) (2 film))")
 
 
+def test_sst_reads_its_tables_as_text_files_too(root):
+    (root / "own.tsv").write_text("0\tvery bad\npositive\tvery good\n1\tgood\n", encoding="utf-8")
+    found = texts(make(SSTDataLayer, root, "eval", text_file=str(root / "own.tsv")))
+    assert found == (["<eos> very bad <eos>", "<eos> very good <eos>", "<eos> good <eos>"],
+                     ["negative", "positive", "positive"])
+
+
 def test_sst_trees_with_and_without_phrases(root):
     write(root / "sst/train.txt", *TREES)
     whole = texts(make(SSTDataLayer, root, data_root=str(root / "sst")))
