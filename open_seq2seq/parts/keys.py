@@ -25,11 +25,11 @@ class EncoderInput(TypedDict, total=False):
       source_tensors: ``[values, lengths, …]`` from the data layer, with values ``[batch, time, …]`` and lengths
         ``[batch]``.
       ids: indices of the examples in the data set ``[batch]`` int64; negative for empty rows, which contain only
-        padding.
+        padding; absent or None if the batch has none.
     """
 
     source_tensors: list[tf.Tensor]
-    ids: tf.Tensor
+    ids: tf.Tensor | None
 
 
 class EncoderOutput(TypedDict, total=False):
