@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.data.image2label.image_layer import ImageDataLayer
 from open_seq2seq.data.static_batches import without_empty_rows
 from open_seq2seq.encoders.speech_encoder import TimeWindows
 from open_seq2seq.metrics.classification import confusion_matrix, in_top, most_confused
@@ -51,6 +52,9 @@ class Image2Label(EncoderDecoderModel):
     def get_optional_params() -> dict[str, Any]:
         return {
             **EncoderDecoderModel.get_optional_params(),
+            "average_mirrored": Param(bool, False, "Whether evaluation and inference average the class probabilities "
+                                      "of each image and its mirror image, which doubles their time. The validation "
+                                      "loss remains that of the image alone.", on_change=FREE),
             "write_top": Param(int, 1, "Number of most probable classes that inference writes for each example.",
                                "classes", minimum=1, on_change=FREE),
             "show_mistakes": Param(int, 16, "Maximum number of wrongly classified images of a training batch that are "
@@ -63,12 +67,25 @@ class Image2Label(EncoderDecoderModel):
         if not hasattr(layer, "class_names"):
             raise ConfigError([f"'data_layer' is {type(layer).__name__}, but Image2Label needs a data layer with "
                                "class_names, such as CifarDataLayer."])
+        if self.params["average_mirrored"] and not isinstance(layer, ImageDataLayer):
+            raise ConfigError([f"'average_mirrored' is True, but {type(layer).__name__} is not a data layer of images, "
+                               "whose mirror images have the same class: set it to False."])
         source = layer.fields["source_tensors"][0].shape
         derived = {"num_classes": layer.num_classes, "in_channels": source[-1], "image_shape": list(source[1:]),
                    "batch_size": self.params["batch_size_per_gpu"], **getattr(layer, "encoder_params", {})}
         if part == "decoder" and isinstance(self.encoder, TimeWindows):
             derived["time_steps"] = self.encoder.output_lengths(source[1])
         return derived
+
+    def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns the logits ``[batch, classes]``, with ``average_mirrored`` those of the mean probabilities."""
+        (logits,) = super().predict(batch)
+        if not self.params["average_mirrored"]:
+            return [logits]
+        images, *others = batch["source_tensors"]
+        (mirrored,) = super().predict({**batch, "source_tensors": [tf.reverse(images, [2]), *others]})
+        both = tf.nn.log_softmax(tf.cast(tf.stack([logits, mirrored]), tf.float32))
+        return [tf.reduce_logsumexp(both, axis=0) - np.log(2.0)]
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
         """Returns the logits ``[batch, classes]``."""

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from open_seq2seq.models import Image2Label
 from open_seq2seq.models.builder import build_model, describe_model
@@ -90,4 +91,24 @@ def test_sizes_follow_from_the_data_layer(folder):  # noqa: F811
     assert model.num_objects(batch([0, 1, 0], [5, 2, -1])) == 2
     model.data_layer = SimpleNamespace()
     with pytest.raises(ConfigError, match="is SimpleNamespace, but Image2Label needs a data layer with class_names"):
+        model.derived_params("decoder")
+
+
+def test_mirror_images_are_averaged_where_images_are_classified(folder):  # noqa: F811
+    images = batch([0, 1, 1])["source_tensors"][0]
+    both = np.concatenate([images, images[:, :, ::-1]])
+    plain, averaged = make(folder), make(folder, average_mirrored=True)
+    alone, single, double = (model.predict({"source_tensors": [tf.constant(inputs)]})[0].numpy()
+                             for model, inputs in ((plain, images), (plain, both), (averaged, both)))
+    np.testing.assert_allclose(single[:3], alone, rtol=1e-5)
+    assert np.abs(single[:3] - single[3:]).max() > 1e-3
+    probabilities = np.exp(single) / np.exp(single).sum(axis=1, keepdims=True)
+    expected = np.log((probabilities[:3] + probabilities[3:]) / 2)
+    np.testing.assert_allclose(double, np.concatenate([expected, expected]), rtol=1e-5)
+
+
+def test_features_of_sound_are_not_mirrored(folder):  # noqa: F811
+    model = make(folder, average_mirrored=True)
+    model.data_layer = SimpleNamespace(class_names=CLASSES)
+    with pytest.raises(ConfigError, match="'average_mirrored' is True, but SimpleNamespace is not a data layer of im"):
         model.derived_params("decoder")
