@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import REFUSE, Param, check_params
 from open_seq2seq.parts.component import Module
-from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy
+from open_seq2seq.parts.cross_entropy import SoftTargets, label_surprises, projected_cross_entropy
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.output_layer import with_bias
 from open_seq2seq.parts.precision import cast_weight
@@ -229,6 +229,11 @@ class AdaptiveProjection(NamedTuple):
             raise ConfigError(["'loss_params/label_smoothing' needs the probabilities of all ids, which an adaptive "
                                "softmax does not compute: set it to 0, or leave adaptive_softmax out."])
         return self.layer.cross_entropy(rows, labels, weights, self.training)
+
+    def surprises(self, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Returns minus the log probability of each label in nats, ``[rows]``; see ``OutputProjection.surprises``."""
+        prepared = self.layer.prepare(rows.dtype)
+        return label_surprises(rows, labels, lambda part: self.layer.logits(part, prepared))
 
 
 def _log_probabilities(hidden: tf.Tensor, cluster: _Prepared) -> tf.Tensor:

@@ -9,6 +9,7 @@ is ``x_label − log softmax(x)_label``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -147,6 +148,28 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
         return loss, grad
 
     return total(hidden, table)
+
+
+def label_surprises(hidden: tf.Tensor, labels: tf.Tensor, logits_of: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """Returns minus the log probability of each row's label in nats, ``[rows]`` FP32.
+
+    Rows are processed in chunks, so that only the logits of one chunk are in memory.
+
+    Args:
+      hidden: ``[rows, hidden]``.
+      labels: ``[rows]`` int32.
+      logits_of: function from some rows of ``hidden`` to their logits ``[…, vocabulary]``.
+    """
+    chunks = tf.maximum((tf.shape(hidden)[0] + CHUNK_ROWS - 1) // CHUNK_ROWS, 1)
+    pieces = tf.TensorArray(tf.float32, chunks, element_shape=[None], infer_shape=False)
+
+    def body(chunk: tf.Tensor, pieces: tf.TensorArray) -> tuple:
+        part = slice(chunk * CHUNK_ROWS, (chunk + 1) * CHUNK_ROWS)
+        logits = tf.cast(logits_of(hidden[part]), tf.float32)
+        return chunk + 1, pieces.write(chunk, tf.nn.sparse_softmax_cross_entropy_with_logits(labels[part], logits))
+
+    _, pieces = tf.while_loop(lambda chunk, _: chunk < chunks, body, (0, pieces), parallel_iterations=1)
+    return pieces.concat()
 
 
 def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, targets: SoftTargets,

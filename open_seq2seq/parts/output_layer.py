@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
-from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy
+from open_seq2seq.parts.cross_entropy import SoftTargets, label_surprises, projected_cross_entropy
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.precision import cast_weight
 
@@ -35,6 +35,16 @@ class OutputProjection(NamedTuple):
           targets: probabilities of the label and of the other ids.
         """
         return projected_cross_entropy(rows, self.table, labels, weights, targets, self.training)
+
+    def surprises(self, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Returns minus the log probability of each label in nats, ``[rows]`` FP32.
+
+        Args:
+          rows: some rows of ``hidden``, ``[rows, hidden]``.
+          labels: ``[rows]`` int32.
+        """
+        kernel = tf.cast(self.table, rows.dtype)
+        return label_surprises(rows, labels, lambda part: tf.matmul(part, kernel, transpose_b=True))
 
 
 def with_bias(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:

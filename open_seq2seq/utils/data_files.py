@@ -119,7 +119,8 @@ def _decoded(line: bytes, path: str, number: int) -> str:
 
 def too_long(path: str, number: int) -> DataError:
     """Returns the error for a line that is too long; lines are numbered from 1."""
-    return DataError(f"{shown(path)}:{number}: the line has more than {MOST_LINE_BYTES:,} bytes. Is this a text file?")
+    return DataError(f"{shown(path)}:{number}: the line has more than {MOST_LINE_BYTES:,} bytes: name a text file, and "
+                     "break longer lines, for example with fold -s.")
 
 
 def not_utf8(path: str, number: int) -> DataError:

@@ -240,12 +240,18 @@ class WKTDataLayer(DataLayer):
 
     def make_interactive_batch(self, inputs: Sequence[str]) -> dict[str, Any]:
         """Returns a batch of texts to continue or to score."""
+        corpus = self._typed(inputs)
+        numbers = np.arange(len(corpus))
+        return {"source_tensors": list(self._lines(corpus, numbers)), "ids": numbers}
+
+    def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
+        return self._typed(inputs).counts
+
+    def _typed(self, inputs: Sequence[str]) -> TokenCorpus:
         lines = [inputs] if isinstance(inputs, str) else list(inputs)
         if not lines or not all(isinstance(line, str) for line in lines):
             raise DataError("The input of interactive inference must be a non-empty list of strings.")
-        corpus = corpus_of_lines([" ".join(line.split("\n")) for line in lines], self.tokenizer)
-        numbers = np.arange(len(corpus))
-        return {"source_tensors": list(self._lines(corpus, numbers)), "ids": numbers}
+        return corpus_of_lines([" ".join(line.split("\n")) for line in lines], self.tokenizer)
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -23,24 +23,33 @@ def token_surprises(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
 def surprises(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns minus the log likelihood of each row's targets in nats, ``[batch]`` FP32.
 
+    If the output has a ``projection`` (see ``OutputProjection``), the logits are computed in chunks, to save memory.
+
     Args:
-      output: output of a language model's decoder or encoder, with ``logits`` ``[batch, time, vocabulary]``.
+      output: output of a language model's decoder or encoder, with ``logits`` ``[batch, time, vocabulary]`` or a
+        ``projection``.
       target_tensors: ids ``[batch, time]`` and lengths ``[batch]``.
     """
     ids, lengths = target_tensors[:2]
+    projection = output.get("projection")
+    if projection is None:
+        by_token = token_surprises(output["logits"], ids)
+    else:
+        by_token = projection.surprises(*_flat(projection, ids))
     held = tf.sequence_mask(lengths, tf.shape(ids)[1])
-    return tf.reduce_sum(tf.where(held, token_surprises(output["logits"], ids), 0.0), 1)
+    return tf.reduce_sum(tf.where(held, tf.reshape(by_token, tf.shape(ids)), 0.0), 1)
 
 
 def total_surprise(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns the sum of ``surprises`` over all rows, an FP32 scalar. The arguments are those of ``surprises``.
-
-    If the output has a ``projection`` (see ``OutputProjection``), the logits are computed in chunks, to save memory.
-    """
+    """Returns the sum of ``surprises`` over all rows, an FP32 scalar. The arguments are those of ``surprises``."""
     projection = output.get("projection")
     if projection is None:
         return tf.reduce_sum(surprises(output, target_tensors))
     ids, lengths = target_tensors[:2]
     held = tf.sequence_mask(lengths, tf.shape(ids)[1], tf.float32)
-    rows = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
-    return projection.cross_entropy(rows, tf.reshape(ids, [-1]), tf.reshape(held, [-1]), SoftTargets(1.0, 0.0))
+    return projection.cross_entropy(*_flat(projection, ids), tf.reshape(held, [-1]), SoftTargets(1.0, 0.0))
+
+
+def _flat(projection: Any, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the hidden states ``[batch · time, hidden]`` and the ids ``[batch · time]`` of all positions."""
+    return tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]]), tf.reshape(ids, [-1])

@@ -3,7 +3,12 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts import cross_entropy
-from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy, weighted_cross_entropy
+from open_seq2seq.parts.cross_entropy import (
+    SoftTargets,
+    label_surprises,
+    projected_cross_entropy,
+    weighted_cross_entropy,
+)
 
 ROWS, VOCAB, HIDDEN = 37, 53, 16
 SMOOTHINGS = [0.0, 0.1, 0.3]
@@ -137,3 +142,19 @@ def test_subtracting_at_labels_is_the_same_on_gpus(dtype, monkeypatch):
     monkeypatch.setattr(cross_entropy.tf.config, "list_logical_devices", lambda kind: ["one"])
     np.testing.assert_array_equal(cross_entropy._minus_at(x, places, values), expected)
     assert float(expected[0, 1]) == pytest.approx(1 / 12 - 0.5, abs=1e-2)
+
+
+@pytest.mark.parametrize("chunk", [5, 37, 1024])
+def test_surprises_of_labels_need_only_the_logits_of_a_chunk(case, chunk, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "CHUNK_ROWS", chunk)
+    hidden, table, labels, _ = case
+    most = []
+
+    def logits_of(rows):
+        most.append(len(rows))
+        return tf.matmul(rows, table, transpose_b=True)
+
+    found = label_surprises(tf.constant(hidden), tf.constant(labels), logits_of)
+    np.testing.assert_allclose(found, reference(hidden @ table.T, labels, SoftTargets(1.0, 0.0))[0], rtol=1e-5)
+    assert max(most) == min(chunk, ROWS) and sum(most) == ROWS
+    assert label_surprises(tf.constant(hidden[:0]), tf.constant(labels[:0]), logits_of).shape == (0,)

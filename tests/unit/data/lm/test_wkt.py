@@ -138,8 +138,10 @@ def test_prompts_begin_with_the_end_token(root):
     assert (layer.prompt_text(0), layer.prompt_text(1)) == ("a b", "")
     seeds = make(root, "infer", seed_tokens="a b")
     assert seeds.num_examples == 2 and seeds.prompt_text(1) == "b"
-    again, _ = make(root, "interactive_infer").make_interactive_batch(["a b"])["source_tensors"]
+    typed = make(root, "interactive_infer")
+    again, _ = typed.make_interactive_batch(["a b"])["source_tensors"]
     np.testing.assert_array_equal(again[0], ids[0])
+    np.testing.assert_array_equal(typed.interactive_lengths(["a b", "", "c"]), lengths)
 
 
 def broken(root, content):
