@@ -1,5 +1,6 @@
 """Stanford Sentiment Treebank: sentiment by a small LSTM, without a language model, which two CPU cores can train.
 
+Evaluation uses the mean of the weights since the middle of training.
 docs/language-models.md has the accuracies of this recipe and of the one with transfer, sst-imdb-small.py.
 
 Data: data/sst/ with train, val and test as .tsv (label and sentence) or .txt (trees).
@@ -19,13 +20,13 @@ base_params = {
     "num_gpus": 1,
     "batch_size_per_gpu": 32,
     "eval_batch_size_per_gpu": 64,
-    "num_epochs": 4,
+    "num_epochs": 8,
     "random_seed": 0,
     "print_loss_steps": 50,
     "print_samples_steps": None,
     "save_summaries_steps": 50,
-    "save_checkpoint_steps": 195,
-    "eval_steps": 195,
+    "save_checkpoint_steps": 390,
+    "eval_steps": 390,
     "logdir": "sst-scratch-small",
     "best_metric": "Eval_accuracy",
     "best_metric_mode": "max",
@@ -36,6 +37,7 @@ base_params = {
     "lr_policy": cosine_decay,
     "lr_policy_params": {"learning_rate": 3e-3, "warmup_steps": 100},
     "max_grad_norm": 1.0,
+    "average_from": 780,
 
     "encoder": LMEncoder,
     "encoder_params": {
