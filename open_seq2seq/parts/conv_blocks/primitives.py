@@ -4,6 +4,10 @@ With oneDNN, TensorFlow returns the convolution of an empty batch in the shape o
 4 channels with stride 2 remains ``[0, 12, 3]``. Later operations then fail, or gradients have wrong shapes. Therefore
 results are reshaped to the correct shape, which takes no time. Without oneDNN, the gradient of a depthwise kernel is
 uninitialised memory if there are no outputs; this gradient is replaced by zeros.
+
+With oneDNN, TensorFlow 2.21 writes outside of its memory when it computes the gradient of a kernel with one tap for an
+odd number of images with fewer than 16 channels and an even stride. Therefore inputs between the strides are removed
+before a convolution with one tap.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ def convolve(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], padding: s
     Returns:
       ``[batch, *places', out_channels]``.
     """
+    if {*kernel.shape[:-2]} == {1} and {*strides} != {1}:
+        x, strides = x[(slice(None), *(slice(None, None, stride) for stride in strides))], [1] * len(strides)
     y = tf.nn.convolution(x, kernel, strides, padding, dilations=dilations)
     axes = zip(kernel.shape[:-2], strides, dilations, strict=True)
     return _in_shape(y, x, [_outputs(size, *steps, padding) for size, steps in zip(_places(x), axes, strict=True)],

@@ -12,6 +12,7 @@ import tensorflow as tf
 import open_seq2seq
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.conv_blocks.convolution import Window, make_convolution
+from open_seq2seq.parts.conv_blocks.primitives import convolve
 from open_seq2seq.parts.rnn.attention import AdditiveAttention
 from open_seq2seq.parts.rnn.row_convolution import RowConvolution
 
@@ -60,6 +61,25 @@ def test_examples_of_no_frames_leave_the_gradient_zero():
         y = layer(tf.ones([2, 0, 3]))
     assert y.shape == [2, 0, 4]
     np.testing.assert_array_equal(tape.gradient(y, layer.depthwise), tf.zeros([5, 3, 1]))
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("rows, side, stride", [(3, 8, 2), (1, 7, 2), (2, 8, 3)])
+def test_kernels_of_one_tap_with_strides(rows: int, side: int, stride: int, padding: str):
+    rng = np.random.default_rng(0)
+    x, kernel = rng.normal(size=(rows, side, side, 4)), rng.normal(size=(1, 1, 4, 5))
+    values = [tf.constant(value, tf.float32) for value in (x, kernel)]
+    with tf.GradientTape() as tape:
+        tape.watch(values)
+        y = convolve(*values, [stride, stride], padding, [1, 1])
+    dy = rng.normal(size=y.shape)
+    by_x, by_kernel = tape.gradient(y, values, tf.constant(dy, tf.float32))
+    kept = x[:, ::stride, ::stride]
+    np.testing.assert_allclose(y, kept @ kernel[0, 0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(by_kernel[0, 0], np.einsum("bhwi,bhwo->io", kept, dy), rtol=1e-4, atol=1e-4)
+    expected = np.zeros_like(x)
+    expected[:, ::stride, ::stride] = dy @ kernel[0, 0].T
+    np.testing.assert_allclose(by_x, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_batch_of_no_hypotheses_attends():
