@@ -65,7 +65,20 @@ class FullyConnectedDecoder(Decoder):
 
     def _features(self, encoded: dict[str, Any]) -> tf.Tensor:
         """Returns the input of the linear layer, ``[batch, hidden_size]``."""
-        return tf.ensure_shape(encoded["outputs"], [None, self._kernel.shape[0]])
+        hidden = encoded["outputs"]
+        if hidden.shape.rank != 2:
+            raise ConfigError([f"'decoder' is {type(self).__name__}, which needs a vector for each example, but the "
+                               f"encoder's outputs are {hidden.shape.rank}-dimensional: choose FullyConnectedSCDecoder, "
+                               "which reads all positions."])
+        return self._checked(hidden)
+
+    def _checked(self, hidden: tf.Tensor) -> tf.Tensor:
+        """Returns ``hidden``; raises ConfigError if its number of channels does not fit the linear layer."""
+        inputs, channels = self._kernel.shape[0], hidden.shape[-1]
+        if hidden.shape.rank == 2 and inputs != channels or inputs % channels:
+            raise ConfigError([f"'{self.params_path}/hidden_size' is {inputs}, but the encoder's outputs have {channels} "
+                               "channels: correct it, or leave it out."])
+        return hidden
 
 
 class FullyConnectedSCDecoder(FullyConnectedDecoder):
@@ -89,8 +102,8 @@ class FullyConnectedSCDecoder(FullyConnectedDecoder):
         return (inputs if self.params["hidden_size"] else inputs * (self.params["time_steps"] or 1)), outputs
 
     def _features(self, encoded: dict[str, Any]) -> tf.Tensor:
-        hidden = encoded["outputs"]
-        inputs = self._kernel.shape[0]
+        hidden = self._checked(encoded["outputs"])
         if hidden.shape.rank == 2:
-            return tf.ensure_shape(hidden, [None, inputs])
-        return tf.reshape(tf.ensure_shape(hidden, [None, inputs // hidden.shape[2], hidden.shape[2]]), [-1, inputs])
+            return hidden
+        inputs, channels = self._kernel.shape[0], hidden.shape[2]
+        return tf.reshape(tf.ensure_shape(hidden, [None, inputs // channels, channels]), [-1, inputs])

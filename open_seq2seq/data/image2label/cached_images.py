@@ -12,6 +12,10 @@ from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
 from open_seq2seq.data.image2label.pipeline import Pipeline
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.memory import GIB, available_bytes
+
+_COPIES = 3
+"""Memory that is needed at most while the images are decoded and handed to TensorFlow, as a multiple of their pixels."""
 
 
 def cached_set(files: FileSet, pipeline: Pipeline, skips: bool) -> PixelSet:
@@ -23,9 +27,11 @@ def cached_set(files: FileSet, pipeline: Pipeline, skips: bool) -> PixelSet:
       skips: whether to report and leave out images that cannot be decoded, instead of raising an error.
 
     Raises:
-      DataError: an image cannot be decoded and ``skips`` is False, or no image can be decoded.
+      DataError: the images do not fit in memory; an image cannot be decoded and ``skips`` is False; or no image can be
+        decoded.
     """
     side = pipeline.read_size(False)
+    _check_memory(files.num_images, side)
     pixels = np.zeros([files.num_images, side, side, 3], np.uint8)
     kept: list[int] = []
     start = 0
@@ -56,3 +62,11 @@ def _decoded(files: FileSet, pipeline: Pipeline, start: int) -> tf.data.Dataset:
 
     return tf.data.Dataset.range(start, files.num_images).map(
         tf.autograph.experimental.do_not_convert(decode), num_parallel_calls=os.cpu_count() or 1, deterministic=True)
+
+
+def _check_memory(count: int, side: int) -> None:
+    needed, left = _COPIES * count * side * side * 3, available_bytes()
+    if left is not None and needed > left:
+        raise DataError(f"'cache_images' would need {needed / GIB:.1f} GiB of memory for {count:,} images of {side} × "
+                        f"{side} pixels, but only {left / GIB:.1f} GiB are available: set it to False, or lower "
+                        "resize_size and image_size.")

@@ -70,7 +70,7 @@ def image_problems(params: Mapping[str, Any], path: str) -> list[str]:
     problems = []
     for name in ("crop_area", "crop_ratio"):
         value = params[name]
-        if len(value) != 2 or not value[0] <= value[1]:
+        if len(value) != 2 or any(type(one) not in (int, float) for one in value) or not value[0] <= value[1]:
             problems.append(f"'{path}/{name}' must be a list of a smallest and a largest number, got {value}.")
     least = params["image_size"]
     if resize_size(params) < least:

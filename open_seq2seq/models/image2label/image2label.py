@@ -74,6 +74,11 @@ class Image2Label(EncoderDecoderModel):
         derived = {"num_classes": layer.num_classes, "in_channels": source[-1], "image_shape": list(source[1:]),
                    "batch_size": self.params["batch_size_per_gpu"], **getattr(layer, "encoder_params", {})}
         if part == "decoder" and isinstance(self.encoder, TimeWindows):
+            if len(layer.fields["source_tensors"]) < 2:
+                raise ConfigError([f"'encoder' is {type(self.encoder).__name__}, which reads sequences, but "
+                                   f"{type(layer).__name__} makes images: choose an encoder of images, such as "
+                                   "ResNetEncoder, or for spoken commands set 'data_layer_params/model_format' to "
+                                   "jasper."])
             derived["time_steps"] = self.encoder.output_lengths(source[1])
         return derived
 

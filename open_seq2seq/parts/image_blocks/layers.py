@@ -172,9 +172,9 @@ def make_layer(entry: Any, shape: Shape, kernels: Kernels, path: str) -> Layer:
         return _make_activation(kind, entry[1], shape, path)
     required, optional = _SPECS[kind]
     params, problems = check_params(entry[1], required, {**optional, **_IGNORED}, path)
-    problems += [f"'{path}/{name}' must be one number or a pair (height, width), got {value!r}."
+    problems += [f"'{path}/{name}' must be an integer or a pair of integers (height, width), got {value!r}."
                  for name, value in params.items() if required.get(name, optional.get(name)) in (_SIZE, _STRIDES)
-                 and not isinstance(value, int) and len(value) != 2]
+                 and not isinstance(value, int) and (len(value) != 2 or any(type(one) is not int for one in value))]
     if len(shape) != 3 and kind in ("conv2d", "max_pooling2d", "average_pooling2d"):
         problems.append(f"'{path}' is {kind}, which needs images, but a dense layer before it returns vectors: move it "
                         "before the first dense layer.")

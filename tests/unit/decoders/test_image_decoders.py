@@ -49,3 +49,15 @@ def test_symbols_at_each_position():
 def test_mistakes_are_explained(kind, params, words):
     with pytest.raises(ConfigError, match=words):
         kind(params)
+
+
+@pytest.mark.parametrize("kind,hidden_size,outputs,words", [
+    (FullyConnectedDecoder, 5, HIDDEN[:, 0], "hidden_size' is 5, but the encoder's outputs have 4 channels"),
+    (FullyConnectedDecoder, 8, HIDDEN[:, 0], "hidden_size' is 8, but the encoder's outputs have 4 channels"),
+    (FullyConnectedSCDecoder, 13, HIDDEN, "hidden_size' is 13, but the encoder's outputs have 4 channels"),
+    (FullyConnectedDecoder, 4, HIDDEN, "outputs are 3-dimensional: choose FullyConnectedSCDecoder"),
+])
+def test_outputs_that_do_not_fit_are_explained(kind, hidden_size, outputs, words):
+    decoder = kind({"num_classes": 5, "hidden_size": hidden_size}, MODEL)
+    with pytest.raises(ConfigError, match=words):
+        decode(decoder, outputs)

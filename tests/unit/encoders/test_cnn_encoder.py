@@ -83,7 +83,8 @@ def test_regulariser_and_names():
     ([("relux", {})], "neither an activation nor one of conv2d"),
     ([("conv2d", {"filters": 3})], "kernel_size"),
     ([("conv2d", {"filters": 3, "kernel_size": 3, "stride": 2})], "stride.*Did you mean 'strides'"),
-    ([("conv2d", {"filters": 3, "kernel_size": (3, 3, 3)})], "must be one number or a pair"),
+    ([("conv2d", {"filters": 3, "kernel_size": (3, 3, 3)})], "must be an integer or a pair of integers"),
+    ([("conv2d", {"filters": 3, "kernel_size": (3, None)})], "must be an integer or a pair of integers"),
     ([("conv2d", {"filters": 3, "kernel_size": 20})], "whose window is larger than its input of 13 × 14"),
     ([("dense", {"units": 3}), ("conv2d", {"filters": 3, "kernel_size": 1})], "needs images, but a dense layer before"),
 ])

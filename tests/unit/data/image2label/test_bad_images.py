@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.data import CifarDataLayer, ImageFolderDataLayer, ImagenetDataLayer
+from open_seq2seq.data.image2label import cached_images
 from open_seq2seq.data.image2label.cropping import resized_short_side
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 from tests.unit.data.image2label.conftest import folder_params, picture
@@ -33,6 +34,12 @@ def test_a_broken_image_is_named_or_skipped(folder, kind, capfd):
     cached = ImageFolderDataLayer(folder_params(folder, on_bad_example="skip", cache_images=True, mode="eval"))
     assert cached.num_examples == 5 and cached.report_dropped() == {"cannot be read": 1}
     assert cached.describe_example(1).endswith("dark/4.png")
+
+
+def test_images_that_do_not_fit_in_memory_are_refused(folder, monkeypatch):
+    monkeypatch.setattr(cached_images, "available_bytes", lambda: 6 * 8 * 8 * 3)
+    with pytest.raises(DataError, match="'cache_images' would need .* for 6 images of 8 × 8 pixels, but only"):
+        ImageFolderDataLayer(folder_params(folder, cache_images=True, train_crop="centre"))
 
 
 def test_only_bad_images_end_the_run(folder):
@@ -139,6 +146,7 @@ def test_folders_that_do_not_fit_the_classes(folder):
 
 @pytest.mark.parametrize("others,words", [
     ({"crop_area": [0.5]}, "crop_area' must be a list of a smallest and a largest number"),
+    ({"crop_area": ["a", 1.0]}, "crop_area' must be a list of a smallest and a largest number"),
     ({"crop_area": [0.9, 0.5]}, "crop_area' must be a list of a smallest and a largest number"),
     ({"resize_size": 5}, "must be at least image_size, which is"),
     ({"dataset_files": ["x.csv"]}, "exactly one of folder and dataset_files"),

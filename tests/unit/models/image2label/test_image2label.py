@@ -112,3 +112,10 @@ def test_features_of_sound_are_not_mirrored(folder):  # noqa: F811
     model.data_layer = SimpleNamespace(class_names=CLASSES)
     with pytest.raises(ConfigError, match="'average_mirrored' is True, but SimpleNamespace is not a data layer of im"):
         model.derived_params("decoder")
+
+
+def test_encoders_of_sequences_do_not_read_images(folder):  # noqa: F811
+    layers = [{"type": "conv1d", "repeat": 1, "kernel_size": [3], "stride": [1], "num_channels": 4, "padding": "SAME"}]
+    with pytest.raises(ConfigError, match="'encoder' is TDNNEncoder, which reads sequences, but ImageFolderDataLayer"):
+        make(folder, encoder="TDNNEncoder", encoder_params={"convnet_layers": layers, "dropout_keep_prob": 1.0,
+                                                              "activation_fn": None})
