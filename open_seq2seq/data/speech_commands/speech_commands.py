@@ -43,7 +43,7 @@ class SpeechCommandsDataLayer(DataLayer):
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
         self._rows: list[tuple[str, int, str]] = []
-        self._audio: dict[int, np.ndarray] = {}
+        self._audio: dict[str, np.ndarray] = {}  # by path, because a list can repeat recordings
         self._bad: set[int] = set()
         self._pool: ThreadPoolExecutor | None = None
         if self.mode != "interactive_infer":
@@ -164,11 +164,12 @@ class SpeechCommandsDataLayer(DataLayer):
     def _features(self, example: int, epoch: int | None) -> Any:
         """Returns the features ``[audio_length, num_audio_features]`` of a recording, or an AudioError."""
         try:
-            audio = self._audio.get(example)
+            path = self._rows[example][0]
+            audio = self._audio.get(path)
             if audio is None:
-                audio = read_audio(self._rows[example][0], self.params["sample_freq"])
+                audio = read_audio(path, self.params["sample_freq"])
             if self.params["cache_data"]:
-                self._audio[example] = audio
+                self._audio[path] = audio
         except AudioError as error:
             return error
         return self._spectrogram(audio, None if epoch is None else Draw(self.seed, example, epoch))
