@@ -119,6 +119,8 @@ def coerce(value: Any, spec: Any) -> tuple[Any, bool]:
     param = as_param(spec)
     kind = param.type
     if isinstance(kind, list):
+        # The command line reads the word none as None.
+        value = "none" if value is None and None not in kind and "none" in kind else value
         return value, value in kind
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if value is None:

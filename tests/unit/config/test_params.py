@@ -100,3 +100,9 @@ def test_a_required_parameter_is_none_only_where_its_type_says_so():
 def test_names_of_arguments_are_text():
     problems = check_params({"optimizer_params": {1: 2}}, {}, {"optimizer_params": Param(dict, {})})[1]
     assert problems == ["'optimizer_params' is {1: 2} but has to be a dict whose keys are strings."]
+
+
+def test_the_word_none_can_be_an_allowed_value():
+    assert check_value(None, ["image", "none"], "p") == ("none", "")
+    assert check_value(None, ["image", "none", None], "p") == (None, "")
+    assert "has to be" in check_value(None, ["image", "other"], "p")[1]
