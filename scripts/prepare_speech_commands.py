@@ -4,11 +4,13 @@ usage: python scripts/prepare_speech_commands.py --data_dir=FOLDER --version=v1-
 
 FOLDER contains the unpacked archive: a folder of recordings for each word, and _background_noise_. Writes the lists
 <version>-train.txt, <version>-val.txt and <version>-test.txt, whose rows are label,wav_filename, and the names of the
-classes, <version>-classes.txt; a label is the number of the class's line in this file, counted from 0. All recordings
-of a speaker are in the same list, and so are overlapping pieces of noise. If a class has fewer training recordings than
---train_size, its rows in the training list are repeated up to that number.
+classes, <version>-classes.txt; a label is the number of the class's line in this file, counted from 0. The archive's
+own validation_list.txt and testing_list.txt are followed if they exist. Otherwise the speaker decides, so that all
+recordings of a speaker are in the same list. Overlapping pieces of noise are always in the same list. If a class has
+fewer training recordings than --train_size, its rows in the training list are repeated up to that number.
   * v1-12: ten commands, "unknown" for all other words, and "silence", pieces of the background noise of one second,
-    which are written to silence/;
+    which are written to silence/. In the lists for validation and test, "unknown" and "silence" have at most as many
+    rows as the largest of the other classes;
   * v1-30, v2: all words.
 """
 
@@ -24,10 +26,11 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.audio.audio_files import read_audio, read_info
+from open_seq2seq.data.audio.audio_files import AudioError, read_audio, read_info
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import run_script
 
@@ -36,6 +39,8 @@ NUM_WORDS = {"v1-12": 30, "v1-30": 30, "v2": 35}
 _NOISE, _STEP = "_background_noise_", 2000
 _STRETCH = 5  # seconds of noise whose pieces are in the same list
 _SPEAKER = re.compile(r"^(.+)_nohash_")
+_OFFICIAL = {"val": "validation_list.txt", "test": "testing_list.txt"}
+_UNKNOWN, _SILENCE = "unknown", "silence"
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -52,12 +57,25 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def _number_of(text: str) -> int:
+    return int(hashlib.sha1(text.encode("utf-8", "surrogateescape")).hexdigest()[:8], 16)
+
+
 def part_of(name: str) -> str:
     """Returns the list that a recording belongs to, ``train`` (80 %), ``val`` or ``test``, by a hash of its speaker."""
     match = _SPEAKER.match(name)
-    speaker = match[1] if match else name
-    place = int(hashlib.sha1(speaker.encode("utf-8", "surrogateescape")).hexdigest()[:8], 16) % 10
-    return {0: "val", 1: "test"}.get(place, "train")
+    return {0: "val", 1: "test"}.get(_number_of(match[1] if match else name) % 10, "train")
+
+
+def read_official_lists(data_dir: str) -> dict[str, str]:
+    """Returns the list, ``val`` or ``test``, of each recording in the archive's own lists, by its relative path.
+
+    The dict is empty unless the archive has both lists.
+    """
+    paths = {part: os.path.join(data_dir, name) for part, name in _OFFICIAL.items()}
+    if not all(map(os.path.exists, paths.values())):
+        return {}
+    return {line.strip(): part for part, path in paths.items() for line in read_lines(path, "The list")}
 
 
 def find_words(data_dir: str) -> dict[str, list[str]]:
@@ -71,7 +89,7 @@ def find_words(data_dir: str) -> dict[str, list[str]]:
     words = {}
     for word in sorted(os.listdir(data_dir)):
         folder = os.path.join(data_dir, word)
-        if word not in (_NOISE, "silence") and os.path.isdir(folder):
+        if word not in (_NOISE, _SILENCE) and os.path.isdir(folder):
             names = sorted(name for name in os.listdir(folder) if name.endswith(".wav"))
             if names:
                 words[word] = [os.path.join(word, name) for name in names]
@@ -89,7 +107,7 @@ def write_silence(data_dir: str, output_dir: str) -> list[str]:
     stretch to the same list.
 
     Raises:
-      DataError: there is no folder of background noise.
+      DataError: there is no folder of background noise, or one of its recordings is damaged.
     """
     import soundfile
 
@@ -98,16 +116,19 @@ def write_silence(data_dir: str, output_dir: str) -> list[str]:
         raise DataError(f"The folder {folder}, from which the class silence is made, does not exist: unpack the whole "
                         "archive.")
     written = []
-    os.makedirs(os.path.join(output_dir, "silence"), exist_ok=True)
+    os.makedirs(os.path.join(output_dir, _SILENCE), exist_ok=True)
     for name in sorted(name for name in os.listdir(folder) if name.endswith(".wav")):
         path = os.path.join(folder, name)
-        rate = read_info(path).rate
-        audio = read_audio(path, rate)
+        try:
+            rate = read_info(path).rate
+            audio = read_audio(path, rate)
+        except AudioError as error:
+            raise DataError(f"{shown(path)} {error.detail}: unpack the archive again.") from error
         for number, start in enumerate(range(0, len(audio) - rate + 1, _STEP)):
             stretch, place = divmod(start, _STRETCH * rate)
             if place + rate > _STRETCH * rate:
                 continue
-            piece = os.path.join(output_dir, "silence", f"{name[:-4]}-{stretch:03d}_nohash_{number:04d}.wav")
+            piece = os.path.join(output_dir, _SILENCE, f"{name[:-4]}-{stretch:03d}_nohash_{number:04d}.wav")
             with disk.writing(piece, disk.always) as out:
                 soundfile.write(out, audio[start:start + rate], rate, "PCM_16", format="WAV")
             written.append(os.path.relpath(piece, data_dir))
@@ -119,21 +140,43 @@ def in_classes(words: dict[str, list[str]], version: str, silence: list[str]) ->
     if version != "v1-12":
         return words
     others = [path for word, paths in words.items() if word not in COMMANDS for path in paths]
-    return {**{word: words.get(word, []) for word in COMMANDS}, "unknown": others, "silence": silence}
+    return {**{word: words.get(word, []) for word in COMMANDS}, _UNKNOWN: others, _SILENCE: silence}
 
 
-def rows_of(classes: dict[str, list[str]], train_size: int) -> dict[str, list[str]]:
-    """Returns the rows of each list; training rows of small classes are repeated."""
-    rows: dict[str, list[str]] = {"train": [], "val": [], "test": []}
-    for label, paths in enumerate(classes.values()):
-        parts: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+def divided(classes: dict[str, list[str]], official: dict[str, str]) -> dict[str, dict[str, list[str]]]:
+    """Returns the recordings of each class in each list.
+
+    Args:
+      classes: the recordings of each class.
+      official: the result of ``read_official_lists``.
+    """
+    parts: dict[str, dict[str, list[str]]] = {part: {name: [] for name in classes} for part in ("train", "val", "test")}
+    for name, paths in classes.items():
         for path in paths:
-            parts[part_of(os.path.basename(path))].append(f"{label},{path}")
-        train = parts["train"]
-        repeats = max(1, -(-train_size // len(train))) if train else 0
-        parts["train"] = (train * repeats)[:max(train_size, len(train))]
-        for part, found in parts.items():
-            rows[part] += found
+            by_speaker = part_of(os.path.basename(path))
+            parts[official.get(path, "train") if official and name != _SILENCE else by_speaker][name].append(path)
+    for part in ("val", "test"):
+        _limit(parts[part])
+    return parts
+
+
+def _limit(classes: dict[str, list[str]]) -> None:
+    """Limits the classes that are not words to the size of the largest word; which recordings remain is random."""
+    most = max((len(paths) for name, paths in classes.items() if name not in (_UNKNOWN, _SILENCE)), default=0)
+    for name in (_UNKNOWN, _SILENCE):
+        if name in classes:
+            classes[name] = sorted(classes[name], key=_number_of)[:most]
+
+
+def rows_of(parts: dict[str, dict[str, list[str]]], train_size: int) -> dict[str, list[str]]:
+    """Returns the rows of each list; training rows of small classes are repeated."""
+    rows: dict[str, list[str]] = {}
+    for part, classes in parts.items():
+        rows[part] = []
+        for label, paths in enumerate(classes.values()):
+            size = max(train_size, len(paths)) if part == "train" and paths else len(paths)
+            repeated = paths * -(-size // len(paths)) if paths else []
+            rows[part] += [f"{label},{path}" for path in repeated[:size]]
     return rows
 
 
@@ -150,7 +193,8 @@ def main(argv: list[str] | None = None) -> None:
     silence = write_silence(args.data_dir, output_dir) if args.version == "v1-12" else []
     classes = in_classes(words, args.version, silence)
     write_lines(os.path.join(output_dir, f"{args.version}-classes.txt"), classes)
-    for part, rows in rows_of(classes, args.train_size).items():
+    parts = divided(classes, read_official_lists(args.data_dir))
+    for part, rows in rows_of(parts, args.train_size).items():
         path = os.path.join(output_dir, f"{args.version}-{part}.txt")
         # Shuffled, so that the beginning of a list has all classes.
         order = np.random.Generator(np.random.Philox(0)).permutation(len(rows))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.errors import DataError, UserError
 from scripts.prepare_speech_commands import COMMANDS, main, part_of
 
 
@@ -38,9 +38,34 @@ def test_twelve_classes(archive, capsys):
             assert names[int(label)] == (folder if folder in names else "unknown")
     files = [{path for _, path in found} for found in parts.values()]
     assert not files[0] & files[1] and not files[0] & files[2] and not files[1] & files[2]
-    assert sum(map(len, files)) == 5 * 30 + 3  # three windows of a second every 2,000 samples in 20,000
+    unknown = {f"{word}/{name}" for word in ("bird", "tree") for name in os.listdir(archive / word)}
+    left_out = {path for path in unknown if part_of(os.path.basename(path)) != "train"} - files[1] - files[2]
+    silence = {path for path in set().union(*files) if path.startswith("silence/")}
+    assert sum(map(len, files)) == 5 * 30 - len(left_out) + len(silence)
+    # There are three windows of a second every 2,000 samples in 20,000; a list for validation or test may have fewer.
+    assert 0 < len(silence) <= 3
+    for part in ("val", "test"):
+        sizes = np.bincount([int(label) for label, _ in parts[part]], minlength=12)
+        assert sizes[0] == sizes[names.index("unknown")] > 0
     counts = np.bincount([int(label) for label, _ in parts["train"]], minlength=12)
     assert counts[0] == counts[1] == 50 and counts[names.index("unknown")] >= 48
+
+
+def test_lists_of_the_archive_are_followed(archive):
+    val, test = ({f"{word}/{speaker:08x}_nohash_0.wav" for word in ("yes", "bird")} for speaker in (3, 4))
+    (archive / "validation_list.txt").write_text("\n".join(val))
+    (archive / "testing_list.txt").write_text("\n".join(test) + "\n")
+    main([f"--data_dir={archive}", "--any_words", "--version=v1-30"])
+    found = [{path for _, path in rows(archive / f"v1-30-{part}.txt")} for part in ("val", "test")]
+    assert found == [val, test]
+    assert len({path for _, path in rows(archive / "v1-30-train.txt")}) == 5 * 30 - 4
+
+
+def test_damaged_noise_is_named(archive):
+    whole = (archive / "_background_noise_/hum.wav").read_bytes()
+    (archive / "_background_noise_/hum.wav").write_bytes(whole[:9000])
+    with pytest.raises(DataError, match=r"_background_noise_/hum.wav is truncated: .*: unpack the archive again"):
+        main([f"--data_dir={archive}", "--any_words"])
 
 
 def test_pieces_of_noise_in_different_lists_do_not_overlap(archive):
