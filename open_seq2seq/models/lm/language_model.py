@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.neural_cache import NeuralCache, cache_params
 from open_seq2seq.models.lm.penalties import activation_penalty, temporal_penalty
 from open_seq2seq.models.lm.scoring import surprises, token_surprises, total_surprise
+from open_seq2seq.models.lm.transfer import rows_by_token
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
 from open_seq2seq.utils.console import deco_print
@@ -85,6 +87,11 @@ class LanguageModel(EncoderDecoderModel):
             raise ConfigError(problems)
         if self.params["neural_cache"] is not None and self.mode == "eval":
             self.neural_cache = NeuralCache(self.encoder.output_size, **settings)
+
+    def adapted_weights(self, weights: Mapping[str, np.ndarray], assets: Mapping[str, Any],
+                        current: Mapping[str, tf.Variable]) -> Mapping[str, np.ndarray]:
+        """Returns the weights of ``load_model`` for this model's vocabulary; see ``rows_by_token``."""
+        return rows_by_token(self.data_layer, weights, assets, current)
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         terms, decoded = super().loss_terms(batch, training)
