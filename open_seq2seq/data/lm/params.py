@@ -25,6 +25,7 @@ from open_seq2seq.utils.errors import ConfigError, DataError
 VOCABULARY = "vocab.txt"
 """Name of the vocabulary in ``processed_data_folder``, and in a checkpoint's assets."""
 PATH = (str, type(None))
+_MODEL = "tokenizer_model"  # name of the SentencePiece model in a checkpoint's assets
 _KINDS = ("words", "characters", "sentencepiece")
 
 
@@ -87,6 +88,17 @@ def vocabulary_path(params: Mapping[str, Any]) -> str | None:
     """Returns the path of the vocabulary file, or None if no parameter names it."""
     folder = params["processed_data_folder"]
     return params["lm_vocab_file"] or (os.path.join(folder, VOCABULARY) if folder else None)
+
+
+def tokens_in(assets: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Returns the tokens of a checkpoint in the order of their ids, or None if it has no list of them.
+
+    Args:
+      assets: paths of the files in the checkpoint, by name.
+    """
+    if VOCABULARY in assets:
+        return LMVocabulary.load(str(assets[VOCABULARY])).tokens
+    return tuple(PieceTokenizer(str(assets[_MODEL])).tokens) if _MODEL in assets else None
 
 
 def build_vocabulary(params: Mapping[str, Any], lines: Iterable[Sequence[str]], source: str) -> LMVocabulary:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.lm.params import VOCABULARY
-from open_seq2seq.data.lm.vocabulary import LMVocabulary
+from open_seq2seq.data.lm.params import tokens_in
 from open_seq2seq.utils.console import deco_print
 
 _EMBEDDING = "encoder/embedding"
@@ -23,8 +22,9 @@ def rows_by_token(data_layer: Any, weights: Mapping[str, np.ndarray], assets: Ma
 
     Rows of tokens that are not in the language model's vocabulary keep their current, random values. So do rows of an
     adaptive softmax for tokens that are in another cluster, because each cluster has a softmax of its own; an output
-    layer with another number of clusters is left out. If the checkpoint contains no vocabulary, or the same one, the
-    weights are returned unchanged.
+    layer with another number of clusters is left out. If the checkpoint contains neither a vocabulary nor a
+    SentencePiece model, embedding and output layer are left out. If the tokens are the same, the weights are returned
+    unchanged.
 
     Args:
       data_layer: the data layer, with ``tokens``.
@@ -32,17 +32,21 @@ def rows_by_token(data_layer: Any, weights: Mapping[str, np.ndarray], assets: Ma
       assets: paths of the files in the language model's checkpoint, by name.
       current: this model's variables by name.
     """
-    if VOCABULARY not in assets or not hasattr(data_layer, "tokens"):
+    if not hasattr(data_layer, "tokens"):
         return weights
-    theirs, ours = LMVocabulary.load(str(assets[VOCABULARY])).tokens, tuple(data_layer.tokens)
+    theirs, ours = tokens_in(assets), tuple(data_layer.tokens)
     if theirs == ours:
         return weights
+    others = {name: value for name, value in weights.items() if not name.startswith(_OUTPUT)}
+    if theirs is None:
+        deco_print("The checkpoint has no vocabulary: embedding and output layer are not loaded, because their tokens "
+                   "are unknown", offset=1)
+        return {name: value for name, value in others.items() if name != _EMBEDDING}
     ids = {token: number for number, token in enumerate(theirs)}
     places = np.array([ids.get(token, -1) for token in ours])
     output, note = _output_layer(weights, current, places, len(theirs))
     deco_print(f"{np.count_nonzero(places >= 0):,} of {len(places):,} tokens are in the vocabulary of the loaded model"
                + note, offset=1)
-    others = {name: value for name, value in weights.items() if not name.startswith(_OUTPUT)}
     return {**others, **_matched({_EMBEDDING: (0, 0)}, weights, current, places), **output}
 
 

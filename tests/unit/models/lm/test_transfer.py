@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from open_seq2seq.data.lm.tokenizers import PieceTokenizer
 from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
+from open_seq2seq.data.sentencepiece_models import train_sentencepiece
 from open_seq2seq.models import LSTMLM, LanguageModel
 from open_seq2seq.models.lm.transfer import rows_by_token
 from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer
@@ -41,7 +43,28 @@ def test_the_same_vocabulary_changes_nothing(tmp_path):
     LMVocabulary.of_counts(count_tokens([["a"]])).save(str(tmp_path / "vocab.txt"))
     weights = {"encoder/embedding": np.zeros([3, 2], np.float32)}
     assert rows_by_token(Same(), weights, {"vocab.txt": tmp_path / "vocab.txt"}, {}) is weights
-    assert rows_by_token(Same(), weights, {}, {}) is weights
+
+
+def test_pieces_of_another_sentencepiece_model_are_matched(tmp_path):
+    found = []
+    for name, text in (("one", "low lower lowest slow slower"), ("two", "slow new newer newest low")):
+        (tmp_path / name).write_text(f"{text}\n" * 9)
+        path = train_sentencepiece([str(tmp_path / name)], str(tmp_path / name), 20)
+        found.append((path, PieceTokenizer(path)))
+    (path, before), (_, after) = found
+    assert before.tokens != after.tokens and len(before.tokens) == len(after.tokens)
+    table = np.arange(40, dtype=np.float32).reshape(20, 2)
+    current = {"encoder/embedding": tf.Variable(-np.ones([20, 2], np.float32))}
+    rows = rows_by_token(after, {"encoder/embedding": table}, {"tokenizer_model": path}, current)["encoder/embedding"]
+    old = dict(zip(before.tokens, table, strict=True))
+    np.testing.assert_array_equal(rows, [old.get(piece, [-1, -1]) for piece in after.tokens])
+    assert rows.min() == -1 and rows.max() > 20
+
+
+def test_tables_of_unknown_tokens_are_left_out(tmp_path, capsys):
+    weights = {name: np.zeros([4, 2], np.float32) for name in ("encoder/embedding", "encoder/output_layer/kernel", "x")}
+    assert list(rows_by_token(Layer(), weights, {}, {})) == ["x"]
+    assert "no vocabulary" in capsys.readouterr().out
 
 
 def adaptive(cutoffs, tokens, seed):
