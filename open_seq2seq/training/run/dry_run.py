@@ -73,7 +73,7 @@ def _check_data(section: str, model: Model) -> None:
     deco_print(f"Data for {section}: {layer.num_examples:,} examples")
     for reason, count in layer.report_dropped().items():
         deco_print(f"dropped {count:,}: {reason}", offset=1)
-    for line in layer.examine():
+    for line in [*layer.remarks(), *layer.examine()]:
         deco_print(line, offset=1)
     first = np.arange(min(_EXAMPLES, layer.num_examples))
     batch = layer.make_batch(first)

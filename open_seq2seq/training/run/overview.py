@@ -64,6 +64,8 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
     data = [format_count(model.data_layer.num_examples, f"{name} example") for name, model in models.items()
             if model is not None]
     deco_print(f"Data: {', '.join(data)}")
+    for model in models.values():
+        _print_remarks(model)
     if options.verbose:
         print_parameter_table(trainer.trainable, trainer.variables)
     fixed = _count(trainer.variables) - _count(trainer.trainable)
@@ -117,6 +119,12 @@ def print_model(model: Model, variables: Mapping[str, tf.Variable], runner: Runn
     examples = "" if model.mode == "interactive_infer" else (
         f"Data: {format_count(model.data_layer.num_examples, 'example')}; ")
     deco_print(f"{examples}Parameters: {_count(variables):,}, on {_devices(runner)}")
+    _print_remarks(model)
+
+
+def _print_remarks(model: Model | None) -> None:
+    for line in model.data_layer.remarks() if model is not None else ():
+        deco_print(line, offset=1)
 
 
 def _short(path: str) -> str:
