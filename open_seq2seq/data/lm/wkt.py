@@ -24,7 +24,7 @@ from open_seq2seq.data.lm.params import (
     with_model_params,
 )
 from open_seq2seq.data.lm.random_lengths import SHORTEST_BASE, chunk_offsets, num_random_chunks
-from open_seq2seq.data.lm.unknown import unknown_remarks
+from open_seq2seq.data.lm.unknown import count_unknown, unknown_remarks
 from open_seq2seq.data.lm.vocabulary import LMVocabulary
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
 from open_seq2seq.utils.data_files import read_lines
@@ -286,6 +286,11 @@ class WKTDataLayer(DataLayer):
             return None
         words = sum(len(line.split()) + 1 for line in read_lines(self._corpus.path, "The text file", unpack=False))
         return words, self._corpus.num_bytes
+
+    @property
+    def num_unknown(self) -> int:
+        """Number of unknown tokens in the text."""
+        return 0 if self._corpus is None else count_unknown(self._corpus.tokens[:self._size], self.tokenizer)
 
     def remarks(self) -> list[str]:
         """Returns the share of unknown tokens in the text, if there are any."""

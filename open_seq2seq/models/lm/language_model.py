@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, SAY, Param, check_params
+from open_seq2seq.data.lm.unknown import share_of
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
@@ -164,7 +165,9 @@ class LanguageModel(EncoderDecoderModel):
         layer: Any = self.data_layer
         words, size = layer.text_size() or (None, None)
         found = text_perplexity(surprise, tokens, words, size)
-        deco_print(f"Perplexity: {found.per_token:.2f} per token ({int(tokens):,} tokens)", offset=1)
+        count = layer.num_unknown
+        unknown = f", {share_of(count, int(tokens))} of them unknown" if count else ""
+        deco_print(f"Perplexity: {found.per_token:.2f} per token ({int(tokens):,} tokens{unknown})", offset=1)
         metrics = {"perplexity": found.per_token}
         if found.per_word is not None and found.bits_per_byte is not None:
             deco_print(f"Perplexity: {found.per_word:.2f} per word ({words:,} words and line ends), "
