@@ -81,8 +81,9 @@ class WKTDataLayer(DataLayer):
             **tokenizer_params(),
             "data_root": Param(PATH, None, "Folder of the text: train.txt, wiki.train.tokens or wiki.train.raw, and "
                                "valid.txt, wiki.valid.tokens or wiki.valid.raw.", on_change=FREE),
-            "text_file": Param(PATH, None, "Text file to read instead of the one in data_root; in inference, the "
-                               "lines to continue or to score."),
+            "text_file": Param(PATH, None, "Text file to read instead of the one in data_root (give it in "
+                               "train_params or eval_params, not for both); in inference, the lines to continue or to "
+                               "score."),
             "carry_state": Param(bool, False, "Whether each chunk continues the previous one, so that the model's "
                                  "state is carried over from chunk to chunk; cannot be combined with shuffle."),
             "random_bptt": Param(bool, False, "Whether chunks have random lengths in training, as in AWD-LSTM. All "

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from open_seq2seq.runners import Runner
-from open_seq2seq.training.run.overview import print_model, warn_of_warm_up
+from open_seq2seq.training.run.overview import print_model, warn_of_shared_files, warn_of_warm_up
 
 
 @pytest.mark.parametrize(("policy", "last_step", "warns"), [
@@ -26,3 +26,16 @@ def test_remarks_about_the_data_follow_its_size(capsys):
     print_model(SimpleNamespace(mode="eval", data_layer=layer), {}, Runner(), verbose=False)
     size, remark = capsys.readouterr().out.splitlines()
     assert "3 examples" in size and "a remark" in remark
+
+
+def test_a_file_of_both_training_and_evaluation_is_said(capsys, tmp_path):
+    def model(*files):
+        return SimpleNamespace(data_layer=SimpleNamespace(data_files=lambda: dict(zip("abc", files, strict=False))))
+
+    train = str(tmp_path / "train.txt")
+    (tmp_path / "link.txt").symlink_to(train)
+    warn_of_shared_files(model(train, "other"), model("valid.txt"))
+    warn_of_shared_files(model(train), None)
+    assert not capsys.readouterr().out
+    warn_of_shared_files(model("other", train), model(str(tmp_path / "link.txt")))
+    assert "link.txt" in capsys.readouterr().out
