@@ -107,7 +107,8 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
         """Returns the share of unknown tokens in the texts, if there are any."""
         if self._corpus is None:
             return []
-        return unknown_remarks(self._corpus.tokens, self._tokenizer.inner, self.params, self._source_name)
+        return unknown_remarks(self._corpus, len(self._corpus.tokens), self._tokenizer.inner, self.params,
+                               self._source_name)
 
     def assets(self) -> dict[str, str]:
         """Returns the vocabulary file or the SentencePiece model, and the list of classes."""

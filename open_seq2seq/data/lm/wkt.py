@@ -24,9 +24,10 @@ from open_seq2seq.data.lm.params import (
     with_model_params,
 )
 from open_seq2seq.data.lm.random_lengths import SHORTEST_BASE, chunk_offsets, num_random_chunks
-from open_seq2seq.data.lm.unknown import count_unknown, unknown_remarks
+from open_seq2seq.data.lm.unknown import count_unknown, unknown_in_prompts, unknown_remarks
 from open_seq2seq.data.lm.vocabulary import LMVocabulary
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -64,6 +65,7 @@ class WKTDataLayer(DataLayer):
             self.params, self.params_path, None if self.mode in ("infer", "interactive_infer") else self._build)
         self._corpus: TokenCorpus | None = None
         self._prompts: TokenCorpus | None = None
+        self._has_reported_unknown = False
         if self.mode == "infer":
             self._load_prompts()
         elif self.mode != "interactive_infer":
@@ -246,8 +248,15 @@ class WKTDataLayer(DataLayer):
         if not lines or not all(isinstance(line, str) for line in lines):
             raise DataError("The input of interactive inference must be a non-empty list of strings.")
         corpus = corpus_of_lines([" ".join(line.split("\n")) for line in lines], self.tokenizer)
+        self._report_unknown(corpus)
         numbers = np.arange(len(corpus))
         return {"source_tensors": list(self._lines(corpus, numbers)), "ids": numbers}
+
+    def _report_unknown(self, corpus: TokenCorpus) -> None:
+        """Prints the number of unknown tokens in texts of interactive use, for the first texts that have any."""
+        for line in [] if self._has_reported_unknown else unknown_in_prompts(corpus, self.tokenizer):
+            self._has_reported_unknown = True
+            deco_print(line)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -294,10 +303,12 @@ class WKTDataLayer(DataLayer):
         return 0 if self._corpus is None else count_unknown(self._corpus.tokens[:self._size], self.tokenizer)
 
     def remarks(self) -> list[str]:
-        """Returns the share of unknown tokens in the text, if there are any."""
+        """Returns the number of unknown tokens in the text or in the prompts, if there are any."""
+        if self._prompts is not None:
+            return unknown_in_prompts(self._prompts, self.tokenizer)
         if self._corpus is None:
             return []
-        return unknown_remarks(self._corpus.tokens[:self._size], self.tokenizer, self.params, self._corpus.path)
+        return unknown_remarks(self._corpus, self._size, self.tokenizer, self.params, self._corpus.path)
 
     def data_files(self, *kinds: str) -> dict[str, str]:
         """Returns the text of this mode."""

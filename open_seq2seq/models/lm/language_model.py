@@ -196,7 +196,21 @@ class LanguageModel(EncoderDecoderModel):
         layer: Any = self.data_layer
         if self.params["infer_task"] == "score":
             return f"{result[0]:.4f}\t{result[1]}\t{layer.prompt_text(example)}\n"
-        return _one_line(layer.ids_to_text(result)) + "\n"
+        return _one_line(_with_prompt(layer, layer.prompt_text(example), result, layer.lengths[example] - 1)) + "\n"
+
+
+def _with_prompt(layer: Any, prompt: str, ids: np.ndarray, length: int) -> str:
+    """Returns a prompt as the user has written it, not as its tokens are, and the text that was generated after it.
+
+    Args:
+      layer: the data layer.
+      prompt: the prompt's text, without white space at its end.
+      ids: ids of the prompt and of the text after it.
+      length: number of the prompt's ids.
+    """
+    # Both are decoded together, because the tokenizer decides whether there is a space between them.
+    whole, read = layer.ids_to_text(ids), layer.ids_to_text(ids[:length]).rstrip()
+    return prompt + whole[len(read):] if whole.startswith(read) else whole
 
 
 def _one_line(text: str) -> str:

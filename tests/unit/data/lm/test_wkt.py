@@ -85,7 +85,7 @@ def test_the_share_of_unknown_tokens_is_said(root):
     assert make(root, "train", min_count=1).remarks() == []
     (root / "valid.txt").write_text("a zzz\nb\n", encoding="utf-8")
     (line,) = make(root).remarks()
-    assert "valid.txt: 1 (20.0 %) of 5" in line and make(root).num_unknown == 1
+    assert "valid.txt: 1 (20.0 %) of 5, such as 'zzz' in line 1" in line and make(root).num_unknown == 1
     (root / "valid.txt").write_text("zzz zzz\n" * 50, encoding="utf-8")
     assert "100 (66.7 %)" in make(root).remarks()[0] and "remove it, or name another" in make(root).remarks()[1]
     assert "99 (" not in make(root, small=True).remarks()[0]
