@@ -360,6 +360,10 @@ class DataLayer(Component):
         raise UserError(f"--infer_files names {files[0]}, but the data layer {cls.__name__} does not support this "
                         "flag: name the data in the config.")
 
+    def remarks(self) -> list[str]:
+        """Returns lines about the data to print before a run, such as the share of unknown words; by default none."""
+        return []
+
     def report_dropped(self) -> dict[str, int]:
         """Returns the number of examples that were dropped for each reason."""
         return {}

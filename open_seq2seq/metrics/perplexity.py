@@ -1,4 +1,9 @@
-"""Perplexity of a text: per token, per word and as bits per byte; the last two do not depend on the tokenisation."""
+"""Perplexity of a text: per token, per word and as bits per byte.
+
+The last two do not depend on what the tokens are, so they can be compared between tokenizers if the text has no unknown
+tokens. An unknown word costs only the surprise of ``<unk>``, which is smaller the more words are unknown; therefore,
+figures of a text with unknown tokens can only be compared for the same vocabulary.
+"""
 
 from __future__ import annotations
 

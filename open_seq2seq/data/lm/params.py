@@ -20,11 +20,13 @@ from open_seq2seq.data.lm.tokenizers import (
 )
 from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 VOCABULARY = "vocab.txt"
 """Name of the vocabulary in ``processed_data_folder``, and in a checkpoint's assets."""
 PATH = (str, type(None))
+_MODEL = "tokenizer_model"  # name of the SentencePiece model in a checkpoint's assets
 _KINDS = ("words", "characters", "sentencepiece")
 
 
@@ -41,7 +43,8 @@ def tokenizer_params() -> dict[str, Any]:
                                "processed_data_folder, which is built from the training text if it does not exist. "
                                "Not used with SentencePiece.", on_change=FREE),
         "min_count": Param((int, type(None)), None, "Rarer tokens of the training text become <unk> when the "
-                           "vocabulary is built; by default 3 for words and 1 for characters.", "occurrences",
+                           "vocabulary is built; by default 3 for words and 1 for characters. An existing vocabulary "
+                           "that was built with another number is refused.", "occurrences",
                            minimum=1, on_change=FREE),
         "processed_data_folder": Param(PATH, None, "Folder of the vocabulary, and of indexes of large texts; "
                                        "WKTDataLayer uses wkt-processed_data by default.", on_change=FREE),
@@ -89,6 +92,17 @@ def vocabulary_path(params: Mapping[str, Any]) -> str | None:
     return params["lm_vocab_file"] or (os.path.join(folder, VOCABULARY) if folder else None)
 
 
+def tokens_in(assets: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Returns the tokens of a checkpoint in the order of their ids, or None if it has no list of them.
+
+    Args:
+      assets: paths of the files in the checkpoint, by name.
+    """
+    if VOCABULARY in assets:
+        return LMVocabulary.load(str(assets[VOCABULARY])).tokens
+    return tuple(PieceTokenizer(str(assets[_MODEL])).tokens) if _MODEL in assets else None
+
+
 def build_vocabulary(params: Mapping[str, Any], lines: Iterable[Sequence[str]], source: str) -> LMVocabulary:
     """Returns the vocabulary of a training text, without the tokens that are rarer than ``min_count``.
 
@@ -97,10 +111,29 @@ def build_vocabulary(params: Mapping[str, Any], lines: Iterable[Sequence[str]], 
       lines: the tokens of each line.
       source: file or folder of the text, which is printed.
     """
-    words = (params["tokenizer"] or {}).get("type", "words") == "words"
-    vocabulary = LMVocabulary.of_counts(count_tokens(lines), params["min_count"] or (3 if words else 1))
+    vocabulary = LMVocabulary.of_counts(count_tokens(lines), _settings(params)["min_count"])
     deco_print(f"Built the vocabulary {vocabulary_path(params)} with {len(vocabulary):,} tokens from {source}")
     return vocabulary
+
+
+def _settings(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings that decide which tokens a vocabulary has, by the names of their parameters."""
+    kind = (params["tokenizer"] or {}).get("type", "words")
+    return {"tokenizer/type": kind, "normalize": params["normalize"],
+            "min_count": params["min_count"] or (3 if kind == "words" else 1)}
+
+
+def _check_settings(vocabulary: LMVocabulary, params: Mapping[str, Any], path: str) -> None:
+    """Raises ConfigError if a vocabulary is known to have been built with other settings."""
+    problems = []
+    for name, now in _settings(params).items():
+        before = vocabulary.settings.get(name, now)
+        if before != now and (name != "min_count" or params["min_count"] is not None):
+            problems.append(f"'{path}/{name}' is {now!r}, but the vocabulary {shown(vocabulary.path)} was built with "
+                            f"{before!r}: set it to {before!r}, or name another processed_data_folder, where a new "
+                            "vocabulary will be built.")
+    if problems:
+        raise ConfigError(problems)
 
 
 def make_tokenizer(params: Mapping[str, Any], path: str,
@@ -117,7 +150,8 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
       fit: whether the tokenizer ``words`` gets raw text, with punctuation and capitals; see ``FittingTokenizer``.
 
     Raises:
-      ConfigError: parameters are missing or invalid.
+      ConfigError: parameters are missing or invalid, or differ from those with which the vocabulary in
+        processed_data_folder was built.
       DataError: the vocabulary or the model cannot be used.
     """
     kind = tokenizer_kind(params, path)
@@ -131,12 +165,14 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
                            "without one, a folder for the new vocabulary as processed_data_folder."])
     if os.path.exists(file):
         vocabulary = LMVocabulary.load(file)
+        if not params["lm_vocab_file"]:
+            _check_settings(vocabulary, params, path)
     elif build is None or params["lm_vocab_file"]:
         raise DataError(f"The file {file} with the vocabulary does not exist: name the model's vocab.txt as "
                         "lm_vocab_file, or train with processed_data_folder, where training writes it.")
     else:
         vocabulary = build(split_raw_words if fit and kind == "words" else split)
-        vocabulary.save(file)
+        vocabulary.save(file, _settings(params))
     if fit and kind == "words":
         return FittingTokenizer(vocabulary, split, " ")
     return VocabularyTokenizer(vocabulary, split, "" if kind == "characters" else " ")

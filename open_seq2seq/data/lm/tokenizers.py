@@ -45,6 +45,10 @@ class LMTokenizer(Protocol):
         """Returns the text of ids; end tokens become line breaks."""
         ...
 
+    def first_unknown(self, line: str) -> str:
+        """Returns the first token of a line that is not in the vocabulary; an empty string if there is none."""
+        ...
+
 
 def split_words(line: str) -> list[str]:
     """Returns the words of a line, which are separated by white space."""
@@ -107,6 +111,10 @@ class VocabularyTokenizer:
                 lines[-1].append(self.tokens[number if 0 <= number < self.vocab_size else self.unknown_id])
         return "\n".join(self._separator.join(line) for line in lines)
 
+    def first_unknown(self, line: str) -> str:
+        known = self.vocabulary.ids
+        return next((token for token in self._split(line) if known.get(token, self.unknown_id) == self.unknown_id), "")
+
 
 class PieceTokenizer:
     """Tokenizes raw text with a SentencePiece model, whose EOS ends every line.
@@ -131,14 +139,24 @@ class PieceTokenizer:
         flat = np.asarray(ids).reshape(-1)
         return "\n".join(self._pieces.decode(line) for line in np.split(flat, np.flatnonzero(flat == self.end_id) + 1))
 
+    def first_unknown(self, line: str) -> str:
+        ids, _ = self._pieces.encode([line])
+        places = np.flatnonzero(ids == self.unknown_id)
+        return self._pieces.split(line)[int(places[0])] if len(places) else ""
+
 
 class FittingTokenizer(VocabularyTokenizer):
     """Splits raw text into words as in the training text of a language model; looks up unknown words in lower case."""
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        return super().encode(list(map(self._fitted, lines)), threads)
+
+    def first_unknown(self, line: str) -> str:
+        return super().first_unknown(self._fitted(line))
+
+    def _fitted(self, line: str) -> str:
         known = self.vocabulary.ids
-        return super().encode([self._separator.join(
-            word if word in known else word.lower() for word in split_raw_words(line)) for line in lines], threads)
+        return self._separator.join(word if word in known else word.lower() for word in split_raw_words(line))
 
 
 class WithoutEnds:

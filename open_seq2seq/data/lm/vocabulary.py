@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, BinaryIO
 
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.data_files import read_lines, shown
+from open_seq2seq.utils.data_files import read_data, read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
 UNKNOWN, END = "<unk>", "<eos>"
 """The token of all unknown words, and the token that ends every line."""
+_DIGEST = "vocabulary"  # key of the vocabulary's checksum in the file of its settings
+_MOST_SETTINGS_BYTES = 1 << 16
 
 
 class LMVocabulary:
@@ -23,6 +27,9 @@ class LMVocabulary:
       tokens: the tokens in the order of their ids; ``<unk>`` and ``<eos>`` are among them.
       counts: how often each token occurs in the training text.
       path: the file that the tokens were read from.
+
+    Attributes:
+      settings: the settings with which the vocabulary was built; empty if they are unknown.
 
     Raises:
       DataError: a token occurs twice, or a special token is missing.
@@ -40,6 +47,7 @@ class LMVocabulary:
             raise DataError(f"{name} has no token {missing[0]}: use the vocab.txt that training wrote.")
         self.unknown_id, self.end_id = self.ids[UNKNOWN], self.ids[END]
         self.fingerprint = hashlib.sha256("\n".join(self.tokens).encode("utf-8", "surrogatepass")).hexdigest()
+        self.settings: Mapping[str, Any] = {}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -61,6 +69,8 @@ class LMVocabulary:
     @classmethod
     def load(cls, path: str) -> LMVocabulary:
         """Reads a vocabulary file: lines ``id<TAB>token<TAB>count``, then a line with the number of tokens.
+
+        The settings are read from the file that ``save`` has written beside it, unless that is of another vocabulary.
 
         Raises:
           DataError: the file cannot be read, or does not have this format.
@@ -86,28 +96,49 @@ class LMVocabulary:
         if last != str(len(tokens)):
             raise DataError(f"{shown(path)} has {len(tokens)} tokens, but its last line, the number of tokens, is "
                             f"{last or 'missing'}: the file is incomplete; remove it to build it again.")
-        return cls(tokens, counts, path)
+        vocabulary = cls(tokens, counts, path)
+        vocabulary.settings = _settings_beside(path, vocabulary.fingerprint)
+        return vocabulary
 
-    def save(self, path: str) -> None:
+    def save(self, path: str, settings: Mapping[str, Any] | None = None) -> None:
         """Writes the vocabulary file, and creates its folder if necessary.
+
+        Args:
+          path: the file.
+          settings: the settings with which the vocabulary was built, which are written beside it as JSON.
 
         Raises:
           DataError: the file cannot be written, or an existing file with this name is not a vocabulary file.
         """
         rows = [f"{number}\t{token}\t{count}\n" for number, (token, count) in
                 enumerate(zip(self.tokens, self.counts, strict=True))]
-        try:
-            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            with disk.writing(path, _is_vocabulary) as file:
-                file.write("".join([*rows, f"{len(self)}\n"]).encode())
-        except OSError as error:
-            raise DataError(f"The vocabulary cannot be written to {shown(path)} ({error.strerror or error}): set "
-                            "processed_data_folder to a writable folder.") from error
-        self.path = path
+        if settings:
+            content = json.dumps({_DIGEST: self.fingerprint, **settings})
+            _write(_settings_path(path), content, lambda file: file.read(1 << 6).startswith(f'{{"{_DIGEST}"'.encode()))
+        _write(path, "".join([*rows, f"{len(self)}\n"]), lambda file: file.readline(1 << 16).startswith(b"0\t"))
+        self.path, self.settings = path, settings or {}
 
 
-def _is_vocabulary(file: BinaryIO) -> bool:
-    return file.readline(1 << 16).startswith(b"0\t")
+def _write(path: str, content: str, is_own: Callable[[BinaryIO], bool]) -> None:
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with disk.writing(path, is_own) as file:
+            file.write(content.encode())
+    except OSError as error:
+        raise DataError(f"The vocabulary cannot be written to {shown(path)} ({error.strerror or error}): set "
+                        "processed_data_folder to a writable folder.") from error
+
+
+def _settings_path(path: str) -> str:
+    return f"{os.path.splitext(path)[0]}_settings.json"
+
+
+def _settings_beside(path: str, fingerprint: str) -> dict[str, Any]:
+    with contextlib.suppress(DataError, ValueError):
+        found = json.loads(read_data(_settings_path(path), most_bytes=_MOST_SETTINGS_BYTES))
+        if isinstance(found, dict) and found.pop(_DIGEST, None) == fingerprint:
+            return found
+    return {}
 
 
 def count_tokens(lines: Iterable[Sequence[str]]) -> Counter[str]:

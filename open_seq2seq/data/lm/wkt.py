@@ -24,8 +24,10 @@ from open_seq2seq.data.lm.params import (
     with_model_params,
 )
 from open_seq2seq.data.lm.random_lengths import SHORTEST_BASE, chunk_offsets, num_random_chunks
+from open_seq2seq.data.lm.unknown import count_unknown, unknown_in_prompts, unknown_remarks
 from open_seq2seq.data.lm.vocabulary import LMVocabulary
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -63,6 +65,7 @@ class WKTDataLayer(DataLayer):
             self.params, self.params_path, None if self.mode in ("infer", "interactive_infer") else self._build)
         self._corpus: TokenCorpus | None = None
         self._prompts: TokenCorpus | None = None
+        self._has_reported_unknown = False
         if self.mode == "infer":
             self._load_prompts()
         elif self.mode != "interactive_infer":
@@ -80,8 +83,9 @@ class WKTDataLayer(DataLayer):
             **tokenizer_params(),
             "data_root": Param(PATH, None, "Folder of the text: train.txt, wiki.train.tokens or wiki.train.raw, and "
                                "valid.txt, wiki.valid.tokens or wiki.valid.raw.", on_change=FREE),
-            "text_file": Param(PATH, None, "Text file to read instead of the one in data_root; in inference, the "
-                               "lines to continue or to score."),
+            "text_file": Param(PATH, None, "Text file to read instead of the one in data_root (give it in "
+                               "train_params or eval_params, not for both); in inference, the lines to continue or to "
+                               "score."),
             "carry_state": Param(bool, False, "Whether each chunk continues the previous one, so that the model's "
                                  "state is carried over from chunk to chunk; cannot be combined with shuffle."),
             "random_bptt": Param(bool, False, "Whether chunks have random lengths in training, as in AWD-LSTM. All "
@@ -241,6 +245,7 @@ class WKTDataLayer(DataLayer):
     def make_interactive_batch(self, inputs: Sequence[str]) -> dict[str, Any]:
         """Returns a batch of texts to continue or to score."""
         corpus = self._typed(inputs)
+        self._report_unknown(corpus)
         numbers = np.arange(len(corpus))
         return {"source_tensors": list(self._lines(corpus, numbers)), "ids": numbers}
 
@@ -252,6 +257,12 @@ class WKTDataLayer(DataLayer):
         if not lines or not all(isinstance(line, str) for line in lines):
             raise DataError("The input of interactive inference must be a non-empty list of strings.")
         return corpus_of_lines([" ".join(line.split("\n")) for line in lines], self.tokenizer)
+
+    def _report_unknown(self, corpus: TokenCorpus) -> None:
+        """Prints the number of unknown tokens in texts of interactive use, for the first texts that have any."""
+        for line in [] if self._has_reported_unknown else unknown_in_prompts(corpus, self.tokenizer):
+            self._has_reported_unknown = True
+            deco_print(line)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -291,6 +302,19 @@ class WKTDataLayer(DataLayer):
             return None
         words = sum(len(line.split()) + 1 for line in read_lines(self._corpus.path, "The text file", unpack=False))
         return words, self._corpus.num_bytes
+
+    @property
+    def num_unknown(self) -> int:
+        """Number of unknown tokens in the text."""
+        return 0 if self._corpus is None else count_unknown(self._corpus.tokens[:self._size], self.tokenizer)
+
+    def remarks(self) -> list[str]:
+        """Returns the number of unknown tokens in the text or in the prompts, if there are any."""
+        if self._prompts is not None:
+            return unknown_in_prompts(self._prompts, self.tokenizer)
+        if self._corpus is None:
+            return []
+        return unknown_remarks(self._corpus, self._size, self.tokenizer, self.params, self._corpus.path)
 
     def data_files(self, *kinds: str) -> dict[str, str]:
         """Returns the text of this mode."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, SAY, Param, check_params
+from open_seq2seq.data.lm.unknown import share_of
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
@@ -16,6 +18,7 @@ from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.neural_cache import NeuralCache, cache_params
 from open_seq2seq.models.lm.penalties import activation_penalty, temporal_penalty
 from open_seq2seq.models.lm.scoring import surprises, token_surprises, total_surprise
+from open_seq2seq.models.lm.transfer import rows_by_token
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
 from open_seq2seq.utils.console import deco_print
@@ -85,6 +88,11 @@ class LanguageModel(EncoderDecoderModel):
             raise ConfigError(problems)
         if self.params["neural_cache"] is not None and self.mode == "eval":
             self.neural_cache = NeuralCache(self.encoder.output_size, **settings)
+
+    def adapted_weights(self, weights: Mapping[str, np.ndarray], assets: Mapping[str, Any],
+                        current: Mapping[str, tf.Variable]) -> Mapping[str, np.ndarray]:
+        """Returns the weights of ``load_model`` for this model's vocabulary; see ``rows_by_token``."""
+        return rows_by_token(self.data_layer, weights, assets, current)
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         terms, decoded = super().loss_terms(batch, training)
@@ -157,7 +165,9 @@ class LanguageModel(EncoderDecoderModel):
         layer: Any = self.data_layer
         words, size = layer.text_size() or (None, None)
         found = text_perplexity(surprise, tokens, words, size)
-        deco_print(f"Perplexity: {found.per_token:.2f} per token ({int(tokens):,} tokens)", offset=1)
+        count = layer.num_unknown
+        unknown = f", {share_of(count, int(tokens))} of them unknown" if count else ""
+        deco_print(f"Perplexity: {found.per_token:.2f} per token ({int(tokens):,} tokens{unknown})", offset=1)
         metrics = {"perplexity": found.per_token}
         if found.per_word is not None and found.bits_per_byte is not None:
             deco_print(f"Perplexity: {found.per_word:.2f} per word ({words:,} words and line ends), "
@@ -186,7 +196,21 @@ class LanguageModel(EncoderDecoderModel):
         layer: Any = self.data_layer
         if self.params["infer_task"] == "score":
             return f"{result[0]:.4f}\t{result[1]}\t{layer.prompt_text(example)}\n"
-        return _one_line(layer.ids_to_text(result)) + "\n"
+        return _one_line(_with_prompt(layer, layer.prompt_text(example), result, layer.lengths[example] - 1)) + "\n"
+
+
+def _with_prompt(layer: Any, prompt: str, ids: np.ndarray, length: int) -> str:
+    """Returns a prompt as the user has written it, not as its tokens are, and the text that was generated after it.
+
+    Args:
+      layer: the data layer.
+      prompt: the prompt's text, without white space at its end.
+      ids: ids of the prompt and of the text after it.
+      length: number of the prompt's ids.
+    """
+    # Both are decoded together, because the tokenizer decides whether there is a space between them.
+    whole, read = layer.ids_to_text(ids), layer.ids_to_text(ids[:length]).rstrip()
+    return prompt + whole[len(read):] if whole.startswith(read) else whole
 
 
 def _one_line(text: str) -> str:

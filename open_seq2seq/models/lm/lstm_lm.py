@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from open_seq2seq.decoders.fake_decoder import FakeDecoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.language_model import LanguageModel
-from open_seq2seq.models.lm.transfer import rows_by_token
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.text2label import Text2Label
@@ -21,8 +19,8 @@ from open_seq2seq.models.text2label import Text2Label
 class LSTMLM(LanguageModel, Text2Label):
     """A language model or, if the data layer has classes, a classifier on a language model's encoder.
 
-    With ``load_model``, training starts from the weights of a language model; see ``rows_by_token``. Most methods call
-    the method of the same name of ``Text2Label`` or ``LanguageModel``, depending on the data layer.
+    With ``load_model``, training starts from the weights of a language model; see ``LanguageModel.adapted_weights``.
+    Most methods call the method of the same name of ``Text2Label`` or ``LanguageModel``, depending on the data layer.
     """
 
     @property
@@ -74,7 +72,3 @@ class LSTMLM(LanguageModel, Text2Label):
 
     def open_results(self, output_file: str) -> ResultWriter:
         return self._task.open_results(self, output_file)
-
-    def adapted_weights(self, weights: Mapping[str, np.ndarray], assets: Mapping[str, Any],
-                        current: Mapping[str, tf.Variable]) -> Mapping[str, np.ndarray]:
-        return rows_by_token(self.data_layer, weights, assets, current)

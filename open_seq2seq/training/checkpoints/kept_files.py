@@ -107,14 +107,19 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
     declared = {_asset_name(file) for file in files}
     if is_wanted is _all_files:
         of_data |= {name: str(path) for name, path in assets.items() if name not in declared}
-    moved |= _moved_by_data_layer(params, of_data)
+    moved |= _moved_by_data_layer(base_model, params, of_data)
     return [Override(None, path, repr(value)) for path, value in moved.items()]
 
 
-def _moved_by_data_layer(params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[tuple[str, ...], Any]:
+def _moved_by_data_layer(base_model: Any, params: Mapping[str, Any],
+                         paths: Mapping[str, str]) -> dict[tuple[str, ...], Any]:
     """Returns the parameters that make the data layer read a checkpoint's assets, as values by path in the config.
 
+    If the config leaves one of the layer's parameters to the model's parameter of the same name, such as
+    ``lm_vocab_file``, the latter is returned, so that a value on the command line, which takes precedence, is noticed.
+
     Args:
+      base_model: the model's class, or its name.
       params: the model's parameters.
       paths: path of each asset, by asset name; the layer may have assets that no parameter declares.
     """
@@ -122,7 +127,10 @@ def _moved_by_data_layer(params: Mapping[str, Any], paths: Mapping[str, str]) ->
     if not paths or not (isinstance(layer_class, type) and issubclass(layer_class, DataLayer)):
         return {}
     before = params.get(_DATA[0]) or {}
-    return {(*_DATA, *keys): value
+    model_class = part_class(base_model, "model")
+    is_model = isinstance(model_class, type) and issubclass(model_class, Model)
+    of_model = model_class.get_optional_params() if is_model else {}
+    return {keys if before.get(keys[0]) is None and keys[0] in of_model else (*_DATA, *keys): value
             for keys, value in _changes(before, layer_class.params_with_assets(before, paths)).items()}
 
 

@@ -126,7 +126,13 @@ def _check_listed(inputs: Any) -> None:
 
 
 def prompt(interactive: InteractiveModel) -> None:
-    """Reads lines from standard input until it ends, and prints the model's answer to each."""
+    """Reads lines from standard input until it ends, and prints the model's answer to each.
+
+    On a terminal, the answer to a line that cannot be used is a message, and the next line can be typed.
+
+    Raises:
+      UserError: standard input is not a terminal, and a line cannot be used.
+    """
     on_terminal = sys.stdin.isatty()
     if on_terminal:
         deco_print(f"{interactive.model.interactive_hint}; end with Ctrl-D.")
@@ -136,7 +142,12 @@ def prompt(interactive: InteractiveModel) -> None:
         except EOFError:
             return
         if line.strip():
-            print(interactive.model.answer(interactive.infer([line])[0]), flush=True)
+            try:
+                print(interactive.model.answer(interactive.infer([line])[0]), flush=True)
+            except UserError as error:
+                if not on_terminal:
+                    raise
+                print(f"Error: {error}", file=sys.stderr, flush=True)
         elif not on_terminal:
             print(flush=True)  # an empty answer, so that answers and lines correspond
 

@@ -16,7 +16,7 @@ from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.training.run.config_changes import check_config
 from open_seq2seq.training.run.inputs import RunInputs
 from open_seq2seq.training.run.logdir import check_logdir
-from open_seq2seq.training.run.overview import print_parameter_table, warn_of_warm_up
+from open_seq2seq.training.run.overview import print_parameter_table, warn_of_shared_files, warn_of_warm_up
 from open_seq2seq.utils.console import deco_print
 
 _EXAMPLES = 200  # number of examples that are read, from the start of each data set
@@ -51,6 +51,8 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
             _check_training(trainer, options.verbose)
             if not options.benchmark:
                 warn_of_warm_up(trainer)
+    if owner is not None:
+        warn_of_shared_files(owner, built.get("eval"))
     if options.continue_learning and owner is not None and runner.is_chief:
         _check_resuming(options, owner, built.get("eval"))
     deco_print("The config can be run.")
@@ -73,7 +75,7 @@ def _check_data(section: str, model: Model) -> None:
     deco_print(f"Data for {section}: {layer.num_examples:,} examples")
     for reason, count in layer.report_dropped().items():
         deco_print(f"dropped {count:,}: {reason}", offset=1)
-    for line in layer.examine():
+    for line in [*layer.remarks(), *layer.examine()]:
         deco_print(line, offset=1)
     first = np.arange(min(_EXAMPLES, layer.num_examples))
     batch = layer.make_batch(first)

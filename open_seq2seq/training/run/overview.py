@@ -64,6 +64,9 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
     data = [format_count(model.data_layer.num_examples, f"{name} example") for name, model in models.items()
             if model is not None]
     deco_print(f"Data: {', '.join(data)}")
+    for model in models.values():
+        _print_remarks(model)
+    warn_of_shared_files(trainer.model, trainer.eval_model)
     if options.verbose:
         print_parameter_table(trainer.trainable, trainer.variables)
     fixed = _count(trainer.variables) - _count(trainer.trainable)
@@ -79,6 +82,18 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
         path, _ = _overview(options, specs, trainer, folder)
         deco_print(f"Logdir: {folder} (config and variables: {path.name})")
     _print_progress_legend(trainer)
+
+
+def warn_of_shared_files(model: Model, eval_model: Model | None) -> None:
+    """Prints a warning if the evaluation of a run reads a file that training reads, too."""
+    if eval_model is None:
+        return
+    trained, evaluated = ({os.path.realpath(path): path for path in one.data_layer.data_files().values()}
+                          for one in (model, eval_model))
+    shared = [path for real, path in evaluated.items() if real in trained]
+    if shared:
+        deco_print(f"WARNING: training and evaluation both read {shared[0]}, so the evaluation is not one of new data:")
+        deco_print("name the files of each in train_params and eval_params, instead of for both.", offset=1)
 
 
 def warn_of_warm_up(trainer: Trainer) -> None:
@@ -117,6 +132,12 @@ def print_model(model: Model, variables: Mapping[str, tf.Variable], runner: Runn
     examples = "" if model.mode == "interactive_infer" else (
         f"Data: {format_count(model.data_layer.num_examples, 'example')}; ")
     deco_print(f"{examples}Parameters: {_count(variables):,}, on {_devices(runner)}")
+    _print_remarks(model)
+
+
+def _print_remarks(model: Model | None) -> None:
+    for line in model.data_layer.remarks() if model is not None else ():
+        deco_print(line, offset=1)
 
 
 def _short(path: str) -> str:

@@ -46,6 +46,7 @@ def test_a_table(root):
     assert found == ["<eos> the film is n't bad . <eos>", "<eos> very very good <unk> Paris . <eos>",
                      "<eos> <unk> <eos>"]
     assert labels == ["a", "b", "a"] and layer.lengths.tolist() == [8, 8, 3]
+    assert layer.remarks() == [f"Unknown tokens in {root}/t.tsv: 2 (11.8 %) of 17, such as 'in' in line 2"]
     assert layer.assets() == {"vocab.txt": str(root / "lm/vocab.txt")}
     assert make(TextClassificationDataLayer, root, "eval", text_file=str(root / "t.tsv"), labels=["a", "b"],
                 truncate="end").num_examples == 3

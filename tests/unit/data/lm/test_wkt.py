@@ -55,6 +55,44 @@ def test_the_vocabulary_is_built_once_by_frequency(root):
         make(root, processed_data_folder=str(root / "other"))
 
 
+OTHER_SETTINGS = {
+    "characters": ({"tokenizer": {"type": "characters"}}, "tokenizer/type' is 'characters', but .* built with 'words'"),
+    "normalize": ({"normalize": True}, "normalize' is True, but .* built with False"),
+    "min_count": ({"min_count": 5}, "min_count' is 5, but .* built with 2: set it to 2, or name another"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SETTINGS)
+def test_a_vocabulary_of_other_settings_is_refused(root, name):
+    params, expected = OTHER_SETTINGS[name]
+    make(root, "train", min_count=2)
+    assert make(root).vocab_size == make(root, min_count=2).vocab_size  # neither repeats nor contradicts the setting
+    with pytest.raises(ConfigError, match=expected):
+        make(root, "train", **params)
+    make(root, lm_vocab_file=str(root / "processed/vocab.txt"), **params)
+    make(root, "train", **params, processed_data_folder=str(root / "new"))
+
+
+@pytest.mark.parametrize("content", [None, "[]", "{", '{"vocabulary": "of another file", "normalize": true}'])
+def test_a_vocabulary_of_unknown_settings_is_accepted(root, content):
+    before = make(root, "train", min_count=2).vocab_size
+    settings = root / "processed/vocab_settings.json"
+    settings.unlink() if content is None else settings.write_text(content)
+    assert make(root, min_count=1).vocab_size == before
+
+
+def test_the_share_of_unknown_tokens_is_said(root):
+    assert make(root, "train", min_count=1).remarks() == []
+    (root / "valid.txt").write_text("a zzz\nb\n", encoding="utf-8")
+    (line,) = make(root).remarks()
+    assert "valid.txt: 1 (20.0 %) of 5, such as 'zzz' in line 1" in line and make(root).num_unknown == 1
+    (root / "valid.txt").write_text("zzz zzz\n" * 50, encoding="utf-8")
+    assert "100 (66.7 %)" in make(root).remarks()[0] and "remove it, or name another" in make(root).remarks()[1]
+    assert "99 (" not in make(root, small=True).remarks()[0]
+    given = make(root, lm_vocab_file=str(root / "processed/vocab.txt"))
+    assert "correct lm_vocab_file" in given.remarks()[1]
+
+
 def test_rare_words_are_unknown_and_text_is_normalized_on_request(root):
     layer = make(root, min_count=4)
     assert "rare-word" not in layer.tokenizer.tokens and 0 in all_targets(layer)

@@ -108,6 +108,18 @@ def test_a_copy_follows_its_source_and_outlives_it(tmp_path: Path, capsys):
     assert not (tmp_path / "run" / COPIES / "infer.decoder_params.lm_path").exists()
 
 
+def test_a_default_of_the_model_is_replaced_where_it_is_given(tmp_path: Path):
+    """So the command line, whose values are applied afterwards, can name another file in the same place."""
+    checkpoint = write_checkpoint(tmp_path / "model.ckpt-1", {"vocab.txt": b"0\t<unk>\t1\n"})
+    kept = str(checkpoint / "assets" / "vocab.txt")
+    for of_layer in ({}, {"lm_vocab_file": None}):
+        params = {"data_layer": "WKTDataLayer", "data_layer_params": of_layer, "lm_vocab_file": "/gone"}
+        found = relocated(checkpoint, params, model="LanguageModel")
+        assert found["lm_vocab_file"] == kept and found["data_layer_params"] == of_layer
+    params = {"data_layer": "WKTDataLayer", "data_layer_params": {"lm_vocab_file": "/gone"}}
+    assert relocated(checkpoint, params, model="LanguageModel")["data_layer_params"] == {"lm_vocab_file": kept}
+
+
 def test_no_model_or_one_that_does_not_exist(tmp_path: Path, capsys):
     for params in ({}, {"decoder_params": None}, model_params(False), model_params(False, lm_path=None)):
         keep_files(tmp_path, "Speech2Text", {"infer": params})

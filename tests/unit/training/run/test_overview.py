@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from open_seq2seq.training.run.overview import warn_of_warm_up
+from open_seq2seq.runners import Runner
+from open_seq2seq.training.run.overview import print_model, warn_of_shared_files, warn_of_warm_up
 
 
 @pytest.mark.parametrize(("policy", "last_step", "warns"), [
@@ -18,3 +19,23 @@ def test_a_learning_rate_that_only_rises_is_said(capsys, policy, last_step, warn
     lines = capsys.readouterr().out.splitlines()
     assert bool(lines) == warns and all(len(line) <= 80 for line in lines)
     assert not warns or f"warmup_steps is {policy['warmup_steps']}, but training has only 8 steps" in lines[0]
+
+
+def test_remarks_about_the_data_follow_its_size(capsys):
+    layer = SimpleNamespace(num_examples=3, remarks=lambda: ["a remark"])
+    print_model(SimpleNamespace(mode="eval", data_layer=layer), {}, Runner(), verbose=False)
+    size, remark = capsys.readouterr().out.splitlines()
+    assert "3 examples" in size and "a remark" in remark
+
+
+def test_a_file_of_both_training_and_evaluation_is_said(capsys, tmp_path):
+    def model(*files):
+        return SimpleNamespace(data_layer=SimpleNamespace(data_files=lambda: dict(zip("abc", files, strict=False))))
+
+    train = str(tmp_path / "train.txt")
+    (tmp_path / "link.txt").symlink_to(train)
+    warn_of_shared_files(model(train, "other"), model("valid.txt"))
+    warn_of_shared_files(model(train), None)
+    assert not capsys.readouterr().out
+    warn_of_shared_files(model("other", train), model(str(tmp_path / "link.txt")))
+    assert "link.txt" in capsys.readouterr().out
