@@ -41,6 +41,13 @@ class LSTMLM(LanguageModel, Text2Label):
         return {**Text2Label.derived_params(self, part), "vocab_size": layer.source_vocab_size,
                 "end_token": layer.end_id, "head": "classes" if fake else "none"}
 
+    def part_problems(self) -> list[str]:
+        problems = self._task.part_problems(self)
+        if self._classifies and self.params["infer_task"] == "score":
+            problems.append("'infer_task' is 'score', but only language models score lines, and a model whose data layer "
+                            "has classes is a classifier: leave 'infer_task' out.")
+        return problems
+
     def connect(self) -> None:
         self._task.connect(self)
 
