@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, SAY, Param, check_params
+from open_seq2seq.decoders.fake_decoder import FakeDecoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
@@ -16,6 +17,7 @@ from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.neural_cache import NeuralCache, cache_params
 from open_seq2seq.models.lm.penalties import activation_penalty, temporal_penalty
 from open_seq2seq.models.lm.scoring import surprises, token_surprises, total_surprise
+from open_seq2seq.models.part import unfit_class
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
 from open_seq2seq.utils.console import deco_print
@@ -63,11 +65,22 @@ class LanguageModel(EncoderDecoderModel):
         return {"vocab_size": layer.vocab_size, "tgt_vocab_size": layer.vocab_size, "end_token": layer.end_id,
                 "carry_state": layer.contiguous, "batch_size": self.params["batch_size_per_gpu"], **masked}
 
+    def part_problems(self) -> list[str]:
+        layer, params, task = self.data_layer, self.params, "a language model"
+        if not (hasattr(layer, "vocab_size") and hasattr(layer, "end_id")):
+            return [f"'data_layer' is {type(layer).__name__}, but {task} needs one of running text, such as "
+                    "WKTDataLayer."]
+        problems = []
+        if not issubclass(params["encoder"], LanguageEncoder):
+            problems.append(f"'encoder' is {params['encoder'].__name__}, but {task} needs one that predicts the next "
+                            "token, such as LMEncoder.")
+        problems += unfit_class("decoder", params["decoder"], FakeDecoder, task)
+        if "loss" in self.components:
+            problems += unfit_class("loss", params["loss"], BasicSequenceLoss, task)
+        return problems
+
     def connect(self) -> None:
         problems = []
-        if not isinstance(self.encoder, LanguageEncoder):
-            problems.append(f"'encoder' is {type(self.encoder).__name__}, but {type(self).__name__} needs one that "
-                            "predicts the next token, such as LMEncoder.")
         if getattr(getattr(self, "loss", None), "offsets_targets", False):
             problems.append("'loss_params/offset_target_by_one' is True, but the targets of language models are "
                             "already the next tokens: set it to False.")

@@ -44,8 +44,8 @@ class LSTMLM(LanguageModel, Text2Label):
     def part_problems(self) -> list[str]:
         problems = self._task.part_problems(self)
         if self._classifies and self.params["infer_task"] == "score":
-            problems.append("'infer_task' is 'score', but only language models score lines, and a model whose data layer "
-                            "has classes is a classifier: leave 'infer_task' out.")
+            problems.append("'infer_task' is 'score', but only language models score lines, and this model classifies, "
+                            "because its data layer has classes: leave 'infer_task' out.")
         return problems
 
     def connect(self) -> None:

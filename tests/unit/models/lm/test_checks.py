@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from open_seq2seq.losses import CrossEntropyLoss, Loss
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.utils.errors import ConfigError
@@ -56,3 +57,50 @@ def test_a_language_model_and_a_classifier_are_built(root: Path):
 
 def test_a_classifier_scores_no_lines(root: Path):
     assert "only language models score lines" in refusal({**classifier(root), "infer_task": "score"})
+
+
+class OwnLoss(Loss):
+    """A loss of a user."""
+
+
+class OwnSubclass(CrossEntropyLoss):
+    """Another one, which may compute anything."""
+
+
+@pytest.mark.parametrize("loss", ["CrossEntropyLoss", "PaddedCrossEntropyLossWithSmoothing", "CTCLoss"])
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_losses_of_other_tasks_do_not_suit_a_language_model(root: Path, loss: str, mode: str):
+    found = refusal({**language_model(root), "loss": loss, "loss_params": {}}, mode)
+    assert f"'loss' is {loss}, but" in found and "set 'loss' to BasicSequenceLoss" in found
+
+
+@pytest.mark.parametrize("loss", [OwnLoss, OwnSubclass, "CrossEntropyWithSmoothing"])
+def test_own_losses_and_those_of_sequences_suit_a_language_model(root: Path, loss: Any):
+    given = SEQUENCE_LOSS if isinstance(loss, str) else {}
+    assert built({**language_model(root), "loss": loss, "loss_params": given}) is not None
+
+
+UNFIT = {
+    "decoder": (language_model, {"decoder": "SoftmaxDecoder"}, "LSTMLM", "set 'decoder' to FakeDecoder"),
+    "encoder": (language_model, {"encoder": "TransformerEncoder"}, "LSTMLM", "such as LMEncoder"),
+    "classes": (classifier, {}, "LanguageModel", "'data_layer' is SSTDataLayer, but a language model needs one of "),
+    "loss of a classifier": (classifier, {"loss": "BasicSequenceLoss"}, "LSTMLM", "set 'loss' to CrossEntropyLoss"),
+    "no classes": (language_model, {}, "Text2Label", "'data_layer' is WKTDataLayer, but a classifier needs one of "),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_class_that_does_not_suit_the_task_is_named(root: Path, name: str):
+    params_in, changed, base_model, expected = UNFIT[name]
+    params = {**params_in(root), **changed}
+    if "encoder" in changed:
+        params["encoder_params"] = {"encoder_layers": 1, "hidden_size": 4, "num_heads": 1, "attention_dropout": 0.0,
+                                    "filter_size": 4, "relu_dropout": 0.0, "layer_postprocess_dropout": 0.0,
+                                    "remove_padding": True}
+    assert expected in refusal(params, base_model=base_model)
+
+
+def test_inference_needs_no_loss(root: Path):
+    params = {**language_model(root), "loss": "CrossEntropyLoss", "loss_params": {}}
+    built(language_model(root))  # writes the vocabulary
+    assert built({**params, "lm_vocab_file": str(root / "lm/vocab.txt")}, "infer") is not None
