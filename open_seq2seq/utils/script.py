@@ -37,3 +37,10 @@ def finite_float(text: str) -> float:
     if not math.isfinite(number):
         raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
     return number
+
+
+def random_seed(text: str) -> int:
+    """Converts the value of an option to a seed of random numbers, for ``argparse``; refuses negative numbers."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
