@@ -24,6 +24,8 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
 
 _PATH = (str, type(None))
+PENALTIES = ("activation_regularization", "temporal_activation_regularization")
+"""Names of the parameters that are weights of penalties on the encoder's outputs."""
 
 
 class LanguageModel(EncoderDecoderModel):
@@ -101,16 +103,16 @@ class LanguageModel(EncoderDecoderModel):
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         terms, decoded = super().loss_terms(batch, training)
-        lengths, params = batch["source_tensors"][1], self.params
-        if training and params["activation_regularization"]:
-            terms.append(activation_penalty(decoded["outputs_of_encoder"], lengths,
-                                            params["activation_regularization"]))
-        if training and params["temporal_activation_regularization"]:
-            terms.append(temporal_penalty(decoded["raw_outputs"], lengths,
-                                          params["temporal_activation_regularization"]))
         # Kept for ``predict``, which evaluation calls with the same batch and which needs the same sum.
         self._evaluated = (batch, self._surprise(batch, terms, decoded)) if self.mode == "eval" else None
         return terms, decoded
+
+    def penalties(self, encoded: dict[str, Any], batch: dict[str, Any]) -> list[LossTerm]:
+        """Returns the terms of activation regularisation (AR) and temporal activation regularisation (TAR)."""
+        lengths, params = batch["source_tensors"][1], self.params
+        of_activations, of_changes = (params[name] for name in PENALTIES)
+        terms = [activation_penalty(encoded["outputs"], lengths, of_activations)] if of_activations else []
+        return terms + ([temporal_penalty(encoded["raw_outputs"], lengths, of_changes)] if of_changes else [])
 
     def _surprise(self, batch: dict[str, Any], terms: list[LossTerm], decoded: dict[str, Any]) -> tf.Tensor:
         """Returns minus the log likelihood of a batch's targets in nats, an FP32 scalar.

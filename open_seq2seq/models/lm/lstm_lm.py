@@ -9,9 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.decoders.fake_decoder import FakeDecoder
+from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
-from open_seq2seq.models.lm.language_model import LanguageModel
+from open_seq2seq.models.lm.language_model import PENALTIES, LanguageModel
 from open_seq2seq.models.lm.transfer import rows_by_token
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
@@ -42,10 +43,17 @@ class LSTMLM(LanguageModel, Text2Label):
                 "end_token": layer.end_id, "head": "classes" if fake else "none"}
 
     def part_problems(self) -> list[str]:
-        problems = self._task.part_problems(self)
-        if self._classifies and self.params["infer_task"] == "score":
-            problems.append("'infer_task' is 'score', but only language models score lines, and this model classifies, "
-                            "because its data layer has classes: leave 'infer_task' out.")
+        return self._task.part_problems(self) + (self._problems_of_classifier() if self._classifies else [])
+
+    def _problems_of_classifier(self) -> list[str]:
+        params = self.params
+        idle = {"infer_task": params["infer_task"] == "score",
+                "neural_cache": params["neural_cache"] is not None and self.mode in ("train", "eval")}
+        problems = [f"'{name}' applies only to language models, and this model classifies, because its data layer has "
+                    f"classes: leave '{name}' out." for name, is_set in idle.items() if is_set]
+        if self.mode == "train" and not issubclass(params["encoder"], LanguageEncoder):
+            problems += [f"'{name}' needs an encoder of language models, such as LMEncoder, but 'encoder' is "
+                         f"{params['encoder'].__name__}: leave '{name}' out." for name in PENALTIES if params[name]]
         return problems
 
     def connect(self) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from open_seq2seq.losses import CrossEntropyLoss, Loss
 from open_seq2seq.models.builder import build_model, describe_model
@@ -14,6 +16,11 @@ from open_seq2seq.utils.errors import ConfigError
 
 SEQUENCE_LOSS = {"offset_target_by_one": False, "average_across_timestep": True}
 CELL = {"core_cell": "LSTMCell", "core_cell_params": {"num_units": 4}, "encoder_layers": 1, "emb_size": 4}
+
+TRANSFORMER = {"encoder": "TransformerEncoder",
+               "encoder_params": {"encoder_layers": 1, "hidden_size": 4, "num_heads": 1, "attention_dropout": 0.0,
+                                  "filter_size": 4, "relu_dropout": 0.0, "layer_postprocess_dropout": 0.0,
+                                  "remove_padding": True}}
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +62,33 @@ def test_a_language_model_and_a_classifier_are_built(root: Path):
     assert built(language_model(root)) is not None and built(classifier(root)) is not None
 
 
-def test_a_classifier_scores_no_lines(root: Path):
-    assert "only language models score lines" in refusal({**classifier(root), "infer_task": "score"})
+@pytest.mark.parametrize("option", [{"infer_task": "score"}, {"neural_cache": {"sise": 5}}])
+def test_options_of_language_models_alone_are_refused_by_a_classifier(root: Path, option: dict[str, Any]):
+    found = refusal({**classifier(root), **option})
+    assert f"'{next(iter(option))}' applies only to language models" in found
+
+
+def test_penalties_need_an_encoder_of_language_models(root: Path):
+    params = {**classifier(root), **TRANSFORMER, "decoder": "SoftmaxDecoder"}
+    assert built(params) is not None
+    assert "such as LMEncoder" in refusal({**params, "activation_regularization": 2.0})
+
+
+@pytest.mark.parametrize("decoder", ["FakeDecoder", "SoftmaxDecoder"])
+def test_a_classifier_has_penalties(root: Path, decoder: str):
+    model = built({**classifier(root), "decoder": decoder, "activation_regularization": 2.0,
+                   "temporal_activation_regularization": 3.0})
+    batch = tf.nest.map_structure(tf.constant, model.data_layer.make_batch(np.arange(8)))
+    terms = {term.name: term for term in model.loss_terms(batch, training=True)[0]}
+    assert set(terms) == {"loss", "activation penalty", "temporal penalty"}
+    ids, lengths = batch["source_tensors"]
+    assert set(lengths.numpy()) == {ids.shape[1]}  # the texts are equally long, so there is no padding
+    outputs = model.encoder.encode({"source_tensors": [ids, lengths]}, True)["outputs"].numpy()
+    for name, values, weight in (("activation penalty", outputs, 2.0),
+                                 ("temporal penalty", np.diff(outputs, axis=1), 3.0)):
+        assert terms[name].weight == weight
+        np.testing.assert_allclose(terms[name].sum / terms[name].units, np.mean(values ** 2), rtol=1e-5)
+    assert [term.name for term in model.loss_terms(batch, training=False)[0]] == ["loss"]
 
 
 class OwnLoss(Loss):
@@ -82,7 +114,7 @@ def test_own_losses_and_those_of_sequences_suit_a_language_model(root: Path, los
 
 UNFIT = {
     "decoder": (language_model, {"decoder": "SoftmaxDecoder"}, "LSTMLM", "set 'decoder' to FakeDecoder"),
-    "encoder": (language_model, {"encoder": "TransformerEncoder"}, "LSTMLM", "such as LMEncoder"),
+    "encoder": (language_model, TRANSFORMER, "LSTMLM", "such as LMEncoder"),
     "classes": (classifier, {}, "LanguageModel", "'data_layer' is SSTDataLayer, but a language model needs one of "),
     "loss of a classifier": (classifier, {"loss": "BasicSequenceLoss"}, "LSTMLM", "set 'loss' to CrossEntropyLoss"),
     "no classes": (language_model, {}, "Text2Label", "'data_layer' is WKTDataLayer, but a classifier needs one of "),
@@ -92,12 +124,7 @@ UNFIT = {
 @pytest.mark.parametrize("name", UNFIT)
 def test_a_class_that_does_not_suit_the_task_is_named(root: Path, name: str):
     params_in, changed, base_model, expected = UNFIT[name]
-    params = {**params_in(root), **changed}
-    if "encoder" in changed:
-        params["encoder_params"] = {"encoder_layers": 1, "hidden_size": 4, "num_heads": 1, "attention_dropout": 0.0,
-                                    "filter_size": 4, "relu_dropout": 0.0, "layer_postprocess_dropout": 0.0,
-                                    "remove_padding": True}
-    assert expected in refusal(params, base_model=base_model)
+    assert expected in refusal({**params_in(root), **changed}, base_model=base_model)
 
 
 def test_inference_needs_no_loss(root: Path):
