@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.names import in_package
 from open_seq2seq.config.params import FREE, SAY, Param, check_params
 from open_seq2seq.decoders.fake_decoder import FakeDecoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
+from open_seq2seq.losses.sampled_loss import BasicSampledSequenceLoss
 from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
 from open_seq2seq.metrics.perplexity import text_perplexity
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
@@ -89,6 +91,7 @@ class LanguageModel(EncoderDecoderModel):
         if self.mode == "train" and self.params["use_xla_jit"] and self.data_layer.params.get("random_bptt"):
             problems.append("'data_layer_params/random_bptt' and 'use_xla_jit' exclude each other: XLA would compile "
                             "the model for every length. Set one of them to False.")
+        problems += self._sampling_problems()
         self.neural_cache = None
         if self.params["neural_cache"] is not None and self.mode == "eval":
             settings, found = check_params(self.params["neural_cache"], {}, cache_params(), "neural_cache")
@@ -100,6 +103,20 @@ class LanguageModel(EncoderDecoderModel):
             raise ConfigError(problems)
         if self.params["neural_cache"] is not None and self.mode == "eval":
             self.neural_cache = NeuralCache(self.encoder.output_size, **settings)
+
+    def _sampling_problems(self) -> list[str]:
+        """Returns a sentence if only one of the encoder and the loss samples the vocabulary; judges no own losses."""
+        loss, params = getattr(self, "loss", None), self.encoder.params
+        if self.mode != "train" or not in_package(type(loss)) or params["adaptive_softmax"] is not None:
+            return []
+        samples, path = isinstance(loss, BasicSampledSequenceLoss), f"{self.encoder.params_path}/num_sampled"
+        if samples and params["num_sampled"] is None:
+            return [f"'loss' is BasicSampledSequenceLoss, but '{path}', the number of ids that it samples, is missing: "
+                    "set it, or set 'loss' to BasicSequenceLoss."]
+        if not samples and params["num_sampled"] is not None:
+            return [f"'{path}' is set, but {type(loss).__name__} does not sample the vocabulary: set 'loss' to "
+                    "BasicSampledSequenceLoss, or leave 'num_sampled' out."]
+        return []
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         terms, decoded = super().loss_terms(batch, training)

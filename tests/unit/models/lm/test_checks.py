@@ -131,3 +131,19 @@ def test_inference_needs_no_loss(root: Path):
     params = {**language_model(root), "loss": "CrossEntropyLoss", "loss_params": {}}
     built(language_model(root))  # writes the vocabulary
     assert built({**params, "lm_vocab_file": str(root / "lm/vocab.txt")}, "infer") is not None
+
+
+@pytest.mark.parametrize(("loss", "num_sampled", "expected"), [
+    ("BasicSampledSequenceLoss", None, "num_sampled', the number of ids that it samples, is missing"),
+    ("BasicSequenceLoss", 2, "but BasicSequenceLoss does not sample the vocabulary")])
+def test_sampling_needs_both_the_loss_and_the_number(root: Path, loss: str, num_sampled: int | None, expected: str):
+    params = {**language_model(root), "loss": loss, "encoder_params": {**CELL, "num_sampled": num_sampled}}
+    assert expected in refusal(params)
+    assert built(params, "eval") is not None  # evaluation uses the whole vocabulary
+
+
+@pytest.mark.parametrize("loss", ["BasicSampledSequenceLoss", OwnLoss])
+def test_sampling_with_both_and_with_an_own_loss(root: Path, loss: Any):
+    given = SEQUENCE_LOSS if isinstance(loss, str) else {}
+    assert built({**language_model(root), "loss": loss, "loss_params": given,
+                  "encoder_params": {**CELL, "num_sampled": 2}}) is not None
