@@ -17,7 +17,7 @@ from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
 from open_seq2seq.metrics.perplexity import text_perplexity
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.neural_cache import NeuralCache, cache_params
-from open_seq2seq.models.lm.penalties import activation_penalty, temporal_penalty
+from open_seq2seq.models.lm.penalties import PENALTIES, activation_penalty, temporal_penalty
 from open_seq2seq.models.lm.scoring import surprises, token_surprises, total_surprise
 from open_seq2seq.models.part import unfit_class
 from open_seq2seq.models.reporter import Reporter
@@ -26,8 +26,6 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
 
 _PATH = (str, type(None))
-PENALTIES = ("activation_regularization", "temporal_activation_regularization")
-"""Names of the parameters that are weights of penalties on the encoder's outputs."""
 
 
 class LanguageModel(EncoderDecoderModel):
@@ -83,6 +81,20 @@ class LanguageModel(EncoderDecoderModel):
             problems += unfit_class("loss", params["loss"], BasicSequenceLoss, task)
         return problems
 
+    def _sampling_problems(self) -> list[str]:
+        """Returns a sentence if only one of the encoder and the loss samples the vocabulary; judges no own losses."""
+        loss, params = getattr(self, "loss", None), self.encoder.params
+        if self.mode != "train" or not in_package(type(loss)) or params["adaptive_softmax"] is not None:
+            return []
+        samples, path = isinstance(loss, BasicSampledSequenceLoss), f"{self.encoder.params_path}/num_sampled"
+        if samples and params["num_sampled"] is None:
+            return [f"'loss' is BasicSampledSequenceLoss, but '{path}', the number of ids that it samples, is missing: "
+                    "set it, or set 'loss' to BasicSequenceLoss."]
+        if not samples and params["num_sampled"] is not None:
+            return [f"'{path}' is set, but {type(loss).__name__} does not sample the vocabulary: set 'loss' to "
+                    "BasicSampledSequenceLoss, or leave 'num_sampled' out."]
+        return []
+
     def connect(self) -> None:
         problems = []
         if getattr(getattr(self, "loss", None), "offsets_targets", False):
@@ -103,20 +115,6 @@ class LanguageModel(EncoderDecoderModel):
             raise ConfigError(problems)
         if self.params["neural_cache"] is not None and self.mode == "eval":
             self.neural_cache = NeuralCache(self.encoder.output_size, **settings)
-
-    def _sampling_problems(self) -> list[str]:
-        """Returns a sentence if only one of the encoder and the loss samples the vocabulary; judges no own losses."""
-        loss, params = getattr(self, "loss", None), self.encoder.params
-        if self.mode != "train" or not in_package(type(loss)) or params["adaptive_softmax"] is not None:
-            return []
-        samples, path = isinstance(loss, BasicSampledSequenceLoss), f"{self.encoder.params_path}/num_sampled"
-        if samples and params["num_sampled"] is None:
-            return [f"'loss' is BasicSampledSequenceLoss, but '{path}', the number of ids that it samples, is missing: "
-                    "set it, or set 'loss' to BasicSequenceLoss."]
-        if not samples and params["num_sampled"] is not None:
-            return [f"'{path}' is set, but {type(loss).__name__} does not sample the vocabulary: set 'loss' to "
-                    "BasicSampledSequenceLoss, or leave 'num_sampled' out."]
-        return []
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         terms, decoded = super().loss_terms(batch, training)
