@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.data.image2label.toy_images import write_toy_cifar, write_toy_folders
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import random_seed, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -27,7 +27,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--train_size", type=int, default=2000, help="number of training images (default: %(default)s)")
     parser.add_argument("--dev_size", type=int, default=400, help="number of images for evaluation "
                         "(default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+    parser.add_argument("--seed", type=random_seed, default=0, help="random seed (default: %(default)s)")
     return parser.parse_args(argv)
 
 
@@ -37,8 +37,6 @@ def main(argv: list[str] | None = None) -> None:
     if args.train_size < 5 or args.dev_size < 1:
         raise UserError(f"--train_size is {args.train_size} and --dev_size is {args.dev_size}, but they have to be at "
                         "least 5 and 1.")
-    if args.seed < 0:
-        raise UserError(f"--seed is {args.seed}, but has to be at least 0.")
     write_toy_cifar(args.output_dir, args.train_size, args.dev_size, args.seed)
     write_toy_folders(args.output_dir, {"train": args.train_size, "dev": args.dev_size}, args.seed)
     deco_print(f"{args.output_dir}: {args.train_size} images for training and {args.dev_size} for evaluation")

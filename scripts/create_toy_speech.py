@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import random_seed, run_script
 
 SIZES = {"train": 400, "dev": 50, "test": 50}
 
@@ -25,7 +25,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--output_dir", default="toy_speech_data", help="folder to write to (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+    parser.add_argument("--seed", type=random_seed, default=0, help="random seed (default: %(default)s)")
     for name, size in SIZES.items():
         parser.add_argument(f"--{name}_size", type=int, default=size,
                             help="number of utterances (default: %(default)s)")

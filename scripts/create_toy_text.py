@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import random_seed, run_script
 
 _SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "pi", "ro", "tu")
 
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--output_dir", default="toy_text_lm", help="folder to write to (default: toy_text_lm)")
     parser.add_argument("--lines", type=int, default=3000, help="number of training lines (default: 3000)")
-    parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
+    parser.add_argument("--seed", type=random_seed, default=0, help="random seed (default: 0)")
     args = parser.parse_args(argv)
     if args.lines < 1:
         raise UserError(f"--lines is {args.lines}, but has to be at least 1.")

@@ -46,7 +46,7 @@ from open_seq2seq.metrics.wer import ErrorRates, error_rates, report
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import OutputFiles, check_no_input, check_output_file
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import finite_float, run_script
 
 Texts = dict[str, str]
 # The search's parameter n_best has no flag, because --n_best names a file. It is beam_width with --dump_all_beams_to,
@@ -54,6 +54,7 @@ Texts = dict[str, str]
 SEARCH: dict[str, Param] = {name: param for name, param in beam_search_params().items() if name != "n_best"}
 DEFAULTS = {name: param.default for name, param in SEARCH.items()}
 GRID = ("alpha", "beta")
+LARGEST_GRID = 1000
 RESCORING = {*GRID, "lm_path", "lm_type", "lm_case", "lm_vocabulary", "lm_sentence_end"}
 OUTPUTS = ("infer_output_file", "dump_all_beams_to")
 
@@ -76,8 +77,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     for name, param in SEARCH.items():
         _add_option(parser, name, param)
     for name in GRID:
-        add(f"--{name}_max", type=float, help=f"largest {name} of the grid search; without it, only --{name} is used")
-        add(f"--{name}_step", type=float, default=0.1, help="step of the grid search (default: %(default)s)")
+        add(f"--{name}_max", type=finite_float,
+            help=f"largest {name} of the grid search; without it, only --{name} is used")
+        add(f"--{name}_step", type=finite_float, default=0.1, help="step of the grid search (default: %(default)s)")
     add("--n_best", metavar="FILE", help="n-best list to rescore, in one of the formats of --beams_format")
     add("--trust_code", action="store_true", default=None, help="allow the config of the logdir that --lm names to run "
         "code from outside the package")
@@ -94,7 +96,7 @@ def _add_option(parser: argparse.ArgumentParser, name: str, param: Param) -> Non
     help_text = f"{param.doc} (default: {param.default})".replace("%", "%%")
     kinds = param.type if isinstance(param.type, tuple) else (param.type,)
     how: dict[str, Any] = {"choices": param.type} if isinstance(param.type, list) else {
-        "type": _boolean if bool in kinds else kinds[0]}
+        "type": finite_float if name in GRID else _boolean if bool in kinds else kinds[0]}
     default = param.default if name in GRID else argparse.SUPPRESS
     flags = ["--lm", "--lm_path"] if name == "lm_path" else [f"--{name}"]
     parser.add_argument(*flags, dest=name, default=default, help=help_text, **how)
@@ -166,11 +168,14 @@ def _flags(names: Sequence[str]) -> str:
 
 
 def _check_grid(args: argparse.Namespace, name: str) -> None:
-    first, last = getattr(args, name), getattr(args, f"{name}_max")
-    if not getattr(args, f"{name}_step") > 0:  # refuses NaN too
+    first, last, step = getattr(args, name), getattr(args, f"{name}_max"), getattr(args, f"{name}_step")
+    if step <= 0:
         raise UserError(f"--{name}_step has to be above 0.")
     if last is not None and last < first:
         raise UserError(f"--{name}_max is {last:g}, below --{name} {first:g}, where the grid starts: increase it.")
+    if last is not None and (last - first) / step >= LARGEST_GRID:
+        raise UserError(f"--{name}_step is {step:g}, so the grid from {first:g} to {last:g} would have more than "
+                        f"{LARGEST_GRID:,} values: increase it.")
     if last is not None and args.labels is None:
         raise UserError(f"--{name}_max requests a grid search, which needs references to choose the best pair: give "
                         f"--labels, or leave --{name}_max out and give only --{name}.")

@@ -30,7 +30,7 @@ from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import random_seed, run_script
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
@@ -73,7 +73,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         "(default: %(default)s)")
     parser.add_argument("--noise_db", type=float, help="also write strings-dev-noise.csv and strings-test-noise.csv: "
                         "the strings with white noise this many dB below the speech")
-    parser.add_argument("--seed", type=int, default=0, help="random seed of strings and noise (default: %(default)s)")
+    parser.add_argument("--seed", type=random_seed, default=0,
+                        help="random seed of strings and noise (default: %(default)s)")
     return parser.parse_args(argv)
 
 

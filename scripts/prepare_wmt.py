@@ -35,7 +35,7 @@ from open_seq2seq.data.text2text.preparation import (
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import check_no_input
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import random_seed, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -58,7 +58,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         help="maximum ratio of the longer side's words to the shorter side's (default: %(default)s)")
     parser.add_argument("--max_sentences", type=int, default=10_000_000,
                         help="maximum number of sentences to train BPE on (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="random seed of the shuffle (default: %(default)s)")
+    parser.add_argument("--seed", type=random_seed, default=0, help="random seed of the shuffle (default: %(default)s)")
     return parser.parse_args(argv)
 
 

@@ -28,7 +28,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import OutputFiles, check_no_input, check_output_file
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import finite_float, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -42,8 +42,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--n_best", required=True, metavar="FILE", help="n-best lists: a file <output>.scores.tsv written by inference")
     add("--lm", required=True, metavar="LOGDIR", help="folder of a language model's run")
-    add("--alpha", type=float, nargs="+", required=True, help="weights of the log probability to try")
-    add("--beta", type=float, nargs="+", default=[0.0], help="bonuses per word to try (default: 0)")
+    add("--alpha", type=finite_float, nargs="+", required=True, help="weights of the log probability to try")
+    add("--beta", type=finite_float, nargs="+", default=[0.0], help="bonuses per word to try (default: 0)")
     add("--references", metavar="FILE", help="file with a reference for each line of the source")
     add("--output_file", metavar="FILE", help="output file for the best translation of each line")
     add("--trust_code", action="store_true", help="allow the language model's config to run code from outside the "

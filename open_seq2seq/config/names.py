@@ -64,7 +64,7 @@ class Kind:
         for name, value in names.items():
             if self.fits(value):
                 yield name, value
-                if getattr(value, "__module__", "").partition(".")[0] == _PACKAGE:
+                if in_package(value):
                     yield f"{value.__module__}.{value.__qualname__}", value
 
     def nearest(self, name: str) -> str:
@@ -99,6 +99,11 @@ def register(kind: str, catalogue: Catalogue | None = None, *, base: type | None
     if catalogue is not None:
         known.catalogues.append(catalogue)
     known._read.clear()
+
+
+def in_package(value: Any) -> bool:
+    """Returns whether a class or function is defined in this package, not by a user or another library."""
+    return getattr(value, "__module__", "").partition(".")[0] == _PACKAGE
 
 
 def _is_subclass(base: type, value: Any) -> bool:

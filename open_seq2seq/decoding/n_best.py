@@ -18,15 +18,25 @@ class Candidate(NamedTuple):
     lm: float
 
 
+def score_of(text: str) -> float:
+    """Converts a score in nats from a file; it may be -infinity, the score of what is impossible.
+
+    Raises:
+      ValueError: the text is not a number, or it is NaN or infinity.
+    """
+    number = float(text)
+    if not number < math.inf:
+        raise ValueError(f"The score is {number}.")
+    return number
+
+
 def scored_candidate(score: str, text: str) -> Candidate:
     """Returns a hypothesis of a file that contains only total scores: ``acoustic`` is the score, and ``lm`` is 0.
 
     Raises:
-      ValueError: the score is not a number.
+      ValueError: the score is not one.
     """
-    number = float(score)
-    if math.isnan(number):
-        raise ValueError("The score is NaN.")
+    number = score_of(score)
     return Candidate(text, number, number, 0.0)
 
 

@@ -18,6 +18,7 @@ from open_seq2seq.decoding.beam_search import (
 from open_seq2seq.decoding.hypothesis_scores import length_divisor
 from open_seq2seq.decoding.top_k import top_k
 
+_SMALLEST = 2.0 ** -126  # the smallest normal number of FP32
 _ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
@@ -155,14 +156,22 @@ def _draw(logits: tf.Tensor, uniform: tf.Tensor, sampling: Sampling) -> tf.Tenso
     size = logits.shape[-1]
     kept = min(sampling.top_k or size, size)
     if kept == size and sampling.top_p is None:
-        return _inverse(tf.nn.softmax(logits / sampling.temperature), uniform)
+        return _inverse(_tempered(logits, sampling.temperature), uniform)
     # Sorts before dividing, because the division may round adjacent values to the same number.
     values, ids = top_k(logits, kept)
-    probabilities = tf.nn.softmax(values / sampling.temperature)
+    probabilities = _tempered(values, sampling.temperature)
     if sampling.top_p is not None:
         before = tf.cumsum(probabilities, axis=2, exclusive=True)
         probabilities = tf.where(before < sampling.top_p, probabilities, 0.0)
     return tf.gather(ids, _inverse(probabilities, uniform), batch_dims=2)
+
+
+def _tempered(logits: tf.Tensor, temperature: float) -> tf.Tensor:
+    """Returns the softmax of logits ``[batch, hypotheses, ids]`` divided by a temperature above 0."""
+    # The largest logit becomes 0 before the division, which could overflow. Temperatures below the smallest normal
+    # number could count as 0, and 0 / 0 is NaN.
+    below = logits - tf.reduce_max(logits, axis=2, keepdims=True)
+    return tf.nn.softmax(below / max(temperature, _SMALLEST))
 
 
 def _inverse(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:

@@ -40,4 +40,4 @@ def text_perplexity(surprise: float, tokens: float, words: int | None = None,
 
 
 def _exp(nats: float) -> float:
-    return math.exp(nats) if nats < 700.0 else math.inf  # math.exp raises OverflowError above 709
+    return math.inf if nats >= 700.0 else math.exp(nats)  # math.exp raises OverflowError above 709

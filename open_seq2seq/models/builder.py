@@ -229,6 +229,8 @@ def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = Non
 def _without_parts(spec: ModelSpec) -> Model:
     model = spec.model_class(spec.params, spec.mode)
     _add_part(model, spec, "data_layer")
+    if problems := model.part_problems():
+        raise ConfigError(problems)
     return model
 
 

@@ -122,6 +122,14 @@ class Model(Component):
         """
         return {}
 
+    def part_problems(self) -> list[str]:
+        """Returns one sentence for each class of a part, or parameter, that does not suit the task; by default none.
+
+        The builder calls this when only the data layer exists, because the errors of other parts would not name what
+        has to be changed. ``params`` contains the classes of these parts.
+        """
+        return []
+
     def connect(self) -> None:
         """Called after all parts exist, so that parts can get information from one another."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from open_seq2seq.config.names import kind_of
+from open_seq2seq.config.names import in_package, kind_of
 from open_seq2seq.config.params import Param
 
 MODES = ("train", "eval", "infer", "interactive_infer")
@@ -53,3 +53,20 @@ class Part:
 
     def _text(self, name: str) -> str:
         return self.doc or f"{name[:1].upper()}{name[1:].replace('_', ' ')} class."
+
+
+def unfit_class(name: str, given: Any, fitting: type, task: str) -> list[str]:
+    """Returns a sentence if the class of a part is one of this package that does not suit a task, otherwise nothing.
+
+    Classes of users are not judged, because they may do what the task needs in their own way.
+
+    Args:
+      name: name of the part, such as ``loss``.
+      given: the class; None if there is none.
+      fitting: the class that suits the task, as its subclasses do.
+      task: what needs it, such as ``a language model``.
+    """
+    if given is None or not in_package(given) or issubclass(given, fitting):
+        return []
+    return [f"'{name}' is {given.__name__}, but {task} needs {fitting.__name__} or a subclass of it: set '{name}' to "
+            f"{fitting.__name__}."]

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.losses.cross_entropy_loss import CrossEntropyLoss
 from open_seq2seq.metrics.classification import classification_scores, confusion_matrix
 from open_seq2seq.models.confusion import print_confusion, report_confusion
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
+from open_seq2seq.models.part import unfit_class
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
 from open_seq2seq.utils.console import deco_print
@@ -26,6 +28,13 @@ class Text2Label(EncoderDecoderModel):
 
     object_name = "tokens"
     interactive_hint = "Type a text to classify"
+
+    def part_problems(self) -> list[str]:
+        task = "a classifier"
+        if not hasattr(self.data_layer, "num_classes"):
+            return [f"'data_layer' is {type(self.data_layer).__name__}, but {task} needs one of texts with "
+                    "classes, such as LabelledTextDataLayer."]
+        return unfit_class("loss", self.params["loss"], CrossEntropyLoss, task) if "loss" in self.components else []
 
     def derived_params(self, part: str) -> dict[str, Any]:
         layer: Any = self.data_layer

@@ -116,6 +116,11 @@ class MixedPrecisionOptimizer(Module):
         """The averages of the weights by name; empty if averaging is disabled."""
         return {} if self._average is None else dict(self._average.weights)
 
+    @property
+    def is_averaging(self) -> bool:
+        """Whether averaging is enabled and has begun; before, the averages equal the weights."""
+        return self._average is not None and self._average.has_begun
+
     def restart_average(self, variables: Variables, names: Collection[str] | None = None) -> None:
         """Restarts the averages of the weights, if enabled, from the current weights.
 

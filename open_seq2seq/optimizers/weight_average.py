@@ -53,6 +53,11 @@ class WeightAverage:
         for name in names:
             self.weights[name].assign(variables[name])
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the averages cover the weights after more than one update."""
+        return True
+
     def state(self) -> Variables:
         """Returns the variables that are saved in checkpoints besides the averages, by name."""
         return {}
@@ -111,6 +116,10 @@ class WeightMean(WeightAverage):
         super().restart(variables, names)
         if names:
             self._count.assign(0)
+
+    @property
+    def has_begun(self) -> bool:
+        return int(self._count.numpy()) > 1
 
     def state(self) -> Variables:
         return {MEAN_COUNT: self._count}

@@ -1,7 +1,9 @@
-"""Runs the main function of a program in ``scripts/``."""
+"""Runs the main function of a program in ``scripts/``, and converts the values of its options."""
 
 from __future__ import annotations
 
+import argparse
+import math
 import sys
 from collections.abc import Callable
 
@@ -24,3 +26,21 @@ def run_script(main: Callable[[], None]) -> None:
         except (UserError, OSError) as error:
             sys.stderr.write(f"Error: {problem_of(error) or error}\n")
             raise SystemExit(2) from error
+
+
+def finite_float(text: str) -> float:
+    """Converts the value of an option to a float, for ``argparse``; refuses NaN and infinity."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+    return number
+
+
+def random_seed(text: str) -> int:
+    """Converts the value of an option to a seed of random numbers, for ``argparse``; refuses negative numbers."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)

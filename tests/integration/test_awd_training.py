@@ -31,6 +31,8 @@ def test_averaging_begins_at_the_same_update_in_a_resumed_run(workspace, command
     settings = (*SETTINGS, "--average_after_evals_without_gain=1", "--lr_policy_params/learning_rate=60.0")
     output = ran(command, *settings, f"--logdir={workspace}/whole")
     assert output.count("averaging of the weights begins") == 1
+    evaluations, later = output.split("averaging of the weights begins")
+    assert "with the averaged weights" in later and "with the averaged weights" not in evaluations
     whole = state(workspace, "whole")
     assert whole["average_trigger/has_begun"] == 1 and whole["averaged_updates"] > 1
     begun = 8 - int(whole["averaged_updates"])
@@ -38,7 +40,7 @@ def test_averaging_begins_at_the_same_update_in_a_resumed_run(workspace, command
     assert before["average_trigger/has_begun"] == 0  # the checkpoint is written before the evaluation
     np.testing.assert_array_equal(before["ema/encoder/embedding"], before["encoder/embedding"])
 
-    ran(command, *settings, f"--max_steps={begun}")
+    assert "averaging of the weights begins" not in ran(command, *settings, f"--max_steps={begun}")  # it ends there
     assert_identical(state(workspace, "run", begun), before)
     ran(command, *settings, "--continue_learning")
     assert_identical(state(workspace, "run"), whole)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from open_seq2seq.utils.errors import UserError
 from scripts.create_toy_text import main as create_toy_text
 from scripts.dynamic_evaluation import main as dynamic_evaluation
 from tests.integration.ranks import assert_identical, ran
@@ -58,10 +59,16 @@ def test_a_run_from_text_to_generated_text(workspace, command, capfd):
     np.testing.assert_allclose(val_loss(output), val_loss(whole), atol=1e-4)
 
     found = []
-    for rate in (0.0, 0.5):  # a rate of 0 is ordinary evaluation; the trained weights are not changed
-        dynamic_evaluation([f"--config_file={workspace}/config.py", f"--rate={rate}"])
-        found.append(float(re.findall(r"dynamic evaluation: ([\d.]+)", capfd.readouterr().out)[0]))
+    # A rate of 0 is ordinary evaluation; the trained weights are not changed.
+    for settings in (["--rate=0"], ["--rate=0.5"], ["--rate=0.01", "--clip=1e9"], ["--rate=0.01", "--clip=inf"]):
+        dynamic_evaluation([f"--config_file={workspace}/config.py", *settings])
+        printed = capfd.readouterr().out.split("Dynamic evaluation:")[1]
+        assert "per word" in printed and "bits per byte" in printed
+        found.append(float(re.findall(r"Perplexity: ([\d.]+) per token", printed)[0]))
     assert abs(np.log(found[0]) - val_loss(whole)) < 2e-3 and found[1] < found[0]
+    assert found[2] == found[3] < found[0]
+    with pytest.raises(UserError, match="has diverged: .* lower --rate or --clip"):
+        dynamic_evaluation([f"--config_file={workspace}/config.py", "--rate=1e38", "--clip=inf"])
 
     ran(command, "--mode=infer", "--data_layer_params/seed_tokens=bade fifi", f"--infer_output_file={workspace}/out")
     lines = (workspace / "out").read_text().splitlines()
@@ -116,6 +123,25 @@ def test_a_transformer_with_memory_and_adaptive_softmax(workspace, command):
         f"--infer_output_file={workspace}/scores")
     score = float((workspace / "scores").read_text().split("\t")[0])
     np.testing.assert_allclose(-score, val_loss(alone) * (len(line.split()) + 1), atol=1e-3)
+
+
+@pytest.mark.parametrize(("option", "expected"), [
+    ("--rate=inf", "argument --rate: 'inf' is not a finite number"), ("--decay=nan", "'nan' is not a finite number")])
+def test_dynamic_evaluation_needs_finite_rates(option, expected, capfd):
+    with pytest.raises(SystemExit) as error:
+        dynamic_evaluation(["--config_file=config.py", option])
+    assert error.value.code == 2 and expected in capfd.readouterr().err
+
+
+def test_dynamic_evaluation_of_a_classifier(workspace):
+    config = workspace / "config.py"
+    config.write_text(config.read_text() + """
+del base_params["loss_params"]
+base_params.update(loss="CrossEntropyLoss", data_layer="SSTDataLayer",
+                   data_layer_params={"data_root": root, "max_length": 5})
+""")
+    with pytest.raises(UserError, match="needs a language model whose data layer can carry states"):
+        dynamic_evaluation([f"--config_file={config}"])
 
 
 BAD = {

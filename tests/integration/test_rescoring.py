@@ -100,6 +100,17 @@ def test_other_models_are_refused(two_updates: Path, beams: Path):
         log_probs(two_updates, ["a b"])
 
 
+def test_a_classifier_on_the_encoder_of_a_language_model_is_refused(tmp_path: Path):
+    (tmp_path / "train.csv").write_text("1,good\n0,bad\n" * 4)
+    layer = {"data_root": str(tmp_path), "processed_data_folder": str(tmp_path), "max_length": 4}
+    params = {**language_model(tmp_path), **SETTINGS, "max_steps": 1, "logdir": f"{tmp_path}/run",
+              "loss": "CrossEntropyLoss", "loss_params": {}, "data_layer": "SSTDataLayer", "data_layer_params": layer}
+    (tmp_path / "config.yaml").write_text(to_yaml({"base_model": "LSTMLM", "base_params": params}))
+    assert main([f"--config_file={tmp_path}/config.yaml", "--mode=train"]) == 0
+    with pytest.raises(UserError, match="run does not contain a language model"):
+        log_probs(tmp_path / "run", ["good"])
+
+
 MISTAKES = {
     "no file": ("--mode rescore --n_best beams --lm . --beams_format dump --labels dev.csv", "name that file"),
     "search": ("--mode eval --logits x.npz --labels dev.csv --lm .", "needs the file of an n-gram model"),

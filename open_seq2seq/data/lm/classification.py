@@ -179,20 +179,25 @@ class SSTDataLayer(_Corpus):
         return {
             **_Corpus.get_optional_params(),
             "binary": Param([True], True, "Whether there are two classes, negative and positive; must be True."),
-            "phrases": Param(bool, False, "With trees: whether training also uses the labelled phrases of each "
-                             "sentence."),
+            "phrases": Param(bool, False, "Whether training also uses the labelled phrases of each sentence; it then "
+                             "reads trees, even if there are tables."),
         }
 
+    @property
+    def _wants_phrases(self) -> bool:
+        return self.params["phrases"] and self.mode == "train"
+
+    def _param_problems(self) -> list[str]:
+        problems = super()._param_problems()
+        if self._wants_phrases and self.params["text_file"]:
+            problems.append(f"'{self.params_path}/phrases' needs the trees of data_root, but text_file is a table: "
+                            "leave 'text_file' out, or set 'phrases' to False.")
+        return problems
+
     def _examples(self) -> Iterator[list[str]]:
-        root = self.params["data_root"]
-        names = [os.path.join(root, name + ending) for name in self._names[self.mode]
-                 for ending in (".csv", ".tsv", ".txt")]
-        path = next((name for name in names if os.path.exists(name)), None)
-        if path is None:
-            raise DataError(f"{shown(root)} has none of the files {', '.join(map(os.path.basename, names))}: correct "
-                            f"'{self.params_path}/data_root'.")
+        path = self._file()
         if path.endswith(".txt"):
-            yield from _of_trees(path, self.params["phrases"] and self.mode == "train")
+            yield from _of_trees(path, self._wants_phrases)
             return
         columns = [self.params["text_column"], self.params["label_column"]][:2 if self._reads_labels else 1]
         for number, (text, *labels) in Table(path, columns, self.params["format"], self.params["has_header"]).rows():
@@ -201,6 +206,20 @@ class SSTDataLayer(_Corpus):
                 raise DataError(f"{shown(path)}:{number}: the label is '{label[:60]}', but must be 0 (negative) or 1 "
                                 "(positive): correct the line, label_column or has_header.")
             yield [text, label]
+
+    def _file(self) -> str:
+        """Returns the path of the first file of this mode that exists."""
+        root = self.params["data_root"]
+        names = [name + ending for name in self._names[self.mode]
+                 for ending in ((".txt",) if self._wants_phrases else (".csv", ".tsv", ".txt"))]
+        found = next((name for name in names if os.path.exists(os.path.join(root, name))), None)
+        if found is not None:
+            return os.path.join(root, found)
+        if self._wants_phrases:
+            raise DataError(f"{shown(root)} has no {names[0]} with trees, from which '{self.params_path}/phrases' "
+                            "takes the phrases: add it, or set 'phrases' to False.")
+        raise DataError(f"{shown(root)} has none of the files {', '.join(names)}: correct "
+                        f"'{self.params_path}/data_root'.")
 
     def _read_rows(self) -> list[tuple[int, list[str]]]:
         return [(number, [text, *map(_named, labels)]) for number, (text, *labels) in super()._read_rows()]
@@ -219,6 +238,9 @@ def _of_trees(path: str, phrases: bool) -> Iterator[list[str]]:
         found: list[tuple[int, list[str]]] = []
         try:
             for label, word, close in re.findall(r"\(([0-4])\s|([^\s()]+)|(\))", line):
+                if found and not stack:
+                    raise DataError(f"{shown(path)}:{number}: the line goes on after the end of a tree: write one tree "
+                                    "per line.")
                 if label:
                     stack.append((int(label), []))
                 elif word:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from open_seq2seq.decoding.ctc.decoder import Transcript
-from open_seq2seq.decoding.n_best import Candidate
+from open_seq2seq.decoding.n_best import Candidate, score_of
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.output_file import OutputFiles
@@ -44,8 +44,9 @@ def read_n_best(path: str) -> dict[str, list[Candidate]]:
                             f"by tabs: {' '.join(HEADER)}.")
         for row in reader:
             try:
-                name, _, score, acoustic, lm, text = row
-                found.setdefault(name, []).append(Candidate(text, float(score), float(acoustic), float(lm)))
+                name, _, *scores, text = row
+                score, acoustic, lm = map(score_of, scores)
+                found.setdefault(name, []).append(Candidate(text, score, acoustic, lm))
             except ValueError:
                 raise DataError(f"{path}, line {reader.line_num}: expected an utterance, a rank, three scores and a "
                                 "text.") from None

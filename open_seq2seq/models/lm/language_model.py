@@ -8,17 +8,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.names import in_package
 from open_seq2seq.config.params import FREE, SAY, Param, check_params
 from open_seq2seq.data.lm.unknown import share_of
+from open_seq2seq.decoders.fake_decoder import FakeDecoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
+from open_seq2seq.losses.sampled_loss import BasicSampledSequenceLoss
 from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
 from open_seq2seq.metrics.perplexity import text_perplexity
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.neural_cache import NeuralCache, cache_params
-from open_seq2seq.models.lm.penalties import activation_penalty, temporal_penalty
+from open_seq2seq.models.lm.penalties import PENALTIES, activation_penalty, temporal_penalty
 from open_seq2seq.models.lm.scoring import surprises, token_surprises, total_surprise
 from open_seq2seq.models.lm.transfer import rows_by_token
+from open_seq2seq.models.part import unfit_class
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
 from open_seq2seq.utils.console import deco_print
@@ -66,17 +70,43 @@ class LanguageModel(EncoderDecoderModel):
         return {"vocab_size": layer.vocab_size, "tgt_vocab_size": layer.vocab_size, "end_token": layer.end_id,
                 "carry_state": layer.contiguous, "batch_size": self.params["batch_size_per_gpu"], **masked}
 
+    def part_problems(self) -> list[str]:
+        layer, params, task = self.data_layer, self.params, "a language model"
+        if not (hasattr(layer, "vocab_size") and hasattr(layer, "end_id")):
+            return [f"'data_layer' is {type(layer).__name__}, but {task} needs one of running text, such as "
+                    "WKTDataLayer."]
+        problems = []
+        if not issubclass(params["encoder"], LanguageEncoder):
+            problems.append(f"'encoder' is {params['encoder'].__name__}, but {task} needs one that predicts the next "
+                            "token, such as LMEncoder.")
+        problems += unfit_class("decoder", params["decoder"], FakeDecoder, task)
+        if "loss" in self.components:
+            problems += unfit_class("loss", params["loss"], BasicSequenceLoss, task)
+        return problems
+
+    def _sampling_problems(self) -> list[str]:
+        """Returns a sentence if only one of the encoder and the loss samples the vocabulary; judges no own losses."""
+        loss, params = getattr(self, "loss", None), self.encoder.params
+        if self.mode != "train" or not in_package(type(loss)) or params["adaptive_softmax"] is not None:
+            return []
+        samples, path = isinstance(loss, BasicSampledSequenceLoss), f"{self.encoder.params_path}/num_sampled"
+        if samples and params["num_sampled"] is None:
+            return [f"'loss' is BasicSampledSequenceLoss, but '{path}', the number of ids that it samples, is missing: "
+                    "set it, or set 'loss' to BasicSequenceLoss."]
+        if not samples and params["num_sampled"] is not None:
+            return [f"'{path}' is set, but {type(loss).__name__} does not sample the vocabulary: set 'loss' to "
+                    "BasicSampledSequenceLoss, or leave 'num_sampled' out."]
+        return []
+
     def connect(self) -> None:
         problems = []
-        if not isinstance(self.encoder, LanguageEncoder):
-            problems.append(f"'encoder' is {type(self.encoder).__name__}, but {type(self).__name__} needs one that "
-                            "predicts the next token, such as LMEncoder.")
         if getattr(getattr(self, "loss", None), "offsets_targets", False):
             problems.append("'loss_params/offset_target_by_one' is True, but the targets of language models are "
                             "already the next tokens: set it to False.")
         if self.mode == "train" and self.params["use_xla_jit"] and self.data_layer.params.get("random_bptt"):
             problems.append("'data_layer_params/random_bptt' and 'use_xla_jit' exclude each other: XLA would compile "
                             "the model for every length. Set one of them to False.")
+        problems += self._sampling_problems()
         self.neural_cache = None
         if self.params["neural_cache"] is not None and self.mode == "eval":
             settings, found = check_params(self.params["neural_cache"], {}, cache_params(), "neural_cache")
@@ -96,16 +126,16 @@ class LanguageModel(EncoderDecoderModel):
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         terms, decoded = super().loss_terms(batch, training)
-        lengths, params = batch["source_tensors"][1], self.params
-        if training and params["activation_regularization"]:
-            terms.append(activation_penalty(decoded["outputs_of_encoder"], lengths,
-                                            params["activation_regularization"]))
-        if training and params["temporal_activation_regularization"]:
-            terms.append(temporal_penalty(decoded["raw_outputs"], lengths,
-                                          params["temporal_activation_regularization"]))
         # Kept for ``predict``, which evaluation calls with the same batch and which needs the same sum.
         self._evaluated = (batch, self._surprise(batch, terms, decoded)) if self.mode == "eval" else None
         return terms, decoded
+
+    def penalties(self, encoded: dict[str, Any], batch: dict[str, Any]) -> list[LossTerm]:
+        """Returns the terms of activation regularisation (AR) and temporal activation regularisation (TAR)."""
+        lengths, params = batch["source_tensors"][1], self.params
+        of_activations, of_changes = (params[name] for name in PENALTIES)
+        terms = [activation_penalty(encoded["outputs"], lengths, of_activations)] if of_activations else []
+        return terms + ([temporal_penalty(encoded["raw_outputs"], lengths, of_changes)] if of_changes else [])
 
     def _surprise(self, batch: dict[str, Any], terms: list[LossTerm], decoded: dict[str, Any]) -> tf.Tensor:
         """Returns minus the log likelihood of a batch's targets in nats, an FP32 scalar.

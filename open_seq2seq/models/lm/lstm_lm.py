@@ -8,9 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.decoders.fake_decoder import FakeDecoder
+from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.language_model import LanguageModel
+from open_seq2seq.models.lm.penalties import PENALTIES
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.text2label import Text2Label
@@ -38,6 +40,20 @@ class LSTMLM(LanguageModel, Text2Label):
         fake = issubclass(self.params["decoder"], FakeDecoder)  # it computes no logits, so the encoder must
         return {**Text2Label.derived_params(self, part), "vocab_size": layer.source_vocab_size,
                 "end_token": layer.end_id, "head": "classes" if fake else "none"}
+
+    def part_problems(self) -> list[str]:
+        return self._task.part_problems(self) + (self._problems_of_classifier() if self._classifies else [])
+
+    def _problems_of_classifier(self) -> list[str]:
+        params = self.params
+        idle = {"infer_task": params["infer_task"] == "score",
+                "neural_cache": params["neural_cache"] is not None and self.mode in ("train", "eval")}
+        problems = [f"'{name}' applies only to language models, and this model classifies, because its data layer has "
+                    f"classes: leave '{name}' out." for name, is_set in idle.items() if is_set]
+        if self.mode == "train" and not issubclass(params["encoder"], LanguageEncoder):
+            problems += [f"'{name}' needs an encoder of language models, such as LMEncoder, but 'encoder' is "
+                         f"{params['encoder'].__name__}: leave '{name}' out." for name in PENALTIES if params[name]]
+        return problems
 
     def connect(self) -> None:
         self._task.connect(self)

@@ -6,6 +6,9 @@ import tensorflow as tf
 
 from open_seq2seq.losses.loss import LossTerm
 
+PENALTIES = ("activation_regularization", "temporal_activation_regularization")
+"""Names of the parameters of models that are the weights of the two penalties."""
+
 
 def activation_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> LossTerm:
     """Returns the loss term of activation regularisation (AR): ``weight`` times the mean square of the outputs.

@@ -327,11 +327,10 @@ class Trainer:
             self.settle()
             self._evaluation.model.data_layer.check_unchanged(DATA)
             print_title(self._evaluation.model, self.step)
-            averages = self.optimizer.averaged_weights
-            if averages:
+            if self.optimizer.is_averaging:
                 deco_print("with the averaged weights", offset=1)
             try:
-                with exchanged(self.trainable, averages):
+                with exchanged(self.trainable, self.optimizer.averaged_weights):
                     metrics = self._evaluation.run(self.step, stops=self._stops_evaluation)
             except PassStopped:
                 deco_print("The evaluation is skipped.", offset=1)
@@ -342,7 +341,7 @@ class Trainer:
                                                  for k, v in metrics.items()})
             if keep_best:
                 self.early_stopping.observe(self.step, metrics)
-                if self.optimizer.observe(self.step, metrics["val_loss"]):
+                if self.optimizer.observe(self.step, metrics["val_loss"]) and not self.finished:
                     deco_print("The validation loss no longer falls: averaging of the weights begins.", offset=1)
                 self._keep_results(metrics)
             if keep_best and self.saver is not None and self.model.params["save_checkpoint_steps"]:

@@ -68,6 +68,16 @@ def test_a_damaged_dump_is_refused_with_its_line(tmp_path: Path, name: str):
     assert str(tmp_path / "beams") in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("fields", ["nan\t-1\t0", "-1\tnan\t0", "-1\t-1\tinf", "-1\t-1\tx", "-1\t-1", "-1\t-1\t0\t0"])
+def test_a_damaged_table_of_recordings_is_refused(tmp_path: Path, fields: str):
+    write_n_best(str(tmp_path / "table"), {"a.wav": [Candidate("one", -np.inf, -np.inf, 0.0)]})
+    assert read_n_best(str(tmp_path / "table"))["a.wav"][0].score == -np.inf
+    with open(tmp_path / "table", "a") as file:
+        file.write(f"a.wav\t1\t{fields}\tone\n")
+    with pytest.raises(DataError, match="table, line 3: expected an utterance"):
+        read_n_best(str(tmp_path / "table"))
+
+
 def translations(tmp_path: Path) -> str:
     """Path of a table of scores that inference has written for three lines, one of them empty."""
     results = [Translations([Translation(-1.5, "ein hund"), Translation(-2.0, "der hund")], [3, 3], None),

@@ -72,6 +72,14 @@ def test_frequencies_are_the_softmax(temperature: float):
     assert_distributed(drawn(LOGITS, temperature=temperature).ids, softmax(LOGITS / temperature))
 
 
+@pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"top_p": 0.9}])
+@pytest.mark.parametrize("temperature", [1e-30, 1e-37, 1e-38, 1e-44])
+def test_a_tiny_temperature_draws_the_likeliest(temperature: float, options: dict[str, Any]):
+    # 900 / 1e-37 is not a number of FP32, and neither is 0 / 1e-44 where such a divisor counts as 0.
+    result = drawn(np.array([0.0, 3.0, 900.0, -np.inf]), count=20, temperature=temperature, **options)
+    assert (result.ids == 2).all() and np.isfinite(result.scores).all()
+
+
 @pytest.mark.parametrize(("options", "kept"), [
     ({"top_k": 3}, [2, 5, 3]), ({"top_k": 99}, [0, 1, 2, 3, 4, 5]), ({"top_p": 0.7}, [2, 5]),
     ({"top_p": 0.8}, [2, 5, 3]), ({"top_p": 1.0}, [0, 1, 2, 3, 4, 5]),

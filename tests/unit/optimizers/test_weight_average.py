@@ -121,6 +121,7 @@ def test_the_mean_covers_all_updates_after_its_start():
         values.append(weights["w"].numpy())
         expected = values[-1] if update < 2 else np.mean(values[2:], axis=0)
         np.testing.assert_allclose(mean.weights["w"], expected, rtol=1e-6)
+        assert mean.has_begun == (update > 2)  # the mean of one update equals the weights
 
 
 def begin_of_awd(losses, patience):
@@ -175,8 +176,9 @@ def test_the_triggered_mean_covers_the_updates_since():
         weights["w"].assign([float(number)])
         update(tf.constant(number, tf.int64))
         np.testing.assert_array_equal(mean.weights["w"], weights["w"])
-        assert mean.observe(number + 1, loss) == (number == 2)
+        assert mean.observe(number + 1, loss) == (number == 2) and not mean.has_begun
     for number in (3, 4, 5):
         weights["w"].assign([float(number * number)])
         update(tf.constant(number, tf.int64))
     np.testing.assert_allclose(mean.weights["w"], [np.mean([9.0, 16.0, 25.0])], rtol=1e-6)
+    assert mean.has_begun

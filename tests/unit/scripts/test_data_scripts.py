@@ -44,6 +44,13 @@ def test_toy_data(tmp_path):
     assert texts[0] == texts[1] != texts[2]
 
 
+@pytest.mark.parametrize("script", ["create_toy_images", "create_toy_speech", "create_toy_text"])
+def test_negative_seeds_are_refused(tmp_path, script):
+    result = run(script, "--output_dir=x", "--seed=-1", cwd=tmp_path)
+    assert result.returncode == 2 and "'-1' is not a whole number of at least 0" in result.stderr
+    assert "Traceback" not in result.stderr and not (tmp_path / "x").exists()
+
+
 def test_toy_data_of_other_tasks(tmp_path):
     tables = {}
     for task, name in (("labels", "labels/train.tsv"), ("dialogue", "dialogue/train.tsv"),

@@ -7,6 +7,7 @@ towards the trained weights.
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.training.loop.run_states import carrying_in_pass
-from open_seq2seq.utils.errors import ConfigError
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError, UserError
 
 
 class DynamicSettings(NamedTuple):
@@ -27,7 +29,7 @@ class DynamicSettings(NamedTuple):
     Attributes:
       rate: learning rate of gradient descent; with 0, the evaluation is an ordinary one.
       decay: at each update, the weights move back towards the trained ones by this fraction of their distance.
-      max_grad_norm: largest global norm of the gradients; larger ones are scaled down to it.
+      max_grad_norm: largest global norm of the gradients; larger ones are scaled down to it. Infinity disables this.
     """
 
     rate: float
@@ -35,18 +37,18 @@ class DynamicSettings(NamedTuple):
     max_grad_norm: float = 0.25
 
 
-def dynamic_surprise(model: Model, settings: DynamicSettings) -> tuple[float, int]:
-    """Evaluates a language model dynamically; at the end, its weights are as before.
+def evaluate_dynamically(model: Model, settings: DynamicSettings) -> dict[str, float]:
+    """Evaluates a language model dynamically; prints and returns its metrics by name.
+
+    At the end, the weights are as before.
 
     Args:
       model: a model built for evaluation, with restored weights.
       settings: how the weights are adapted.
 
-    Returns:
-      (minus the log likelihood of the text in nats, number of tokens).
-
     Raises:
       ConfigError: the model is not a language model, or the chunks of its data do not each continue the previous one.
+      UserError: the updates make the model diverge.
     """
     if not isinstance(model, LanguageModel):
         raise ConfigError([f"Dynamic evaluation needs a language model, got {type(model).__name__}: give the config or "
@@ -58,30 +60,35 @@ def dynamic_surprise(model: Model, settings: DynamicSettings) -> tuple[float, in
     trained = [tf.identity(variable) for variable in weights]
     step = tf.function(_step_of(model, weights, trained, settings), autograph=False,
                        input_signature=[model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
-    surprise, tokens = 0.0, 0
+    results = []
     try:
         with contextlib.closing(OnePass(model.data_layer)) as plan:
-            for (_, fresh, batch), in plan:
-                surprise += float(step(batch, fresh))
-                tokens += int(np.sum(batch["target_tensors"][1]))
+            for (number, fresh, batch), in plan:
+                outputs = [np.asarray(output) for output in step(batch, fresh)]
+                if not np.isfinite(outputs[0]).all():
+                    raise UserError(f"Dynamic evaluation has diverged: the log likelihood of chunk {number + 1:,} is "
+                                    "not finite: lower --rate or --clip.")
+                results.append(model.evaluate(batch, outputs))
     finally:
         for variable, before in zip(weights, trained, strict=True):
             variable.assign(before)
-    return surprise, tokens
+    deco_print("Dynamic evaluation:")
+    return model.finalize_evaluation(results)
 
 
 def _step_of(model: Model, weights: list[tf.Variable], trained: list[tf.Tensor], settings: DynamicSettings) -> Any:
-    """Returns a function that scores a batch, updates the weights, and returns minus the log likelihood in nats."""
-    def step(batch: dict[str, Any], fresh: tf.Tensor) -> tf.Tensor:
+    """Returns a function that scores a batch, updates the weights, and returns the tensors of ``Model.predict``."""
+    def step(batch: dict[str, Any], fresh: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape, weight_cast_scope(), carrying_in_pass(model, batch, fresh):
-            surprise, count = model.predict(batch)
+            outputs = surprise, count = model.predict(batch)
             mean = tf.reduce_sum(surprise) / tf.reduce_sum(count)
         gradients = [tf.convert_to_tensor(gradient) if gradient is not None else None
                      for gradient in tape.gradient(mean, weights)]
-        clipped, _ = tf.clip_by_global_norm(gradients, settings.max_grad_norm)
-        for variable, gradient, before in zip(weights, clipped, trained, strict=True):
+        if math.isfinite(settings.max_grad_norm):
+            gradients, _ = tf.clip_by_global_norm(gradients, settings.max_grad_norm)
+        for variable, gradient, before in zip(weights, gradients, trained, strict=True):
             if gradient is not None:
                 variable.assign_sub(settings.rate * gradient + settings.decay * (variable - before))
-        return tf.reduce_sum(surprise)
+        return outputs
 
     return step

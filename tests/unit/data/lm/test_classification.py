@@ -85,6 +85,18 @@ def test_sst_trees_with_and_without_phrases(root):
         ("<eos> bad film <eos>", "negative")])
 
 
+def test_phrases_come_from_trees_even_if_there_are_tables(root):
+    write(root / "sst/train.txt", *TREES)
+    write(root / "sst/dev.txt", *TREES)
+    trees_alone = texts(make(SSTDataLayer, root, data_root=str(root / "sst"), phrases=True))
+    for split in ("train", "dev"):
+        write(root / f"sst/{split}.csv", "1,good film", "0,bad film")
+    assert texts(make(SSTDataLayer, root, data_root=str(root / "sst"), phrases=True)) == trees_alone
+    for mode, phrases in (("train", False), ("eval", True)):  # evaluation uses whole sentences
+        layer = make(SSTDataLayer, root, mode, data_root=str(root / "sst"), phrases=phrases)
+        assert texts(layer)[0] == ["<eos> good film <eos>", "<eos> bad film <eos>"]
+
+
 def reviews(root):
     for split in ("train", "test"):
         for folder, ratings in (("neg", (1, 2, 3, 4)), ("pos", (7, 8, 9, 10))):
@@ -138,6 +150,10 @@ BAD = {
     "no files": (SSTDataLayer, {"data_root": "empty"}, DataError, "has none of the files train.csv"),
     "label": (SSTDataLayer, {"data_root": "label"}, DataError, "train.csv:1: the label is '7'"),
     "tree": (SSTDataLayer, {"data_root": "tree"}, DataError, "train.txt:2: the line must be a tree"),
+    "two trees": (SSTDataLayer, {"data_root": "two"}, DataError, "train.txt:1: .* write one tree per line"),
+    "text after a tree": (SSTDataLayer, {"data_root": "after"}, DataError, "train.txt:1: .* write one tree per line"),
+    "no trees": (SSTDataLayer, {"data_root": "sst", "phrases": True}, DataError, "has no train.txt with trees"),
+    "phrases of a table": (SSTDataLayer, {"text_file": "own.csv", "phrases": True}, ConfigError, "is a table"),
     "imdb": (IMDBDataLayer, {"data_root": "empty"}, DataError, "give the unpacked folder aclImdb"),
     "all validation": (IMDBDataLayer, {"data_root": "aclImdb", "num_validation": 8}, DataError, "lower num_validation"),
     "rating": (IMDBDataLayer, {"data_root": "names", "binary": False, "num_validation": 1}, DataError, "ID_RATING.txt"),
@@ -154,6 +170,8 @@ def test_bad_input_is_named(root, name):
     write(root / "sst/train.csv", "1,good", "0,bad")
     write(root / "label/train.csv", "7,good")
     write(root / "tree/train.txt", TREES[0], "(3 (2 It) works")
+    write(root / "two/train.txt", f"{TREES[0]} {TREES[2]}")
+    write(root / "after/train.txt", f"{TREES[0]} .")
     (root / "empty").mkdir()
     for folder in ("pos", "neg"):
         write(root / f"names/train/{folder}/a.txt", "good")
