@@ -68,16 +68,16 @@ class FullyConnectedDecoder(Decoder):
         hidden = encoded["outputs"]
         if hidden.shape.rank != 2:
             raise ConfigError([f"'decoder' is {type(self).__name__}, which needs a vector for each example, but the "
-                               f"encoder's outputs are {hidden.shape.rank}-dimensional: choose FullyConnectedSCDecoder, "
-                               "which reads all positions."])
+                               f"encoder's outputs are {hidden.shape.rank}-dimensional: choose "
+                               "FullyConnectedSCDecoder, which reads all positions."])
         return self._checked(hidden)
 
     def _checked(self, hidden: tf.Tensor) -> tf.Tensor:
         """Returns ``hidden``; raises ConfigError if its number of channels does not fit the linear layer."""
         inputs, channels = self._kernel.shape[0], hidden.shape[-1]
         if hidden.shape.rank == 2 and inputs != channels or inputs % channels:
-            raise ConfigError([f"'{self.params_path}/hidden_size' is {inputs}, but the encoder's outputs have {channels} "
-                               "channels: correct it, or leave it out."])
+            raise ConfigError([f"'{self.params_path}/hidden_size' is {inputs}, but the encoder's outputs have "
+                               f"{channels} channels: correct it, or leave it out."])
         return hidden
 
 

@@ -15,7 +15,7 @@ from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.memory import GIB, available_bytes
 
 _COPIES = 3
-"""Memory that is needed at most while the images are decoded and handed to TensorFlow, as a multiple of their pixels."""
+"""Memory needed at most while the images are decoded and handed to TensorFlow, as a multiple of their pixels."""
 
 
 def cached_set(files: FileSet, pipeline: Pipeline, skips: bool) -> PixelSet:

@@ -116,6 +116,6 @@ def test_features_of_sound_are_not_mirrored(folder):  # noqa: F811
 
 def test_encoders_of_sequences_do_not_read_images(folder):  # noqa: F811
     layers = [{"type": "conv1d", "repeat": 1, "kernel_size": [3], "stride": [1], "num_channels": 4, "padding": "SAME"}]
+    params = {"convnet_layers": layers, "dropout_keep_prob": 1.0, "activation_fn": None, "num_audio_features": 3}
     with pytest.raises(ConfigError, match="'encoder' is TDNNEncoder, which reads sequences, but ImageFolderDataLayer"):
-        make(folder, encoder="TDNNEncoder", encoder_params={"convnet_layers": layers, "dropout_keep_prob": 1.0, "num_audio_features": 3,
-                                                              "activation_fn": None})
+        make(folder, encoder="TDNNEncoder", encoder_params=params)
