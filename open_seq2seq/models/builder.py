@@ -25,6 +25,7 @@ from open_seq2seq.models.size_check import check_shapes, check_size, describe_va
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, choice_problems, precision_of
 from open_seq2seq.parts.component import Component, creating_variables, has_unbuilt_layers, share_variables
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
+from open_seq2seq.utils.tensorflow_import import suppress_false_alarm
 
 
 @dataclass
@@ -212,6 +213,7 @@ def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = Non
     Raises:
       UserError: see ``check_model``.
     """
+    suppress_false_alarm()
     with untrusted(spec.data_config), creating_variables(seed, shared=variables_of is not None):
         model = _without_parts(spec)
         if variables_of is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from open_seq2seq import MISSING_TENSORFLOW
 from open_seq2seq.utils.environment import check_limits, scratch_file
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.processor import has_onednn
 
 
 def import_tensorflow() -> None:
@@ -25,13 +27,28 @@ def import_tensorflow() -> None:
     if "tensorflow" in sys.modules:
         return
     check_limits()
-    quiet = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") not in ("0", "1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
-        with _stderr_held_back() if quiet else contextlib.nullcontext():
+        with _without_log():
             import tensorflow  # noqa: F401
     except ImportError as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"TensorFlow cannot be imported ({reason}). {MISSING_TENSORFLOW}") from error
+
+
+@functools.cache
+def suppress_false_alarm() -> None:
+    """Suppresses a line that TensorFlow's log would contain once per process.
+
+    With oneDNN, TensorFlow 2.21 reports as an error that oneDNN does not transpose integers or truth values, when it
+    transposes them for the first time, by itself. Here it does so without its log. This initialises TensorFlow's
+    devices, which cannot be configured afterwards.
+    """
+    if has_onednn():
+        import tensorflow as tf
+
+        with _without_log():
+            tf.transpose(tf.zeros([2, 2], tf.int32))
 
 
 def keep_freed_memory() -> None:
@@ -46,6 +63,11 @@ def keep_freed_memory() -> None:
     """
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
     os.environ.setdefault("TF_CPU_BFC_MEM_LIMIT_IN_MB", str(1 << 24))  # 16 TiB, so in effect no limit; default: 64 GiB
+
+
+def _without_log() -> contextlib.AbstractContextManager[None]:
+    wanted = os.environ.get("TF_CPP_MIN_LOG_LEVEL") in ("0", "1")
+    return contextlib.nullcontext() if wanted else _stderr_held_back()
 
 
 @contextlib.contextmanager

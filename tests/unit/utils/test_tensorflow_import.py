@@ -37,3 +37,13 @@ def test_scripts_have_that_allocator():
     unset = {name: value for name, value in os.environ.items() if not name.startswith("TF_CPU_")}
     done = subprocess.run([sys.executable, "-c", code], env=unset, capture_output=True, text=True, check=True)
     assert done.stdout == "true\n"
+
+
+@pytest.mark.long
+def test_transposed_integers_raise_no_false_alarm():
+    code = ("from open_seq2seq.utils.tensorflow_import import import_tensorflow, suppress_false_alarm\n"
+            "import_tensorflow()\nsuppress_false_alarm()\nimport tensorflow as tf\n"
+            "print(tf.transpose(tf.range(6)[tf.newaxis]).shape)")
+    env = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "(6, 1)\n" and done.stderr == ""
