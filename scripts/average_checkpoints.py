@@ -14,8 +14,11 @@ import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.utils.script import quiet_tensorflow
+
+quiet_tensorflow()
 
 from open_seq2seq.training.checkpoints import average_checkpoints, of_one_stretch, write_snapshot
 from open_seq2seq.training.checkpoints.folders import LOGS, list_checkpoints

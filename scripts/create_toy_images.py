@@ -14,6 +14,10 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from open_seq2seq.utils.script import quiet_tensorflow
+
+quiet_tensorflow()
+
 from open_seq2seq.data.image2label.toy_images import write_toy_cifar, write_toy_folders
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError

@@ -17,8 +17,11 @@ import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.utils.script import quiet_tensorflow
+
+quiet_tensorflow()
 
 from open_seq2seq.cli import load_interactive
 from open_seq2seq.training.inference.text2text.ctranslate2_model import (

@@ -16,8 +16,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.utils.script import quiet_tensorflow
+
+quiet_tensorflow()
 
 import numpy as np
 import tensorflow as tf

@@ -17,8 +17,11 @@ import itertools
 import os
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.utils.script import quiet_tensorflow
+
+quiet_tensorflow()
 
 from open_seq2seq.decoding.n_best import rescore
 from open_seq2seq.metrics.bleu import corpus_bleu

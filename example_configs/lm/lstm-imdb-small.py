@@ -1,7 +1,7 @@
 """IMDB reviews: the language model whose encoder transfer/imdb-small.py and transfer/sst-imdb-small.py start from.
 
-The model is that of lstm-wkt2-small.py, with less dropout, because it reads its text only three times. Two CPU cores can
-train it.
+The model is that of lstm-wkt2-small.py, with less dropout, because it reads its text only three times. Two CPU cores
+can train it.
 
 Data: train.txt and valid.txt in data/imdb-lm/; scripts/prepare_imdb.py writes them.
 Run:  python run.py --config_file=example_configs/lm/lstm-imdb-small.py --mode=train_eval

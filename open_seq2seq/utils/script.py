@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from open_seq2seq.utils.console import enduring_output
 from open_seq2seq.utils.environment import problem_of, with_home
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.tensorflow_import import keep_freed_memory
+from open_seq2seq.utils.tensorflow_import import import_tensorflow, keep_freed_memory
 
 
 def run_script(main: Callable[[], None]) -> None:
@@ -20,12 +21,26 @@ def run_script(main: Callable[[], None]) -> None:
     """
     keep_freed_memory()  # for scripts that compute with TensorFlow
     sys.argv[1:] = map(with_home, sys.argv[1:])
-    with enduring_output(needed=True):
-        try:
-            main()
-        except (UserError, OSError) as error:
-            sys.stderr.write(f"Error: {problem_of(error) or error}\n")
-            raise SystemExit(2) from error
+    with enduring_output(needed=True), _mistakes_reported():
+        main()
+
+
+def quiet_tensorflow() -> None:
+    """Imports TensorFlow without its log, for scripts that call this before imports that would import it.
+
+    Without TensorFlow, the script ends with a short message and exit code 2.
+    """
+    with _mistakes_reported():
+        import_tensorflow()
+
+
+@contextlib.contextmanager
+def _mistakes_reported() -> Iterator[None]:
+    try:
+        yield
+    except (UserError, OSError) as error:
+        sys.stderr.write(f"Error: {problem_of(error) or error}\n")
+        raise SystemExit(2) from error
 
 
 def finite_float(text: str) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +48,13 @@ def test_transposed_integers_raise_no_false_alarm():
     env = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "(6, 1)\n" and done.stderr == ""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [
+    "average_checkpoints", "create_toy_images", "export_ctranslate2", "replay_batch", "rescore"])
+def test_scripts_that_import_tensorflow_at_once_do_not_show_its_log(name):
+    script = Path(__file__).parents[3] / "scripts" / f"{name}.py"
+    done = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, check=True,
+                          env={key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"})
+    assert done.stdout.startswith("usage:") and done.stderr == ""
