@@ -195,6 +195,28 @@ def test_damaged_python_files_of_cifar(tmp_path, capfd):
         CifarDataLayer({"data_dir": str(tmp_path / "cifar"), "num_classes": 100})
 
 
+@pytest.mark.parametrize("part", ["length", "label", "checksum"])
+def test_a_changed_byte_of_a_tfrecord_is_found(tmp_path, part, capfd):
+    path = tmp_path / "validation-00000-of-00001"
+    write_records(path, [0, 1, 2], [1, 2, 1])
+    params = {"num_classes": 2, "image_size": 6, "mode": "eval", "data_dir": str(tmp_path)}
+    content = path.read_bytes()
+    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    second = len(records[0]) + 16
+    label = records[1].index(b"image/class/label") + len(b"image/class/label") + 6
+    assert records[1][label] == 2
+    place, value = {"length": (second + 11, content[second + 11] ^ 1), "label": (second + 12 + label, 1),
+                    "checksum": (second + 12 + len(records[1]), content[second + 12 + len(records[1])] ^ 1)}[part]
+    path.write_bytes(content[:place] + bytes([value]) + content[place + 1:])
+    layer = ImagenetDataLayer(params)
+    for use in (layer.examine, lambda: layer.make_batch(np.array([0, 1]))):
+        with pytest.raises(DataError, match="validation-00000-of-00001, record 2 cannot be read: corrupted record at"):
+            use()
+    assert layer.make_batch(np.array([0, 2]))["target_tensors"][0].tolist() == [[1, 0], [1, 0]]
+    skipping = ImagenetDataLayer({**params, "on_bad_example": "skip"})
+    assert skipping.make_batch(np.arange(3))["ids"].tolist() == [0, 2]
+
+
 def test_damaged_tfrecords(tmp_path):
     path = tmp_path / "validation-00000-of-00001"
     params = {"num_classes": 2, "image_size": 6, "mode": "eval", "data_dir": str(tmp_path)}
