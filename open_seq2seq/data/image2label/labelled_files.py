@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ import numpy as np
 
 from open_seq2seq.data.image2label.image_files import images_below
 from open_seq2seq.data.image2label.image_sets import FileSet
+from open_seq2seq.data.tables import csv_rows
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     Attributes:
       path: path of the file.
       label: name of the class.
-      place: file and line of the row, for messages, such as ``list.csv:3``.
+      place: file and first line of the row, for messages, such as ``list.csv:3``.
     """
 
     path: str
@@ -114,12 +114,12 @@ def read_rows(path: str, what: str, columns: Sequence[str] | None, header: Seque
       header: for a file with a header, the accepted names of the column of files, and those of the column of labels.
 
     Raises:
-      DataError: the file cannot be read or is empty, the header is missing, or a row has too few columns.
+      DataError: the file cannot be read, is empty or not valid CSV, has no header, or has a row with too few columns.
     """
-    rows = csv.reader(_checked_lines(path, what), delimiter="\t" if path.endswith(".tsv") else ",")
+    rows = csv_rows(path, _checked_lines(path, what), "\t" if path.endswith(".tsv") else ",")
     order: list[int] | None = None if columns is None else [columns.index("file"), columns.index("label")]
-    for values in rows:
-        place = f"{shown(path)}:{rows.line_num}"
+    for first, _, values in rows:
+        place = f"{shown(path)}:{first}"
         if not values:
             continue
         if order is None:
@@ -135,7 +135,7 @@ def _checked_lines(path: str, what: str) -> Iterator[str]:
     for number, line in enumerate(read_lines(path, what), 1):
         if "\0" in line:
             raise DataError(f"{shown(path)}:{number}: the line contains a NUL byte: save the file as UTF-8 text.")
-        yield line + "\n"
+        yield line
     if not number:
         raise DataError(f"{what} {shown(path)} is empty.")
 

@@ -103,6 +103,13 @@ LISTS = {
     b"image,label\nlight/9.png,light": "list.csv:2: the image .*light/9.png does not exist",
     b"image,label\nlight/1.png,li\0ght": "list.csv:2: the line contains a NUL byte",
     b"image,label\n\xff\xfe,light\n": "list.csv:2: the line is not valid UTF-8",
+    b"image,label\rlight/1.png,light\rdark/0.png,dark\r": "list.csv:1: the line contains a carriage return: save",
+    b"image,label\nlight/1.png,light\rdark/0.png,dark\n": "list.csv:2: the line contains a carriage return: save",
+    b'image,label\nlight/1.png,light\n"dark/0.png,dark\n' + b"dark/2.png,dark\n" * 9:
+        "list.csv:3: the row that begins in this line has a double quote that is not closed",
+    b'image,label\n"light/1.png,light\n' + b"dark/2.png,dark\n" * 9000:
+        "list.csv:2: a value of the row that begins in this line has more than 131,072 characters: .* a quote",
+    b'image,label\n"light/1.png"x,light\n': "list.csv:2: the line is not valid CSV",
     b"image,label\n": "has no rows after its header",
     b"": "is empty",
 }
