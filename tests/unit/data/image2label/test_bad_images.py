@@ -1,11 +1,14 @@
 """Bad input: one sentence with file and line, or left out and counted."""
 
+import io
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from open_seq2seq.data import CifarDataLayer, ImageFolderDataLayer, ImagenetDataLayer
 from open_seq2seq.data.image2label.cropping import resized_short_side
+from open_seq2seq.data.image2label.decoding import decode_rgb
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 from tests.unit.data.image2label.conftest import folder_params, picture
 from tests.unit.data.image2label.test_layers import write_cifar, write_records
@@ -73,6 +76,27 @@ def test_unusual_images_are_converted(folder):
     for name in ("four.bmp", "press.jpg", "frame.gif"):
         np.testing.assert_allclose(found[name], pixels[:, 1:10] / 255, atol=0.12)
     np.testing.assert_allclose(found["grey.jpg"], np.repeat(grey, 3, -1)[:, 1:10] / 255, atol=0.05)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_palettes_of_bmp_files_are_looked_up(mode):
+    from PIL import Image
+
+    decode = decode_rgb if mode == "eager" else tf.function(decode_rgb)
+    random = np.random.default_rng(0)
+    for colours, shape in ((256, (5, 7)), (16, (4, 4)), (3, (9, 2))):
+        image = Image.fromarray(random.integers(0, colours, shape).astype(np.uint8), "P")
+        image.putpalette(random.integers(0, 256, 3 * colours).astype(np.uint8).tobytes())
+        file = io.BytesIO()
+        image.save(file, "BMP")
+        np.testing.assert_array_equal(decode(tf.constant(file.getvalue())), np.asarray(image.convert("RGB")))
+    compressed = bytearray(file.getvalue())
+    compressed[30] = 1
+    beyond = bytearray(file.getvalue())
+    beyond[-8:] = b"\xff" * 8
+    for content, words in ((compressed, "compressed BMP"), (beyond, "255 is not in"), (file.getvalue()[:70], "size")):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=words):
+            decode(tf.constant(bytes(content)))
 
 
 def test_given_arrays_have_to_be_images(folder):
