@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from open_seq2seq.data.folders import files_below
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import UserError
 
@@ -17,16 +18,14 @@ def is_image(name: str) -> bool:
 
 
 def images_below(folder: str) -> tuple[list[str], int]:
-    """Returns the images in a folder and its subfolders, sorted, and the number of other files that are not hidden."""
-    found, others = [], 0
-    for place, folders, names in os.walk(folder, followlinks=False):
-        folders.sort()
-        for name in sorted(names):
-            if is_image(name):
-                found.append(os.path.join(place, name))
-            else:
-                others += not name.startswith(".")
-    return found, others
+    """Returns the images in a folder and its subfolders, and the number of other files; see ``files_below``.
+
+    Raises:
+      DataError: a folder cannot be read.
+    """
+    files = list(files_below(folder))
+    found = list(filter(is_image, files))
+    return found, len(files) - len(found)
 
 
 def find_images(name: str) -> list[str]:
