@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from open_seq2seq.data.image2label.image_files import images_below
+from open_seq2seq.data.image2label.image_files import NOT_IMAGES, images_below
 from open_seq2seq.data.image2label.image_sets import FileSet
 from open_seq2seq.data.tables import csv_rows
 from open_seq2seq.utils.data_files import read_lines, shown
@@ -67,14 +67,15 @@ def files_in_folders(folder: str, classes: Sequence[str], needs_all: bool) -> Fi
     paths: list[str] = []
     labels: list[int] = []
     dropped: Counter[str] = Counter()
+    unknown = [name for name in present if name not in classes]
     for name in present:
         found, others = images_below(os.path.join(folder, name))
-        dropped["not JPEG, PNG, GIF or BMP by their suffix"] += others
+        dropped[NOT_IMAGES] += others
         if name in classes:
             paths += found
             labels += [classes.index(name)] * len(found)
         else:
-            dropped["of a class that is not in classes"] += len(found)
+            dropped[f"in folders that are not among the classes, such as {shown(unknown[0])}"] += len(found)
     without = sorted(set(range(len(classes))) - set(labels))
     if not paths or (needs_all and without):
         raise DataError(f"The folder {shown(os.path.join(folder, classes[without[0]]))} of the class "

@@ -152,7 +152,7 @@ def test_folders_that_do_not_fit_the_classes(folder):
     (folder / "other/1.jpg").write_bytes(JPEG)
     (folder / "dark/notes.txt").write_text("x")
     layer = ImageFolderDataLayer(folder_params(folder))
-    assert layer.report_dropped() == {"of a class that is not in classes": 1,
+    assert layer.report_dropped() == {"in folders that are not among the classes, such as other": 1,
                                       "not JPEG, PNG, GIF or BMP by their suffix": 1}
     with pytest.raises(DataError, match="of the class blue has no images"):
         ImageFolderDataLayer(folder_params(folder, classes=["dark", "light", "blue"]))
@@ -166,6 +166,22 @@ def test_folders_that_do_not_fit_the_classes(folder):
     (folder / "names.txt").write_text("dark\n\nlight")
     with pytest.raises(DataError, match="must have a name in each line"):
         ImageFolderDataLayer(folder_params(folder, classes=[], class_file=str(folder / "names.txt")))
+
+
+def test_what_is_left_out_is_said_when_a_run_starts(folder, capfd):
+    ImageFolderDataLayer(folder_params(folder, mode="eval"))
+    assert not capfd.readouterr().out
+    (folder / "light/notes.txt").write_text("x")
+    (folder / "light").rename(folder / "Light")
+    params = folder_params(folder, mode="eval", train_crop="centre")
+    for others in ({}, {"cache_images": True}):
+        ImageFolderDataLayer({**params, **others})
+        out = capfd.readouterr().out
+        assert "Left out 3 files: in folders that are not among the classes, such as Light (eval)" in out
+        assert "Left out 1 file: not JPEG, PNG, GIF or BMP by their suffix (eval)" in out
+        assert "Classes without images: 1 of 2, such as light (eval)" in out
+    ImageFolderDataLayer.params_for_files([str(folder)])
+    assert f"Left out 1 file of {folder}: not JPEG" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("others,words", [
