@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import tensorflow as tf
 
 # Places of 32-bit numbers in the header of a BMP file, in bytes: where the pixels begin, the size of the part of the
@@ -55,9 +53,3 @@ def _decode_palette(content: tf.Tensor) -> tf.Tensor:
 def _rgb(image: tf.Tensor) -> tf.Tensor:
     """Converts 1 (grey), 2 (grey, alpha), 3 or 4 (RGB, alpha) channels to 3."""
     return tf.cond(tf.shape(image)[2] < 3, lambda: tf.repeat(image[..., :1], 3, axis=-1), lambda: image[..., :3])
-
-
-def reason(error: tf.errors.OpError) -> str:
-    """Returns why an operation failed, without TensorFlow's additions and the final full stop."""
-    words = error.message.removeprefix("{{").partition(" [Op:")[0].split("\n")[0]
-    return re.sub(r"^.*?\}\}\s*", "", words).rstrip(". ")

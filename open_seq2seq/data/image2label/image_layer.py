@@ -13,12 +13,13 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import examined
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.image2label.augmentation import beta_quantiles, mixed, mixing_weights, standardized
-from open_seq2seq.data.image2label.decoding import decode_rgb, reason
+from open_seq2seq.data.image2label.decoding import decode_rgb
 from open_seq2seq.data.image2label.image_files import find_images
 from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
 from open_seq2seq.data.image2label.params import image_problems
 from open_seq2seq.data.image2label.pipeline import Pipeline
 from open_seq2seq.data.image2label.records import RecordSet
+from open_seq2seq.data.op_errors import UnusableDataError, reason
 from open_seq2seq.parts.randomness import example_uniforms
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
@@ -170,8 +171,10 @@ class ImageDataLayer(DataLayer):
             self._skipped.add(example)
             deco_print(f"Skipped {self.describe_example(example)}, which cannot be read: {reason(error)}.")
         if len(self._skipped) == self.num_examples:
-            raise DataError(f"All {self.num_examples:,} images were skipped: the last one cannot be read, because "
-                            f"{reason(error)}.")
+            raise UnusableDataError(
+                f"{self.describe_example(example)} cannot be read ({reason(error)}), and there is no other image."
+                if self.num_examples == 1 else f"All {self.num_examples:,} images were skipped: the last one cannot "
+                f"be read, because {reason(error)}.")
 
     def report_dropped(self) -> dict[str, int]:
         return dict(getattr(self._set, "dropped", {}))

@@ -45,7 +45,11 @@ def class_folders(folder: str) -> list[str]:
     except OSError as error:
         raise DataError(f"The folder {shown(folder)} cannot be read: {error.strerror or error}.") from error
     if not names:
-        raise DataError(f"The folder {shown(folder)} contains no folders: it needs a folder of images for each class.")
+        name = shown(folder)
+        raise DataError(f"The folder {name} contains " + (
+            f"images, but no folders: training and evaluation need a folder of images for each class, and "
+            f"--infer_files={name} classifies the images." if images_below(folder)[0] else
+            "no folders: it needs a folder of images for each class."))
     return names
 
 

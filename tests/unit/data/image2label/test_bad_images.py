@@ -42,8 +42,20 @@ def test_only_bad_images_end_the_run(folder):
     for path in folder.rglob("*.png"):
         path.write_bytes(b"no picture")
     layer = ImageFolderDataLayer(folder_params(folder, on_bad_example="skip"))
-    with pytest.raises(DataError, match="All 6 images were skipped"):
+    with pytest.raises(DataError, match="^All 6 images were skipped: the last .* because Unknown image file format.*"):
         layer.make_batch(np.arange(6))
+    params = ImageFolderDataLayer.params_for_files([str(folder / "dark/0.png")])
+    layer = ImageFolderDataLayer({**folder_params(folder, on_bad_example="skip", mode="infer"), **params})
+    with pytest.raises(DataError, match=r"^\S+/dark/0.png cannot be read \(.*\), and there is no other image.$"):
+        layer.make_batch(np.arange(1))
+
+
+@pytest.mark.parametrize("others", [{}, {"cache_images": True}])
+def test_a_bad_image_is_explained_without_terms_of_tensorflow(folder, others):
+    (folder / "dark/2.png").write_bytes(b"no picture")
+    with pytest.raises(DataError, match=r"^\S+/dark/2.png cannot be read: Unknown image file format\. One of "
+                       r"[\w ,]+ required\. Correct or remove it"):
+        ImageFolderDataLayer(folder_params(folder, mode="eval", **others)).make_batch(np.arange(6))
 
 
 @pytest.mark.long
@@ -163,6 +175,8 @@ def test_folders_that_do_not_fit_the_classes(folder):
     with pytest.raises(UserError, match="a folder without images"):
         (folder / "empty").mkdir()
         ImageFolderDataLayer.params_for_files([str(folder / "empty")])
+    with pytest.raises(DataError, match="contains images, but no folders: .* --infer_files=.*/dark classifies"):
+        ImageFolderDataLayer(folder_params(folder / "dark", mode="infer"))
     (folder / "names.txt").write_text("dark\n\nlight")
     with pytest.raises(DataError, match="must have a name in each line"):
         ImageFolderDataLayer(folder_params(folder, classes=[], class_file=str(folder / "names.txt")))
@@ -191,6 +205,7 @@ def test_what_is_left_out_is_said_when_a_run_starts(folder, capfd):
     ({"dataset_files": ["x.csv"]}, "exactly one of folder and dataset_files"),
     ({"cache_images": True}, "set train_crop to padded or centre"),
     ({"classes": ["dark", "dark"]}, "names a class twice"),
+    ({"class_file": "names.txt"}, "gives both classes and class_file: remove one"),
 ])
 def test_contradictions_are_explained(folder, others, words):
     with pytest.raises(ConfigError, match=words):
@@ -268,7 +283,8 @@ def test_damaged_tfrecords(tmp_path):
     path = tmp_path / "validation-00000-of-00001"
     params = {"num_classes": 2, "image_size": 6, "mode": "eval", "data_dir": str(tmp_path)}
     write_records(path, [0, 1], [1, 3])
-    with pytest.raises(DataError, match="record 2 cannot be read: .*not one of the numbers from 1 to 2"):
+    with pytest.raises(DataError, match=r"record 2 cannot be read: its label is not one of the numbers from 1 to "
+                       r"2\. Correct"):
         ImagenetDataLayer(params).make_batch(np.arange(2))
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(DataError, match="record 2: the file ends within the record"):
