@@ -235,16 +235,16 @@ class ImageDataLayer(DataLayer):
         return {"source_tensors": [images.numpy()], "ids": np.arange(len(inputs))}
 
     def _seen(self, given: Any) -> tf.Tensor:
-        if not isinstance(given, str):
+        if not isinstance(given, (str, os.PathLike)):
             pixels = np.asarray(given)
             if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
                 raise DataError(f"An image must be a uint8 array [height, width, 3], got {pixels.dtype} of shape "
                                 f"{list(pixels.shape)}.")
             return tf.constant(pixels)
         try:
-            return decode_rgb(tf.io.read_file(given))
+            return decode_rgb(tf.io.read_file(os.fspath(given)))
         except tf.errors.OpError as error:
-            raise DataError(f"{shown(given)} cannot be read: {reason(error)}.") from error
+            raise DataError(f"{shown(os.fspath(given))} cannot be read: {reason(error)}.") from error
 
     @classmethod
     def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
