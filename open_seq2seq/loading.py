@@ -13,7 +13,7 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.training.inference.interactive import InteractiveModel
 from open_seq2seq.utils.errors import UserError
 
-Recording = str | np.ndarray | tuple[np.ndarray, int]
+Recording = str | os.PathLike[str] | np.ndarray | tuple[np.ndarray, int]
 """Path of a recording, samples ``[samples]`` at the model's sampling rate, or a pair (samples, sampling rate in Hz)."""
 
 

@@ -272,6 +272,17 @@ class DataLayer(Component):
         return {asset_name(file): file.value for file in named_files(type(self), self.params)
                 if file.kind == ASSET and file.value is not None}
 
+    def asset_mismatch(self, name: str, kept: str) -> str | None:
+        """Returns a sentence about an asset that differs from a checkpoint's copy; None for the usual sentence.
+
+        A layer overrides this if an asset is not a file that the user has named.
+
+        Args:
+          name: the asset's name in ``assets()``.
+          kept: path of the copy.
+        """
+        return None
+
     def data_files(self, *kinds: str) -> dict[str, str]:
         """Returns a dict of name → path of the files that contain the examples, or list them.
 

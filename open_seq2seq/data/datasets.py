@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
@@ -13,6 +12,7 @@ import tensorflow as tf
 
 from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.data.fields import flatten, mapped
+from open_seq2seq.data.op_errors import UnusableDataError, reason
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 PLAN_SIGNATURE = {"examples": tf.TensorSpec([None], tf.int64), "epoch": tf.TensorSpec([], tf.int64)}
@@ -22,10 +22,6 @@ _SHOWN = 8
 # Errors of broken or missing files, and of assertions in the layer. Other errors are not caused by the data.
 _DATA_ERRORS = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.DataLossError,
                 tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError, tf.errors.UnimplementedError)
-# What TensorFlow puts before an error's message (function, iterator, error class) and after it (node, traceback).
-_BEFORE = re.compile(r"^(?:\{\{function_node [^}]*\}\}\s*)?(?:Error in user-defined function .*? iterator: \S+: )?"
-                     r"(?:\w+Error: |\w+Exception: )?")
-_AFTER = re.compile(r"\s*(?:\[\[\{\{|\[Op:|\nTraceback \(most recent).*", re.DOTALL)
 
 
 class DatasetMaker(Protocol):
@@ -123,8 +119,9 @@ class _Run:
         words = error.message or str(error)
         if not self._under_way or not (isinstance(error, _DATA_ERRORS) or "DataError: " in words):
             return error
-        words = " ".join(_AFTER.sub("", _BEFORE.sub("", words)).split()).rstrip(".")
-        return DataError(f"{self._culprit(self._under_way[0])} cannot be read: {words}. Correct or remove it.")
+        if f"{UnusableDataError.__name__}: " in words:
+            return UnusableDataError(f"{reason(error)}.")
+        return DataError(f"{self._culprit(self._under_way[0])} cannot be read: {reason(error)}. Correct or remove it.")
 
     def _culprit(self, wanted: Wanted) -> str:
         """Returns how the message refers to the faulty example: the first that fails when it is alone in a batch.

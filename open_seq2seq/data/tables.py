@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,21 +74,7 @@ class Table:
         if self.kind == "tsv":
             yield from ((number, line.split("\t")) for number, line in enumerate(lines, 1))
             return
-        reader, begin = csv.reader((line + "\n" for line in lines), strict=True), 1
-        try:
-            for cells in reader:
-                yield reader.line_num, cells
-                begin = reader.line_num + 1
-        except csv.Error as error:
-            raise DataError(self._not_csv(error, begin, reader.line_num)) from error
-
-    def _not_csv(self, error: csv.Error, begin: int, number: int) -> str:
-        """Returns the message for an error found in line ``number``, in a row that begins in line ``begin``."""
-        if "field limit" in str(error):
-            return (f"{shown(self.path)}:{begin}: a value of the row that begins in this line has more than "
-                    f"{csv.field_size_limit():,} characters: shorten it or, if a quote is not closed, close it.")
-        return (f"{shown(self.path)}:{number}: the line is not valid CSV ({error}): enclose values with commas or "
-                "quotes in double quotes, and double the quotes in them.")
+        yield from ((last, cells) for _, last, cells in csv_rows(self.path, lines))
 
     def _place(self, column: int | str, first: list[str]) -> int:
         if isinstance(column, int):
@@ -103,6 +89,43 @@ class Table:
         columns = "1 column" if found == 1 else f"{found} columns"
         return (f"{shown(self.path)}:{number}: the line has only {columns}, separated by {_IN_WORDS[self.kind]}, but "
                 f"column {place + 1} is needed: complete the line, or correct the column or the format in the config.")
+
+
+def csv_rows(path: str, lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int, int, list[str]]]:
+    """Yields (number of the first line from 1, number of the last line, values) for each row of a CSV file.
+
+    Args:
+      path: the file, for messages.
+      lines: the lines of the file, without line ends.
+      delimiter: the character between values.
+
+    Raises:
+      DataError: a quote is not closed, a line contains a carriage return or other text after a closing quote, or a
+        value has more than 131,072 characters.
+    """
+    reader, begin = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True), 1
+    try:
+        for cells in reader:
+            yield begin, reader.line_num, cells
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(_not_csv(path, error, begin, reader.line_num)) from error
+
+
+def _not_csv(path: str, error: csv.Error, begin: int, number: int) -> str:
+    """Returns the message for an error found in line ``number``, in a row that begins in line ``begin``."""
+    reason = str(error)
+    if "field limit" in reason:
+        return (f"{shown(path)}:{begin}: a value of the row that begins in this line has more than "
+                f"{csv.field_size_limit():,} characters: shorten it or, if a quote is not closed, close it.")
+    if "unexpected end" in reason:
+        return (f"{shown(path)}:{begin}: the row that begins in this line has a double quote that is not closed: close "
+                "it, or write it as two double quotes within a quoted value.")
+    if "new-line" in reason:
+        return (f"{shown(path)}:{number}: the line contains a carriage return: save the file with the line ends of "
+                "Unix or Windows.")
+    return (f"{shown(path)}:{number}: the line is not valid CSV ({error}): enclose values with commas or "
+            "quotes in double quotes, and double the quotes in them.")
 
 
 def column_problems(path: str, columns: dict[str, int | str | None]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -211,12 +212,14 @@ def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = Non
       variables_of: a built model whose variables the new model uses instead of its own; None to create variables.
 
     Raises:
-      UserError: see ``check_model``.
+      UserError: see ``check_model``; or the classes of ``variables_of`` differ.
     """
     suppress_false_alarm()
     with untrusted(spec.data_config), creating_variables(seed, shared=variables_of is not None):
         model = _without_parts(spec)
-        if variables_of is None:
+        if variables_of is not None:
+            _check_classes(model, variables_of)
+        else:
             check_size(model, functools.partial(_add_parts, model, spec))
         _add_parts(model, spec)
         model.connect()
@@ -226,6 +229,28 @@ def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = Non
     if variables_of is not None:
         share_variables(model, variables_of)
     return model
+
+
+def _check_classes(model: Model, owner: Model) -> None:
+    """Raises ConfigError if the data layers of two models that share variables number classes differently."""
+    names, before = map(_class_names, (model, owner))
+    if not names or not before or names == before:
+        return
+    # Without a file of names, some layers use the indices as names, which fit any other names.
+    if len(names) == len(before) and set(names) != set(before) and [*map(str, range(len(names)))] in (names, before):
+        return
+    place, pair = next((place, pair) for place, pair in enumerate(itertools.zip_longest(names, before))
+                       if pair[0] != pair[1])
+    now, then = ("missing" if name is None else repr(name) for name in pair)
+    raise ConfigError([f"The data layers for {model.mode} and {owner.mode} number the classes differently: class "
+                       f"{place} is {now} for {model.mode}, but {then} for {owner.mode}; give both the same classes in "
+                       "the same order."])
+
+
+def _class_names(model: Model) -> list[str]:
+    """Returns the names of the data layer's classes in the order of their indices; none if it does not name classes."""
+    layer = model.data_layer
+    return list(getattr(layer, "class_names", getattr(layer, "labels", ())))
 
 
 def _without_parts(spec: ModelSpec) -> Model:

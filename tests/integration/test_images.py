@@ -77,3 +77,25 @@ def test_a_broken_file_is_named_and_skipped_by_choice(tmp_path, config, capfd):
     skip = "--data_layer_params/on_bad_example=skip"
     assert main([config, "--mode=train", skip, f"--logdir={tmp_path}/skip", "--max_steps=6"]) == 0
     assert capfd.readouterr().out.count(f"circle/{broken.name}, which cannot be read") == 1
+
+
+@pytest.mark.long
+def test_a_renamed_folder_of_a_class_is_refused(tmp_path, config, capfd):
+    data, run = tmp_path / "images", f"--logdir={tmp_path}/run"
+    (data / "dev").rename(data / "val")
+    text = (tmp_path / "config.py").read_text().replace("ImageFolderDataLayer", "ImagenetDataLayer").replace(
+        f'"classes": {list(SHAPES)}', f'"data_dir": {str(data)!r}, "num_classes": {len(SHAPES)}')
+    sections = text.index("train_params")
+    (tmp_path / "config.py").write_text(text[:sections] + "train_params, eval_params, infer_params = {}, {}, {}\n")
+    assert main([config, "--mode=train_eval", run, "--max_steps=2"]) == 0
+    for part in ("train", "val"):
+        (data / part / "cross").rename(data / part / "xross")
+    capfd.readouterr()
+    for command in ([config, "--mode=train", "--continue_learning", "--max_steps=4"], [config, "--mode=eval"],
+                    ["--mode=eval"]):
+        assert main([*command, run]) == 2
+        assert "(xross instead of cross)" in capfd.readouterr().err
+    data.rename(tmp_path / "elsewhere")
+    assert main([run, "--mode=infer", "--infer_files", f"{tmp_path}/elsewhere/val",
+                 f"--infer_output_file={tmp_path}/out.csv"]) == 0
+    assert {row["class"] for row in csv.DictReader((tmp_path / "out.csv").open())} <= set(SHAPES)

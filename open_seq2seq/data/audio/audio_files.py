@@ -106,12 +106,12 @@ def given_audio(given: Any, sample_freq: int) -> np.ndarray:
       DataError: the recording cannot be used.
     """
     try:
-        if isinstance(given, str):
-            return read_audio(given, sample_freq)
+        if isinstance(given, (str, os.PathLike)):
+            return read_audio(os.fspath(given), sample_freq)
         samples, rate = given if isinstance(given, tuple) else (given, sample_freq)
         return converted(np.asarray(samples), rate, sample_freq)
     except AudioError as error:
-        name = shown(given) if isinstance(given, str) else "The audio"
+        name = shown(os.fspath(given)) if isinstance(given, (str, os.PathLike)) else "The audio"
         raise DataError(f"{name} {error.detail}.") from error
 
 

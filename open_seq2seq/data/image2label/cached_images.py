@@ -7,9 +7,10 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.image2label.decoding import decode_rgb, reason
+from open_seq2seq.data.image2label.decoding import decode_rgb
 from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
 from open_seq2seq.data.image2label.pipeline import Pipeline
+from open_seq2seq.data.op_errors import reason
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.memory import GIB, available_bytes

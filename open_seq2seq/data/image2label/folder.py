@@ -47,6 +47,8 @@ class ImageFolderDataLayer(ImageDataLayer):
     @functools.cached_property
     def class_names(self) -> list[str]:
         path = self.params["class_file"]
+        if path is not None and self.params["classes"]:
+            raise ConfigError([f"'{self.params_path}' gives both classes and class_file: remove one of them."])
         names = self.params["classes"] or ([] if path is None else read_class_file(path))
         if not names:
             raise ConfigError([f"'{self.params_path}/classes' is missing: list the names of the classes"

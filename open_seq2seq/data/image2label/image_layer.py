@@ -13,17 +13,21 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import examined
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.image2label.augmentation import beta_quantiles, mixed, mixing_weights, standardized
-from open_seq2seq.data.image2label.decoding import decode_rgb, reason
+from open_seq2seq.data.image2label.decoding import decode_rgb
 from open_seq2seq.data.image2label.image_files import find_images
 from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
 from open_seq2seq.data.image2label.params import image_problems
 from open_seq2seq.data.image2label.pipeline import Pipeline
+from open_seq2seq.data.image2label.records import RecordSet
+from open_seq2seq.data.op_errors import UnusableDataError, reason
 from open_seq2seq.parts.randomness import example_uniforms
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
+from open_seq2seq.utils.progress import format_count
 
+_SHOWN = 5  # number of classes that messages name
 _MIXUP = 1  # the argument ``draw`` of ``example_uniforms`` for mixup; other augmentation uses the default, 0
 
 
@@ -56,6 +60,7 @@ class ImageDataLayer(DataLayer):
             self._set = FileSet(given, np.zeros(len(given), np.int32)) if given else self._labelled_images()
             if not self._set.num_images:
                 raise DataError(f"'{self.params_path}' names files without images: name files that contain some.")
+            self._print_left_out()
 
     def _labelled_images(self) -> PixelSet | FileSet:
         """Returns the images that the parameters name."""
@@ -166,11 +171,24 @@ class ImageDataLayer(DataLayer):
             self._skipped.add(example)
             deco_print(f"Skipped {self.describe_example(example)}, which cannot be read: {reason(error)}.")
         if len(self._skipped) == self.num_examples:
-            raise DataError(f"All {self.num_examples:,} images were skipped: the last one cannot be read, because "
-                            f"{reason(error)}.")
+            raise UnusableDataError(
+                f"{self.describe_example(example)} cannot be read ({reason(error)}), and there is no other image."
+                if self.num_examples == 1 else f"All {self.num_examples:,} images were skipped: the last one cannot "
+                f"be read, because {reason(error)}.")
 
     def report_dropped(self) -> dict[str, int]:
         return dict(getattr(self._set, "dropped", {}))
+
+    def _print_left_out(self) -> None:
+        """Prints the numbers of files that are left out and, in evaluation, the classes without images."""
+        for why, count in self.report_dropped().items():
+            deco_print(f"Left out {format_count(count, 'file')}: {why} ({self.mode})")
+        if self.mode == "eval" and not isinstance(self._set, RecordSet):  # records are not read yet
+            labels = self._images.labels(tf.range(self.num_examples))
+            empty = np.setdiff1d(np.arange(self.num_classes), labels)
+            names = ", ".join(shown(self.class_names[number]) for number in empty[:_SHOWN])
+            if len(empty):
+                deco_print(f"Classes without images: {len(empty):,} of {self.num_classes:,}, such as {names} (eval)")
 
     def _mixed(self, images: tf.Tensor, labels: tf.Tensor, examples: tf.Tensor,
                epoch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -217,16 +235,16 @@ class ImageDataLayer(DataLayer):
         return {"source_tensors": [images.numpy()], "ids": np.arange(len(inputs))}
 
     def _seen(self, given: Any) -> tf.Tensor:
-        if not isinstance(given, str):
+        if not isinstance(given, (str, os.PathLike)):
             pixels = np.asarray(given)
             if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
                 raise DataError(f"An image must be a uint8 array [height, width, 3], got {pixels.dtype} of shape "
                                 f"{list(pixels.shape)}.")
             return tf.constant(pixels)
         try:
-            return decode_rgb(tf.io.read_file(given))
+            return decode_rgb(tf.io.read_file(os.fspath(given)))
         except tf.errors.OpError as error:
-            raise DataError(f"{shown(given)} cannot be read: {reason(error)}.") from error
+            raise DataError(f"{shown(os.fspath(given))} cannot be read: {reason(error)}.") from error
 
     @classmethod
     def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:

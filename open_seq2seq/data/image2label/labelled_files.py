@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from open_seq2seq.data.image2label.image_files import images_below
+from open_seq2seq.data.image2label.image_files import NOT_IMAGES, images_below
 from open_seq2seq.data.image2label.image_sets import FileSet
+from open_seq2seq.data.tables import csv_rows
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     Attributes:
       path: path of the file.
       label: name of the class.
-      place: file and line of the row, for messages, such as ``list.csv:3``.
+      place: file and first line of the row, for messages, such as ``list.csv:3``.
     """
 
     path: str
@@ -45,7 +45,11 @@ def class_folders(folder: str) -> list[str]:
     except OSError as error:
         raise DataError(f"The folder {shown(folder)} cannot be read: {error.strerror or error}.") from error
     if not names:
-        raise DataError(f"The folder {shown(folder)} contains no folders: it needs a folder of images for each class.")
+        name = shown(folder)
+        raise DataError(f"The folder {name} contains " + (
+            f"images, but no folders: training and evaluation need a folder of images for each class, and "
+            f"--infer_files={name} classifies the images." if images_below(folder)[0] else
+            "no folders: it needs a folder of images for each class."))
     return names
 
 
@@ -67,14 +71,15 @@ def files_in_folders(folder: str, classes: Sequence[str], needs_all: bool) -> Fi
     paths: list[str] = []
     labels: list[int] = []
     dropped: Counter[str] = Counter()
+    unknown = [name for name in present if name not in classes]
     for name in present:
         found, others = images_below(os.path.join(folder, name))
-        dropped["not JPEG, PNG, GIF or BMP by their suffix"] += others
+        dropped[NOT_IMAGES] += others
         if name in classes:
             paths += found
             labels += [classes.index(name)] * len(found)
         else:
-            dropped["of a class that is not in classes"] += len(found)
+            dropped[f"in folders that are not among the classes, such as {shown(unknown[0])}"] += len(found)
     without = sorted(set(range(len(classes))) - set(labels))
     if not paths or (needs_all and without):
         raise DataError(f"The folder {shown(os.path.join(folder, classes[without[0]]))} of the class "
@@ -114,12 +119,12 @@ def read_rows(path: str, what: str, columns: Sequence[str] | None, header: Seque
       header: for a file with a header, the accepted names of the column of files, and those of the column of labels.
 
     Raises:
-      DataError: the file cannot be read or is empty, the header is missing, or a row has too few columns.
+      DataError: the file cannot be read, is empty or not valid CSV, has no header, or has a row with too few columns.
     """
-    rows = csv.reader(_checked_lines(path, what), delimiter="\t" if path.endswith(".tsv") else ",")
+    rows = csv_rows(path, _checked_lines(path, what), "\t" if path.endswith(".tsv") else ",")
     order: list[int] | None = None if columns is None else [columns.index("file"), columns.index("label")]
-    for values in rows:
-        place = f"{shown(path)}:{rows.line_num}"
+    for first, _, values in rows:
+        place = f"{shown(path)}:{first}"
         if not values:
             continue
         if order is None:
@@ -135,7 +140,7 @@ def _checked_lines(path: str, what: str) -> Iterator[str]:
     for number, line in enumerate(read_lines(path, what), 1):
         if "\0" in line:
             raise DataError(f"{shown(path)}:{number}: the line contains a NUL byte: save the file as UTF-8 text.")
-        yield line + "\n"
+        yield line
     if not number:
         raise DataError(f"{what} {shown(path)} is empty.")
 

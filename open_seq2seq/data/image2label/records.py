@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.image2label.image_sets import FileSet
+from open_seq2seq.data.image2label.image_sets import FileSet, on_host
 from open_seq2seq.utils.data_files import opened_data, shown
 from open_seq2seq.utils.errors import DataError
 
@@ -23,8 +22,8 @@ _KEYS = {"image/encoded": tf.io.FixedLenFeature([], tf.string),
 class RecordSet(FileSet):
     """Images in TFRecord files, read when they are needed; the positions of all records are found at the start.
 
-    A record has the features ``image/encoded``, the bytes of an image file, and ``image/class/label``, the class,
-    counted from 1.
+    TensorFlow verifies the checksums of a record when it is read. A record has the features ``image/encoded``, the
+    bytes of an image file, and ``image/class/label``, the class, counted from 1.
 
     Args:
       paths: the TFRecord files.
@@ -35,17 +34,17 @@ class RecordSet(FileSet):
     """
 
     def __init__(self, paths: Sequence[str], num_classes: int) -> None:
-        super().__init__([], np.zeros(0, np.int32))
-        self.paths = list(paths)
+        super().__init__(paths, np.zeros(0, np.int32))
         self._num_classes = num_classes
-        spans = [record_spans(path) for path in paths]
-        self._firsts = np.cumsum([0, *map(len, spans)])
-        self._spans = np.concatenate(spans)
-        self.num_images = len(self._spans)
+        starts = [record_starts(path) for path in paths]
+        self._firsts = np.cumsum([0, *map(len, starts)])
+        self._first_records = on_host(self._firsts)
+        self._starts = on_host(np.concatenate(starts))
+        self.num_images = int(self._firsts[-1])
 
     def load(self, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the encoded image (a string scalar) and the index of its class (an int32 scalar)."""
-        content = tf.ensure_shape(tf.numpy_function(self._read, [example], tf.string, stateful=False), [])
+        content = self._record(example)
         features = tf.io.parse_single_example(content, _KEYS)
         label = features["image/class/label"]
         in_range = tf.debugging.assert_equal(
@@ -54,11 +53,15 @@ class RecordSet(FileSet):
         with tf.control_dependencies([] if in_range is None else [in_range]):
             return features["image/encoded"], tf.cast(label - 1, tf.int32)
 
-    def _read(self, example: Any) -> bytes:
-        file, _ = self._place(int(example))
-        start, size = self._spans[example]
-        with open(self.paths[file], "rb", buffering=0) as records:
-            return os.pread(records.fileno(), int(size), int(start))
+    def _record(self, example: tf.Tensor) -> tf.Tensor:
+        """Returns the data of a record, a string scalar."""
+        file = tf.searchsorted(self._first_records, [example], "right") - 1
+        # Unlike tf.data.TFRecordDataset, the operation can begin at any record.
+        records = tf.raw_ops.TFRecordDatasetV2(
+            filenames=tf.gather(self._names, file), compression_type="", buffer_size=0,
+            byte_offsets=tf.gather(self._starts, [example]))
+        found = tf.data.experimental.from_variant(records, tf.TensorSpec([], tf.string))
+        return found.take(1).get_single_element()
 
     def _place(self, example: int) -> tuple[int, int]:
         """Returns the index of an image's file, and the index of the image's record in the file."""
@@ -70,24 +73,24 @@ class RecordSet(FileSet):
         return f"{shown(self.paths[file])}, record {number + 1}"
 
 
-def record_spans(path: str) -> np.ndarray:
-    """Returns the offset and the number of bytes of the data of each record of a TFRecord file, int64 ``[records, 2]``.
+def record_starts(path: str) -> np.ndarray:
+    """Returns the offset of each record of a TFRecord file in bytes, int64 ``[records]``.
 
     Raises:
       DataError: the file cannot be read, is empty, or does not consist of whole records.
     """
-    spans: list[tuple[int, int]] = []
+    starts: list[int] = []
     place = 0
     with opened_data(path, "The TFRecord file") as file:
         size = os.fstat(file.fileno()).st_size
         while place < size:
             header = os.pread(file.fileno(), _HEADER, place)
             length = struct.unpack("<Q", header[:8])[0] if len(header) == _HEADER else size
-            if place + _HEADER + length + _FOOTER > size:
-                raise DataError(f"{shown(path)}, record {len(spans) + 1}: the file ends within the record, so it is "
-                                "incomplete, or not an uncompressed TFRecord file.")
-            spans.append((place + _HEADER, length))
+            starts.append(place)
             place += _HEADER + length + _FOOTER
-    if not spans:
+            if place > size:
+                raise DataError(f"{shown(path)}, record {len(starts)}: the file ends within the record, so it is "
+                                "incomplete or damaged, or not an uncompressed TFRecord file.")
+    if not starts:
         raise DataError(f"The TFRecord file {shown(path)} is empty.")
-    return np.asarray(spans, np.int64)
+    return np.asarray(starts, np.int64)

@@ -9,9 +9,10 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES
+from open_seq2seq.data.folders import files_below
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.data_files import opened_data, read_lines, shown
 from open_seq2seq.utils.errors import DataError
@@ -199,7 +200,7 @@ def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
     A LibriSpeech folder has files ``*.trans.txt`` with lines ``id text`` beside the recordings ``id.flac``. In a folder
     without such files, all audio files are rows without a transcript.
     """
-    files = sorted(_files_below(folder))
+    files = sorted(files_below(folder))
     lists = [path for path in files if path.endswith(_TRANSCRIPTS)]
     if not lists and needs_text:
         raise DataError(f"The folder {shown(folder)} has no *{_TRANSCRIPTS} files: name a CSV file, or a folder in "
@@ -217,29 +218,6 @@ def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
             if audio.lower().endswith(AUDIO_SUFFIXES):
                 # The whole path, because several folders can have files of the same name.
                 yield Utterance(shown(audio), audio, None, audio, 0)
-
-
-def _files_below(folder: str) -> Iterator[str]:
-    """Yields the files of a folder and its subfolders, then those of symbolically linked folders.
-
-    Each folder is visited only once, even if several links lead to it.
-    """
-    seen: set[str] = set()
-    tops = [folder]
-    for top in tops:
-        for parent, folders, names in os.walk(top, onerror=_refuse):  # does not follow symbolic links
-            place = os.path.realpath(parent)
-            if place in seen:
-                folders.clear()
-                continue
-            seen.add(place)
-            folders.sort()
-            tops += [path for name in folders if os.path.islink(path := os.path.join(parent, name))]
-            yield from (os.path.join(parent, name) for name in names)
-
-
-def _refuse(error: OSError) -> NoReturn:
-    raise DataError(f"The folder {shown(str(error.filename))} cannot be read: {error.strerror}.") from error
 
 
 def _located(name: str, manifest: str, audio_root: str | None) -> str:

@@ -42,8 +42,22 @@ def check_assets(model: Model, checkpoint: Checkpoint) -> None:
     for name, path in assets_of(model).items():
         kept = checkpoint.assets.get(name)
         if kept is not None and sha256(kept) != sha256(path):
-            raise CheckpointError(f"{path} is not the file that {checkpoint.path} was trained with: its content "
-                                  f"differs from {kept}. Name that copy in the config.")
+            raise asset_error(model.data_layer, name, path, checkpoint)
+
+
+def asset_error(layer: DataLayer | None, name: str, path: str, checkpoint: Checkpoint) -> CheckpointError:
+    """Returns the error about an asset whose content differs from a checkpoint's copy.
+
+    Args:
+      layer: the model's data layer, if any.
+      name: the asset's name in the checkpoint.
+      path: the asset.
+      checkpoint: the checkpoint.
+    """
+    kept = checkpoint.assets_dir / name
+    own = None if layer is None else layer.asset_mismatch(name, str(kept))
+    return CheckpointError(own or f"{path} is not the file that {checkpoint.path} was trained with: its content "
+                           f"differs from {kept}. Name that copy in the config.")
 
 
 def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[str, Any]]) -> None:

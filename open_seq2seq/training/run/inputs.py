@@ -21,10 +21,10 @@ from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.models.model import Model
 from open_seq2seq.training.checkpoints import Checkpoint
 from open_seq2seq.training.checkpoints.files import ASSETS
-from open_seq2seq.training.checkpoints.kept_files import assets_of, model_files
+from open_seq2seq.training.checkpoints.kept_files import asset_error, assets_of, model_files
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_data
-from open_seq2seq.utils.errors import CheckpointError, DataError
+from open_seq2seq.utils.errors import DataError
 
 Contents = dict[str, bytes]
 _SAMPLED = "the sampled parts of its content"
@@ -145,9 +145,7 @@ class RunInputs:
         for name, asset in self.assets.items():
             kept = checkpoint.checksums.get(f"{ASSETS}/{name}")
             if kept is not None and asset.sha256 != kept:
-                raise CheckpointError(f"{asset.path} is not the file that {checkpoint.path} was trained with: its "
-                                      f"content differs from {checkpoint.assets_dir / name}. Name that copy in the "
-                                      "config.")
+                raise asset_error(self._layers.get("train"), name, asset.path, checkpoint)
         before = checkpoint.state.get("data", {})  # older checkpoints have none
         for section, now in self.described.items():
             lines = data_changes(before.get(section, {}), now, whole)

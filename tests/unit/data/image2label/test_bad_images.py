@@ -1,5 +1,7 @@
 """Bad input: one sentence with file and line, or left out and counted."""
 
+import io
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,6 +9,7 @@ import tensorflow as tf
 from open_seq2seq.data import CifarDataLayer, ImageFolderDataLayer, ImagenetDataLayer
 from open_seq2seq.data.image2label import cached_images
 from open_seq2seq.data.image2label.cropping import resized_short_side
+from open_seq2seq.data.image2label.decoding import decode_rgb
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 from tests.unit.data.image2label.conftest import folder_params, picture
 from tests.unit.data.image2label.test_layers import write_cifar, write_records
@@ -46,8 +49,20 @@ def test_only_bad_images_end_the_run(folder):
     for path in folder.rglob("*.png"):
         path.write_bytes(b"no picture")
     layer = ImageFolderDataLayer(folder_params(folder, on_bad_example="skip"))
-    with pytest.raises(DataError, match="All 6 images were skipped"):
+    with pytest.raises(DataError, match="^All 6 images were skipped: the last .* because Unknown image file format.*"):
         layer.make_batch(np.arange(6))
+    params = ImageFolderDataLayer.params_for_files([str(folder / "dark/0.png")])
+    layer = ImageFolderDataLayer({**folder_params(folder, on_bad_example="skip", mode="infer"), **params})
+    with pytest.raises(DataError, match=r"^\S+/dark/0.png cannot be read \(.*\), and there is no other image.$"):
+        layer.make_batch(np.arange(1))
+
+
+@pytest.mark.parametrize("others", [{}, {"cache_images": True}])
+def test_a_bad_image_is_explained_without_terms_of_tensorflow(folder, others):
+    (folder / "dark/2.png").write_bytes(b"no picture")
+    with pytest.raises(DataError, match=r"^\S+/dark/2.png cannot be read: Unknown image file format\. One of "
+                       r"[\w ,]+ required\. Correct or remove it"):
+        ImageFolderDataLayer(folder_params(folder, mode="eval", **others)).make_batch(np.arange(6))
 
 
 @pytest.mark.long
@@ -82,6 +97,27 @@ def test_unusual_images_are_converted(folder):
     np.testing.assert_allclose(found["grey.jpg"], np.repeat(grey, 3, -1)[:, 1:10] / 255, atol=0.05)
 
 
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_palettes_of_bmp_files_are_looked_up(mode):
+    from PIL import Image
+
+    decode = decode_rgb if mode == "eager" else tf.function(decode_rgb)
+    random = np.random.default_rng(0)
+    for colours, shape in ((256, (5, 7)), (16, (4, 4)), (3, (9, 2))):
+        image = Image.fromarray(random.integers(0, colours, shape).astype(np.uint8), "P")
+        image.putpalette(random.integers(0, 256, 3 * colours).astype(np.uint8).tobytes())
+        file = io.BytesIO()
+        image.save(file, "BMP")
+        np.testing.assert_array_equal(decode(tf.constant(file.getvalue())), np.asarray(image.convert("RGB")))
+    compressed = bytearray(file.getvalue())
+    compressed[30] = 1
+    beyond = bytearray(file.getvalue())
+    beyond[-8:] = b"\xff" * 8
+    for content, words in ((compressed, "compressed BMP"), (beyond, "255 is not in"), (file.getvalue()[:70], "size")):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=words):
+            decode(tf.constant(bytes(content)))
+
+
 def test_given_arrays_have_to_be_images(folder):
     layer = ImageFolderDataLayer(folder_params(folder, mode="interactive_infer"))
     assert layer.make_interactive_batch([picture(0)])["source_tensors"][0].shape == (1, 6, 6, 3)
@@ -110,6 +146,13 @@ LISTS = {
     b"image,label\nlight/9.png,light": "list.csv:2: the image .*light/9.png does not exist",
     b"image,label\nlight/1.png,li\0ght": "list.csv:2: the line contains a NUL byte",
     b"image,label\n\xff\xfe,light\n": "list.csv:2: the line is not valid UTF-8",
+    b"image,label\rlight/1.png,light\rdark/0.png,dark\r": "list.csv:1: the line contains a carriage return: save",
+    b"image,label\nlight/1.png,light\rdark/0.png,dark\n": "list.csv:2: the line contains a carriage return: save",
+    b'image,label\nlight/1.png,light\n"dark/0.png,dark\n' + b"dark/2.png,dark\n" * 9:
+        "list.csv:3: the row that begins in this line has a double quote that is not closed",
+    b'image,label\n"light/1.png,light\n' + b"dark/2.png,dark\n" * 9000:
+        "list.csv:2: a value of the row that begins in this line has more than 131,072 characters: .* a quote",
+    b'image,label\n"light/1.png"x,light\n': "list.csv:2: the line is not valid CSV",
     b"image,label\n": "has no rows after its header",
     b"": "is empty",
 }
@@ -128,7 +171,7 @@ def test_folders_that_do_not_fit_the_classes(folder):
     (folder / "other/1.jpg").write_bytes(JPEG)
     (folder / "dark/notes.txt").write_text("x")
     layer = ImageFolderDataLayer(folder_params(folder))
-    assert layer.report_dropped() == {"of a class that is not in classes": 1,
+    assert layer.report_dropped() == {"in folders that are not among the classes, such as other": 1,
                                       "not JPEG, PNG, GIF or BMP by their suffix": 1}
     with pytest.raises(DataError, match="of the class blue has no images"):
         ImageFolderDataLayer(folder_params(folder, classes=["dark", "light", "blue"]))
@@ -139,9 +182,27 @@ def test_folders_that_do_not_fit_the_classes(folder):
     with pytest.raises(UserError, match="a folder without images"):
         (folder / "empty").mkdir()
         ImageFolderDataLayer.params_for_files([str(folder / "empty")])
+    with pytest.raises(DataError, match="contains images, but no folders: .* --infer_files=.*/dark classifies"):
+        ImageFolderDataLayer(folder_params(folder / "dark", mode="infer"))
     (folder / "names.txt").write_text("dark\n\nlight")
     with pytest.raises(DataError, match="must have a name in each line"):
         ImageFolderDataLayer(folder_params(folder, classes=[], class_file=str(folder / "names.txt")))
+
+
+def test_what_is_left_out_is_said_when_a_run_starts(folder, capfd):
+    ImageFolderDataLayer(folder_params(folder, mode="eval"))
+    assert not capfd.readouterr().out
+    (folder / "light/notes.txt").write_text("x")
+    (folder / "light").rename(folder / "Light")
+    params = folder_params(folder, mode="eval", train_crop="centre")
+    for others in ({}, {"cache_images": True}):
+        ImageFolderDataLayer({**params, **others})
+        out = capfd.readouterr().out
+        assert "Left out 3 files: in folders that are not among the classes, such as Light (eval)" in out
+        assert "Left out 1 file: not JPEG, PNG, GIF or BMP by their suffix (eval)" in out
+        assert "Classes without images: 1 of 2, such as light (eval)" in out
+    ImageFolderDataLayer.params_for_files([str(folder)])
+    assert f"Left out 1 file of {folder}: not JPEG" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("others,words", [
@@ -152,6 +213,7 @@ def test_folders_that_do_not_fit_the_classes(folder):
     ({"dataset_files": ["x.csv"]}, "exactly one of folder and dataset_files"),
     ({"cache_images": True}, "set train_crop to padded or centre"),
     ({"classes": ["dark", "dark"]}, "names a class twice"),
+    ({"class_file": "names.txt"}, "gives both classes and class_file: remove one"),
 ])
 def test_contradictions_are_explained(folder, others, words):
     with pytest.raises(ConfigError, match=words):
@@ -203,11 +265,34 @@ def test_damaged_python_files_of_cifar(tmp_path, capfd):
         CifarDataLayer({"data_dir": str(tmp_path / "cifar"), "num_classes": 100})
 
 
+@pytest.mark.parametrize("part", ["length", "label", "checksum"])
+def test_a_changed_byte_of_a_tfrecord_is_found(tmp_path, part, capfd):
+    path = tmp_path / "validation-00000-of-00001"
+    write_records(path, [0, 1, 2], [1, 2, 1])
+    params = {"num_classes": 2, "image_size": 6, "mode": "eval", "data_dir": str(tmp_path)}
+    content = path.read_bytes()
+    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    second = len(records[0]) + 16
+    label = records[1].index(b"image/class/label") + len(b"image/class/label") + 6
+    assert records[1][label] == 2
+    place, value = {"length": (second + 11, content[second + 11] ^ 1), "label": (second + 12 + label, 1),
+                    "checksum": (second + 12 + len(records[1]), content[second + 12 + len(records[1])] ^ 1)}[part]
+    path.write_bytes(content[:place] + bytes([value]) + content[place + 1:])
+    layer = ImagenetDataLayer(params)
+    for use in (layer.examine, lambda: layer.make_batch(np.array([0, 1]))):
+        with pytest.raises(DataError, match="validation-00000-of-00001, record 2 cannot be read: corrupted record at"):
+            use()
+    assert layer.make_batch(np.array([0, 2]))["target_tensors"][0].tolist() == [[1, 0], [1, 0]]
+    skipping = ImagenetDataLayer({**params, "on_bad_example": "skip"})
+    assert skipping.make_batch(np.arange(3))["ids"].tolist() == [0, 2]
+
+
 def test_damaged_tfrecords(tmp_path):
     path = tmp_path / "validation-00000-of-00001"
     params = {"num_classes": 2, "image_size": 6, "mode": "eval", "data_dir": str(tmp_path)}
     write_records(path, [0, 1], [1, 3])
-    with pytest.raises(DataError, match="record 2 cannot be read: .*not one of the numbers from 1 to 2"):
+    with pytest.raises(DataError, match=r"record 2 cannot be read: its label is not one of the numbers from 1 to "
+                       r"2\. Correct"):
         ImagenetDataLayer(params).make_batch(np.arange(2))
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(DataError, match="record 2: the file ends within the record"):

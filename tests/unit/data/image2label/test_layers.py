@@ -86,8 +86,9 @@ def test_inference_takes_files_and_folders(folder):
     batch = layer.make_batch(np.arange(4))
     assert "target_tensors" not in batch and batch["source_tensors"][0].shape == (4, 6, 6, 3)
     typed = ImageFolderDataLayer(folder_params(folder, mode="interactive_infer")).make_interactive_batch(
-        [str(folder / "light/1.png"), picture(1)])
-    np.testing.assert_allclose(*typed["source_tensors"][0], atol=1e-6)
+        [str(folder / "light/1.png"), picture(1), folder / "light/1.png"])
+    for image in typed["source_tensors"][0][1:]:
+        np.testing.assert_allclose(typed["source_tensors"][0][0], image, atol=1e-6)
     np.testing.assert_allclose(typed["source_tensors"][0][0], batch["source_tensors"][0][0], atol=1e-6)
 
 

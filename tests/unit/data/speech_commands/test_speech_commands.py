@@ -99,7 +99,7 @@ def test_names_of_classes_and_files_of_inference(folder):
 def test_given_samples_are_converted(folder):
     layer = make(folder, mode="interactive_infer")
     samples, _ = soundfile.read(folder / "1.wav", dtype="int16")
-    given = layer.make_interactive_batch([str(folder / "1.wav"), samples, np.stack([samples, samples], axis=1),
+    given = layer.make_interactive_batch([folder / "1.wav", samples, np.stack([samples, samples], axis=1),
                                           (np.repeat(samples, 2), 2 * RATE)])["source_tensors"][0]
     np.testing.assert_array_equal(given[0], given[1])
     np.testing.assert_array_equal(given[0], given[2])

@@ -15,13 +15,13 @@ from open_seq2seq.utils.errors import ConfigError
 from tests.unit.data.image2label.conftest import CLASSES, folder, folder_params  # noqa: F401 - a fixture
 
 
-def make(folder, mode="eval", **others):  # noqa: F811
+def make(folder, mode="eval", variables_of=None, **others):  # noqa: F811
     params = {"batch_size_per_gpu": 3, "encoder": "CNNEncoder", "encoder_params": {
         "cnn_layers": [("conv2d", {"filters": 4, "kernel_size": 3}), ("relu", {})]}, "loss": "CrossEntropyLoss",
         "decoder": "FullyConnectedDecoder", "data_layer": "ImageFolderDataLayer", **others}
     params.setdefault("data_layer_params", {key: value for key, value in folder_params(folder).items()
                                             if key != "batch_size"})
-    return build_model(describe_model(Image2Label, params, mode), seed=1)
+    return build_model(describe_model(Image2Label, params, mode), seed=1, variables_of=variables_of)
 
 
 def batch(labels, ids=None):
@@ -92,6 +92,30 @@ def test_sizes_follow_from_the_data_layer(folder):  # noqa: F811
     model.data_layer = SimpleNamespace()
     with pytest.raises(ConfigError, match="is SimpleNamespace, but Image2Label needs a data layer with class_names"):
         model.derived_params("decoder")
+
+
+def test_evaluation_numbers_the_classes_as_training_does(folder):  # noqa: F811
+    trained = make(folder, "train")
+    params = {key: value for key, value in folder_params(folder).items() if key != "batch_size"}
+    assert make(folder, variables_of=trained).data_layer.class_names == trained.data_layer.class_names
+    for others, now in ((CLASSES[::-1], "'light'"), ([*CLASSES, "blue"], "'blue'"), (CLASSES[:1], "missing")):
+        with pytest.raises(ConfigError, match=f"number the classes differently: class . is {now} for eval, but .* for "
+                           "train; give both"):
+            make(folder, variables_of=trained, data_layer_params={**params, "classes": list(others)})
+
+
+def test_names_may_replace_indices_but_not_permute_them(folder):  # noqa: F811
+    trained = make(folder, "train")
+    trained.data_layer = SimpleNamespace(class_names=["0", "1"])
+    make(folder, variables_of=trained)
+    for number, name in enumerate(CLASSES):
+        (folder / name).rename(folder / str(number))
+    params = {key: value for key, value in folder_params(folder).items() if key != "batch_size"}
+    for layer in (trained.data_layer, SimpleNamespace(labels=["0", "1"])):
+        trained.data_layer = layer
+        make(folder, variables_of=trained, data_layer_params={**params, "classes": ["0", "1"]})
+        with pytest.raises(ConfigError, match="class 0 is '1' for eval, but '0' for train"):
+            make(folder, variables_of=trained, data_layer_params={**params, "classes": ["1", "0"]})
 
 
 def test_mirror_images_are_averaged_where_images_are_classified(folder):  # noqa: F811

@@ -1,0 +1,42 @@
+"""Finds the files in a folder and its subfolders, also those that symbolic links lead to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NoReturn
+
+from open_seq2seq.utils.data_files import shown
+from open_seq2seq.utils.errors import DataError
+
+
+def files_below(folder: str) -> Iterator[str]:
+    """Yields the files of a folder and its subfolders, then those of symbolically linked folders.
+
+    Files and folders whose names begin with a dot are left out. Each folder is visited only once, even if several links
+    lead to it, and links to a folder that contains the link are not followed.
+
+    Raises:
+      DataError: a folder cannot be read.
+    """
+    seen: set[str] = set()
+    tops = [folder]
+    for top in tops:
+        for parent, folders, names in os.walk(top, onerror=_refuse):  # does not follow symbolic links
+            place = os.path.realpath(parent)
+            if place in seen:
+                folders.clear()
+                continue
+            seen.add(place)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            links = [path for name in folders if os.path.islink(path := os.path.join(parent, name))]
+            tops += [path for path in links if not _contains(os.path.realpath(path), place)]
+            yield from (os.path.join(parent, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _contains(folder: str, other: str) -> bool:
+    return os.path.commonpath([folder, other]) == folder
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise DataError(f"The folder {shown(str(error.filename))} cannot be read: {error.strerror}.") from error
