@@ -1,7 +1,6 @@
 """IMDB reviews: the language model whose encoder transfer/imdb-small.py and transfer/sst-imdb-small.py start from.
 
-The model is that of lstm-wkt2-small.py, with less dropout, because it reads its text only three times. Two CPU cores
-can train it.
+The model is that of lstm-wkt2-small.py. Two CPU cores can train it.
 
 Data: train.txt and valid.txt in data/imdb-lm/; scripts/prepare_imdb.py writes them.
 Run:  python run.py --config_file=example_configs/lm/lstm-imdb-small.py --mode=train_eval
@@ -48,12 +47,12 @@ base_params = {
         "weight_tied": True,
         "awd_initializer": True,
         "variational_recurrent": True,
-        "recurrent_weight_keep_prob": 0.9,
+        "recurrent_weight_keep_prob": 0.8,
         "encoder_emb_keep_prob": 0.95,
         "embedding_dropout": "words",
-        "encoder_dp_input_keep_prob": 0.85,
-        "encoder_dp_output_keep_prob": 0.85,
-        "encoder_last_output_keep_prob": 0.85,
+        "encoder_dp_input_keep_prob": 0.75,
+        "encoder_dp_output_keep_prob": 0.8,
+        "encoder_last_output_keep_prob": 0.75,
         "adaptive_softmax": {"cutoffs": [4000, 12000], "factor": 1.0},
     },
 
