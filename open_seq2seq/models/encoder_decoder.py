@@ -41,15 +41,6 @@ class EncoderDecoderModel(Model):
             {"decoder_output": decoded, "target_tensors": batch["target_tensors"], "ids": batch["ids"]})
         return [*terms, *self.penalties(encoded, batch)] if training else terms, decoded
 
-    def penalties(self, encoded: dict[str, Any], batch: dict[str, Any]) -> list[LossTerm]:
-        """Returns further terms of the loss in training, such as penalties on activations; by default none.
-
-        Args:
-          encoded: the encoder's output for the batch; see ``parts.keys.EncoderOutput``.
-          batch: a batch of tensors.
-        """
-        return []
-
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         encoded = self.encoder.encode(encoder_input(batch), False)
         inputs = {"encoder_output": encoded, "ids": batch.get("ids")}

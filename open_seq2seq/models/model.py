@@ -167,6 +167,15 @@ class Model(Component):
         """
         raise NotImplementedError("A model must implement loss_terms(batch, training).")
 
+    def penalties(self, encoded: dict[str, Any], batch: dict[str, Any]) -> list[LossTerm]:
+        """Returns further terms of the loss in training, such as penalties on activations; by default none.
+
+        Args:
+          encoded: the encoder's output for the batch; see ``parts.keys.EncoderOutput``.
+          batch: a batch of tensors.
+        """
+        return []
+
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         """Computes the tensors that ``evaluate`` and ``infer`` get as ``output_values``.
 
