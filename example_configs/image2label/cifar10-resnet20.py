@@ -1,6 +1,7 @@
 """ResNet-20 (He et al. 2015, https://arxiv.org/abs/1512.03385) for CIFAR-10, which two CPU cores can train.
 
-The paper reports 91.25 % after 182 epochs. Images are padded by 4 pixels, cropped at random and mirrored at random.
+The paper reports 91.25 % after 182 epochs. Images are padded by 4 pixels, cropped at random and mirrored at random;
+evaluation averages the predictions for each image and its mirror image. docs/image-classification.md has the accuracies.
 
 Data: data_root/cifar-10-batches-bin, the unpacked binary files of CIFAR-10. For folders of JPEG or PNG files,
       see the end of this file.
@@ -21,7 +22,7 @@ base_params = {
     "use_horovod": False,
     "num_gpus": 1,
     "batch_size_per_gpu": 128,
-    "num_epochs": 36,
+    "num_epochs": 70,
     "random_seed": 0,
     "save_summaries_steps": 200,
     "print_loss_steps": 100,
@@ -29,6 +30,7 @@ base_params = {
     "eval_steps": 1000,
     "save_checkpoint_steps": 1000,
     "num_checkpoints": 2,
+    "average_mirrored": True,
     "best_metric": "Eval top-1",
     "best_metric_mode": "max",
     "logdir": "cifar10-resnet20",
