@@ -1,7 +1,8 @@
 """ResNet-20 (He et al. 2015, https://arxiv.org/abs/1512.03385) for CIFAR-10, which two CPU cores can train.
 
-The paper reports 91.25 % after 182 epochs. Images are padded by 4 pixels, cropped at random and mirrored at random;
-evaluation averages the predictions for each image and its mirror image. docs/image-classification.md has the accuracies.
+The paper reports 91.25 % after 182 epochs. Images are padded by 4 pixels, cropped at random and mirrored at random.
+Evaluation averages the predictions for each image and its mirror image. docs/image-classification.md has the
+accuracies.
 
 Data: data_root/cifar-10-batches-bin, the unpacked binary files of CIFAR-10. For folders of JPEG or PNG files,
       see the end of this file.
