@@ -134,7 +134,7 @@ def _settings_path(path: str) -> str:
 
 
 def _settings_beside(path: str, fingerprint: str) -> dict[str, Any]:
-    with contextlib.suppress(DataError, ValueError):
+    with contextlib.suppress(DataError, ValueError, RecursionError):
         found = json.loads(read_data(_settings_path(path), most_bytes=_MOST_SETTINGS_BYTES))
         if isinstance(found, dict) and found.pop(_DIGEST, None) == fingerprint:
             return found

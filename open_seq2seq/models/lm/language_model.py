@@ -195,7 +195,7 @@ class LanguageModel(EncoderDecoderModel):
         layer: Any = self.data_layer
         words, size = layer.text_size() or (None, None)
         found = text_perplexity(surprise, tokens, words, size)
-        count = layer.num_unknown
+        count = getattr(layer, "num_unknown", 0)  # users' data layers may not count them
         unknown = f", {share_of(count, int(tokens))} of them unknown" if count else ""
         deco_print(f"Perplexity: {found.per_token:.2f} per token ({int(tokens):,} tokens{unknown})", offset=1)
         metrics = {"perplexity": found.per_token}

@@ -246,3 +246,10 @@ def test_bad_text_is_named(root, content, expected):
     (root / "valid.txt").write_bytes(content)
     with pytest.raises(DataError, match=expected):
         make(root)
+
+
+@pytest.mark.parametrize("content", ["[" * 60000, "no JSON", "[1]"], ids=["nested", "text", "list"])
+def test_settings_of_a_vocabulary_that_cannot_be_read_are_unknown(root, content):
+    make(root, min_count=1)
+    (root / "processed/vocab_settings.json").write_text(content)
+    assert make(root, min_count=2).vocab_size == make(root).vocab_size
