@@ -1,9 +1,12 @@
+import os
+
 import numpy as np
 import pytest
 import soundfile
 
 from open_seq2seq.data import SpeechCommandsDataLayer
 from open_seq2seq.data.speech2text.augmentation import Draw
+from open_seq2seq.data.speech_commands import speech_commands
 from open_seq2seq.data.speech_commands.spectrogram import fitted, log_mel
 from open_seq2seq.utils.errors import DataError, UserError
 
@@ -68,6 +71,15 @@ def test_batches_follow_from_seed_example_and_epoch(folder, cache):
     assert first["source_tensors"][0].shape == (3, 22, 20, 1)
     plain, same = (made.make_batch(np.array([3]))["source_tensors"][0] for made in (make(folder, mode="eval"), layer))
     np.testing.assert_array_equal(plain, same)
+
+
+def test_a_recording_of_several_rows_is_read_once(folder, monkeypatch):
+    (folder / "list.txt").write_text("0,0.wav\n1,1.wav\n0,0.wav\n")
+    read = []
+    monkeypatch.setattr(speech_commands, "read_audio", lambda path, rate: read.append(path) or np.zeros(2000))
+    layer = make(folder, cache_data=True, mode="eval", map_parallel_calls=1)
+    layer.make_batch(np.arange(3))
+    assert [os.path.basename(path) for path in read] == ["0.wav", "1.wav"]
 
 
 def test_jasper_gets_features_as_channels(folder):
