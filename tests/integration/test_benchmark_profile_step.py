@@ -36,13 +36,14 @@ def test_the_parts_of_a_step_are_found(workspace: Path):
 def test_the_plain_network_has_as_many_weights_and_learns(workspace, dtype):
     trainer = make_trainer(str(workspace / "config.py"), [f"--dtype={dtype}"])
     params, size = trainer.model.params, trainer.model.data_layer.target_vocab_size
+    tf.keras.utils.set_random_seed(0)  # of the initial weights; after 20 updates the loss varies by a fifth with them
     plain = PlainTransformer(params["encoder_params"], params["decoder_params"], size, "float32")
     plain(tf.constant([[4, 5]]), tf.constant([[5, 4]]))  # makes the weights
     assert sum(np.prod(v.shape) for v in plain.trainable_variables) == sum(
         np.prod(v.shape) for v in trainer.trainable.values())
     update = plain_step(trainer, learning_rate=1e-2)
     batch = trainer.model.data_layer.make_batch(np.arange(8))
-    losses = [float(update(batch)) for _ in range(20)]
+    losses = [float(update(batch)) for _ in range(40)]
     assert losses[-1] < 0.7 * losses[0]
 
 
