@@ -109,6 +109,7 @@ class ResolvedConfig:
         overrides = [one for one in self.overrides if not self._is_dropped_elsewhere(one, params)]
         changed, problems = apply_overrides(params, overrides, names)
         applied = [one for one in overrides if one.section is None or one.section in names]
+        _replace_length(changed, applied)
         with self.config_file.in_use():
             drop_unknown(self.base_model, changed, params, applied)
         return changed, problems
@@ -143,6 +144,13 @@ def _source(file: ConfigFile, section: str) -> str:
 
 def _names(file: ConfigFile, section: str) -> tuple[str, str]:
     return f"{section}_params", _source(file, section)
+
+
+def _replace_length(params: dict[str, Any], overrides: Sequence[Override]) -> None:
+    """Lets max_steps or num_epochs on the command line replace the config's length in the other unit."""
+    given = {one.keys[0] for one in overrides if one.keys in (("max_steps",), ("num_epochs",))}
+    if len(given) == 1 and params.get(*given) is not None:
+        params.update(dict.fromkeys({"max_steps", "num_epochs"} & set(params) - given))
 
 
 def _rewrite_for_timing(params: dict[str, Any], benchmark: Benchmark) -> None:

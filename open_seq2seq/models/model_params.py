@@ -73,10 +73,10 @@ def run_params() -> dict[str, Any]:
                                          "if it is as new as the newest one, otherwise the newest one."),
         "random_seed": Param((int, type(None)), None, "Seed of all random numbers; by default derived from the time.",
                              minimum=0, maximum=LARGEST_SEED),
-        "num_epochs": Param(_STEPS, None, "Length of training; cannot be combined with max_steps.", "epochs",
-                            minimum=1, maximum=10**9),
-        "max_steps": Param(_STEPS, None, "Length of training; cannot be combined with num_epochs.", "updates",
-                           minimum=1, maximum=10**15),
+        "num_epochs": Param(_STEPS, None, "Length of training. Cannot be combined with max_steps; on the command line, "
+                            "it replaces max_steps.", "epochs", minimum=1, maximum=10**9),
+        "max_steps": Param(_STEPS, None, "Length of training. Cannot be combined with num_epochs; on the command line, "
+                           "it replaces num_epochs.", "updates", minimum=1, maximum=10**15),
         "hooks": Param(list, [], "Hook classes or their names; created as Hook(train_model=…, eval_model=…).",
                        names="hook"),
         **_compilation_params(),

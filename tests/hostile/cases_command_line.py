@@ -51,7 +51,7 @@ ARGUMENTS = {
     "--bench_steps=²": "positive integer",
     "--bench_steps=" + "9" * 5000: "positive integer", "--bench_start=-1": "an integer of at least 0",
     "--version=1": "--version: ignored explicit argument", "--elastic": "not with --check",
-    "--num_epochs=1": "only one of them may be given", "--max_steps=null": "'max_steps' or 'num_epochs' is missing",
+    "--num_epochs=x": "has to be int", "--max_steps=null": "'max_steps' or 'num_epochs' is missing",
 }
 
 NAMES = {name: "not a valid encoder name" for name in

@@ -16,7 +16,7 @@ CASES = {
     "unknown policy argument": (["--lr_policy_params/warmup=3"], "warmup"),
     "unknown optimizer": (["--optimizer=Adm"], "Did you mean 'Adam'"),
     "unknown summary": (["--summaries=[lerning_rate]"], "learning_rate"),
-    "both lengths": (["--num_epochs=2"], "only one of them"),
+    "both lengths": (["--max_steps=3", "--num_epochs=2"], "only one of them"),
     "neither length": (["--max_steps=null"], "'max_steps' or 'num_epochs' is missing"),
     "batch larger than the data": (["--batch_size_per_gpu=999"], "Overall batch size is too big"),
     "update larger than the data": (["--iter_size=999"], "Overall batch size is too big"),

@@ -38,6 +38,25 @@ def test_override_of_one_section():
     assert [result.params(s)["batch_size_per_gpu"] for s in ("train", "eval")] == [4, 7]
 
 
+@pytest.mark.parametrize(("arguments", "base", "lengths"), [
+    (["--max_steps=5"], {"max_steps": None, "num_epochs": 3}, (5, None)),
+    (["--num_epochs=2"], {}, (None, 2)),
+    (["--train_params/num_epochs=2"], {}, (None, 2)),
+    (["--eval_params/num_epochs=2"], {}, (100, None)),
+    (["--num_epochs=None"], {}, (100, None)),
+])
+def test_a_length_on_the_command_line_replaces_the_other_one_of_the_config(arguments, base, lengths):
+    result = resolved(*arguments, base=base)
+    assert (result.params("train")["max_steps"], result.params("train").get("num_epochs")) == lengths
+    again = resolve(ConfigFile("/c.py", "Model", {name: section for name, section in result.as_sections().items()
+                                                  if name != "base_model"}), "train")
+    assert again.params("train") == result.params("train")
+
+
+def test_two_lengths_on_the_command_line_are_refused():
+    assert "'max_steps' is 3 and 'num_epochs' is 2" in problems_of("--max_steps=3", "--num_epochs=2")[0]
+
+
 def test_params_are_copies():
     result = resolved()
     result.params("train")["decoder_params"]["size"] = 9
