@@ -55,9 +55,10 @@ class LanguageEncoder(Encoder):
             "seed_tokens": Param(object, None, "Accepted for old configs; has no effect: set "
                                  "data_layer_params/seed_tokens instead.",
                                  on_change=FREE),
-            "head": Param(["tokens", "classes", "none"], "tokens", "What the encoder computes logits of. tokens: the "
-                          "next tokens; classes: the classes of whole texts; none: nothing, because the decoder "
-                          "computes the logits. Set by the model.", derived=True),
+            "head": Param(["tokens", "classes", "none", "loss"], "tokens", "What the encoder computes logits of. "
+                          "tokens: the next tokens; classes: the classes of whole texts; none: nothing, because the "
+                          "decoder computes the logits; loss: nothing either, but the model may compute the loss of "
+                          "the next tokens. Set by the model.", derived=True),
             "num_classes": Param((int, type(None)), None, "Number of classes; set from the data layer.", "classes",
                                  derived=True, minimum=2),
             "weight_tied": Param(bool, False, "Whether the kernel of the output layer is the embedding table. The last "
@@ -88,7 +89,7 @@ class LanguageEncoder(Encoder):
     def _adaptive_problems(self) -> list[str]:
         params, path = self.params, self.params_path
         self._adaptive: dict[str, Any] | None = None
-        if params["adaptive_softmax"] is None or params["head"] != "tokens":
+        if params["adaptive_softmax"] is None or params["head"] not in ("tokens", "loss"):
             return []
         self._adaptive, problems = checked_adaptive(params["adaptive_softmax"], f"{path}/adaptive_softmax",
                                                     params["vocab_size"], params["weight_tied"])
@@ -125,7 +126,7 @@ class LanguageEncoder(Encoder):
           The dict that ``_hidden`` returns, with additional keys that depend on the parameter ``head``. Always:
           ``outputs_length`` ``[batch]`` and ``encoder_input`` (the ids). With ``tokens``: ``logits``
           ``[batch, time, vocab_size]`` FP32, ``projection`` (see ``OutputProjection``) and ``num_sampled``. With
-          ``classes``: ``logits`` ``[batch, num_classes]`` FP32.
+          ``classes``: ``logits`` ``[batch, num_classes]`` FP32. With ``loss``: ``projection``.
         """
         ids, lengths = input_dict["source_tensors"][:2]
         found = {**self._hidden(ids, lengths), "outputs_length": lengths, "encoder_input": ids}
@@ -133,12 +134,11 @@ class LanguageEncoder(Encoder):
             return found
         if self.params["head"] == "classes":
             return {**found, "logits": self.output_layer.logits(self._summary(found))}
-        return {
-            **found,
-            "logits": self.output_layer.logits(found["outputs"]),
-            "projection": self.output_layer.projection(found["outputs"], self.training),
-            "num_sampled": self.params["num_sampled"],
-        }
+        found["projection"] = self.output_layer.projection(found["outputs"], self.training)
+        if self.params["head"] == "loss":
+            return found
+        return {**found, "logits": self.output_layer.logits(found["outputs"]),
+                "num_sampled": self.params["num_sampled"]}
 
     def _make_output_layer(self, table: tf.Variable, initializer: Any, regularizer: Any) -> Any:
         """Returns the layer that computes the logits of tokens or classes, or None if the decoder computes them."""

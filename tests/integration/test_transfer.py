@@ -60,14 +60,16 @@ def workspace(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("decoder", "cell"), [
-    ('"FakeDecoder"', True), ('"SoftmaxDecoder", "decoder_params": {"pooling": ["last", "max", "mean"]}', False)])
-def test_from_a_language_model_to_sentiment(workspace, command, decoder, cell):
+@pytest.mark.parametrize(("decoder", "cell", "not_loaded"), [
+    ('"FakeDecoder"', True, "encoder/output_layer/bias"),
+    ('"SoftmaxDecoder", "decoder_params": {"pooling": ["last", "max", "mean"]}', False, "encoder/output_layer/bias"),
+    ('"SoftmaxDecoder", "lm_loss_weight": 0.2', False, "decoder/kernel")])
+def test_from_a_language_model_to_sentiment(workspace, command, decoder, cell, not_loaded):
     ran(command, "--mode=train")
     (workspace / "language.py").write_text((workspace / "config.py").read_text())
     (workspace / "config.py").write_text(CLASSIFIER.format(decoder=decoder, cell=cell), encoding="utf-8")
     output = ran(command, "--mode=train_eval")
-    assert "Loading model from" in output and "encoder/output_layer/bias" in output
+    assert "Loading model from" in output and not_loaded in output
     assert re.search(r"[4-9] of \d+ variables loaded", output)
     assert float(re.findall(r"accuracy: ([\d.]+)", output)[-1]) > 0.9
     assert "Confusion matrix" in output and "F1: " in output

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.params import SAY, Param
 from open_seq2seq.decoders.fake_decoder import FakeDecoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.language_model import LanguageModel
+from open_seq2seq.models.lm.next_token_loss import next_token_loss
 from open_seq2seq.models.lm.penalties import PENALTIES
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
@@ -25,6 +27,16 @@ class LSTMLM(LanguageModel, Text2Label):
     Most methods call the method of the same name of ``Text2Label`` or ``LanguageModel``, depending on the data layer.
     """
 
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **LanguageModel.get_optional_params(),
+            "lm_loss_weight": Param(float, 0.0, "For classification with a decoder other than FakeDecoder: weight of "
+                                    "the language model's loss on the texts, per token, in the training loss. It "
+                                    "keeps the encoder from overfitting to few texts.",
+                                    minimum=0.0, on_change=SAY),
+        }
+
     @property
     def _task(self) -> type[EncoderDecoderModel]:
         return Text2Label if hasattr(self.data_layer, "num_classes") else LanguageModel
@@ -37,12 +49,22 @@ class LSTMLM(LanguageModel, Text2Label):
         if not self._classifies:
             return LanguageModel.derived_params(self, part)
         layer: Any = self.data_layer
-        fake = issubclass(self.params["decoder"], FakeDecoder)  # it computes no logits, so the encoder must
+        # FakeDecoder computes no logits, so the encoder must.
+        head = "classes" if self._is_fake else "loss" if self.params["lm_loss_weight"] else "none"
         return {**Text2Label.derived_params(self, part), "vocab_size": layer.source_vocab_size,
-                "end_token": layer.end_id, "head": "classes" if fake else "none"}
+                "end_token": layer.end_id, "head": head}
+
+    @property
+    def _is_fake(self) -> bool:
+        return issubclass(self.params["decoder"], FakeDecoder)
 
     def part_problems(self) -> list[str]:
-        return self._task.part_problems(self) + (self._problems_of_classifier() if self._classifies else [])
+        return self._task.part_problems(self) + (
+            self._problems_of_classifier() if self._classifies else self._problems_of_language_model())
+
+    def _problems_of_language_model(self) -> list[str]:
+        return ["'lm_loss_weight' applies only to classification, and this is a language model, because its data layer "
+                "has no classes: leave 'lm_loss_weight' out."] if self.params["lm_loss_weight"] else []
 
     def _problems_of_classifier(self) -> list[str]:
         params = self.params
@@ -52,7 +74,11 @@ class LSTMLM(LanguageModel, Text2Label):
                     f"classes: leave '{name}' out." for name, is_set in idle.items() if is_set]
         if self.mode == "train" and not issubclass(params["encoder"], LanguageEncoder):
             problems += [f"'{name}' needs an encoder of language models, such as LMEncoder, but 'encoder' is "
-                         f"{params['encoder'].__name__}: leave '{name}' out." for name in PENALTIES if params[name]]
+                         f"{params['encoder'].__name__}: leave '{name}' out."
+                         for name in (*PENALTIES, "lm_loss_weight") if params[name]]
+        elif params["lm_loss_weight"] and self._is_fake:
+            problems.append("'lm_loss_weight' needs a decoder that computes the classes, but with FakeDecoder the "
+                            "encoder does: set 'decoder' to SoftmaxDecoder, or leave 'lm_loss_weight' out.")
         return problems
 
     def connect(self) -> None:
@@ -60,6 +86,14 @@ class LSTMLM(LanguageModel, Text2Label):
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         return self._task.loss_terms(self, batch, training)
+
+    def penalties(self, encoded: dict[str, Any], batch: dict[str, Any]) -> list[LossTerm]:
+        """Returns the penalties of ``LanguageModel`` and, for ``lm_loss_weight``, the loss of the next tokens."""
+        terms, weight = super().penalties(encoded, batch), self.params["lm_loss_weight"]
+        if not weight:
+            return terms
+        ids, lengths = batch["source_tensors"][:2]
+        return [*terms, next_token_loss(encoded["projection"], ids, lengths, weight)]
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         return self._task.predict(self, batch)

@@ -91,6 +91,31 @@ def test_a_classifier_has_penalties(root: Path, decoder: str):
     assert [term.name for term in model.loss_terms(batch, training=False)[0]] == ["loss"]
 
 
+@pytest.mark.parametrize("adaptive", [None, {"cutoffs": [2], "factor": 1.0}])
+def test_a_classifier_may_also_learn_to_predict_tokens(root: Path, adaptive: dict[str, Any] | None):
+    cell = {**CELL, "weight_tied": True, "adaptive_softmax": adaptive}
+    model = built({**classifier(root), "decoder": "SoftmaxDecoder", "encoder_params": cell, "lm_loss_weight": 0.5})
+    ids = np.array([[0, 1, 2, 0], [0, 3, 0, 0], [0, 0, 0, 0]], np.int32)  # the last row is empty, others have padding
+    lengths = np.array([4, 3, 0], np.int32)
+    batch = {"source_tensors": [tf.constant(ids), tf.constant(lengths)],
+             "target_tensors": [tf.constant([1, 0, 0])], "ids": tf.constant([0, 1, -1])}
+    terms = {term.name: term for term in model.loss_terms(batch, training=True)[0]}
+    assert set(terms) == {"loss", "loss of next tokens"} and terms["loss of next tokens"].weight == 0.5
+    hidden = model.encoder.encode({"source_tensors": batch["source_tensors"]}, False)["outputs"]
+    surprises = -tf.nn.log_softmax(model.encoder.output_layer.logits(hidden)).numpy()
+    expected = [surprises[row, t, ids[row, t + 1]] for row in (0, 1) for t in range(lengths[row] - 1)]
+    np.testing.assert_allclose(terms["loss of next tokens"].sum, np.sum(expected), rtol=1e-5)
+    assert terms["loss of next tokens"].units == len(expected)
+    assert [term.name for term in model.loss_terms(batch, training=False)[0]] == ["loss"]
+
+
+def test_the_loss_of_tokens_is_refused_where_nothing_computes_it(root: Path):
+    weight = {"lm_loss_weight": 0.5}
+    assert "set 'decoder' to SoftmaxDecoder" in refusal({**classifier(root), **weight})
+    assert "applies only to classification" in refusal({**language_model(root), **weight})
+    assert "such as LMEncoder" in refusal({**classifier(root), **TRANSFORMER, "decoder": "SoftmaxDecoder", **weight})
+
+
 class OwnLoss(Loss):
     """A loss of a user."""
 
