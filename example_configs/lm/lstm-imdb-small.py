@@ -19,7 +19,7 @@ base_params = {
     "num_gpus": 1,
     "batch_size_per_gpu": 64,
     "eval_batch_size_per_gpu": 16,
-    "num_epochs": 3,
+    "num_epochs": 5,
     "print_loss_steps": 100,
     "print_samples_steps": 2000,
     "save_summaries_steps": 100,
