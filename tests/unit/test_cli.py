@@ -92,7 +92,8 @@ def test_benchmark(config, ran):
     (["--check=maybe"], "--check must be either True or False"), (["stray"], "'stray' is not understood"),
     (["--continue_lerning"], "Did you mean '--continue_learning'?"),
     (["--output_file=x"], "Did you mean '--infer_output_file'?"),
-    (["--logdir/x=1"], "'logdir' is 'somewhere', not a dict"), (["--num_epochs=3", "--max_steps=2"], "only one of them"),
+    (["--logdir/x=1"], "'logdir' is 'somewhere', not a dict"),
+    (["--num_epochs=3", "--max_steps=2"], "only one of them"),
     (["--dtype=float16"], "mixed_float16"),
 ])
 def test_mistakes_on_the_command_line(config, ran, capsys, arguments, text):
