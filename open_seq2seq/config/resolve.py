@@ -148,9 +148,10 @@ def _names(file: ConfigFile, section: str) -> tuple[str, str]:
 
 def _replace_length(params: dict[str, Any], overrides: Sequence[Override]) -> None:
     """Lets max_steps or num_epochs on the command line replace the config's length in the other unit."""
-    given = {one.keys[0] for one in overrides if one.keys in (("max_steps",), ("num_epochs",))}
-    if len(given) == 1 and params.get(*given) is not None:
-        params.update(dict.fromkeys({"max_steps", "num_epochs"} & set(params) - given))
+    given = {one.keys for one in overrides}
+    for name, other in (("max_steps", "num_epochs"), ("num_epochs", "max_steps")):
+        if (name,) in given and (other,) not in given and params.get(name) is not None and other in params:
+            params[other] = None
 
 
 def _rewrite_for_timing(params: dict[str, Any], benchmark: Benchmark) -> None:

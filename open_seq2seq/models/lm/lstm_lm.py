@@ -32,8 +32,9 @@ class LSTMLM(LanguageModel, Text2Label):
         return {
             **LanguageModel.get_optional_params(),
             "lm_loss_weight": Param(float, 0.0, "For classification with a decoder other than FakeDecoder: weight of "
-                                    "the language model's loss on the texts, per token, in the training loss. It "
-                                    "keeps the encoder from overfitting to few texts.",
+                                    "the language model's loss on the texts, per token, in the training loss, "
+                                    "against overfitting to few texts. Set weight_tied and adaptive_softmax as in the "
+                                    "language model.",
                                     minimum=0.0, on_change=SAY),
         }
 
