@@ -73,12 +73,14 @@ def exp_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, de
 
 
 def poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, power: float = 1.0,
-               begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0) -> tf.Tensor:
+               begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0,
+               warmup_share: float = 0.0) -> tf.Tensor:
     """Lowers the rate to ``min_lr`` along a polynomial, after a linear warm-up.
 
     The rate is ``(learning_rate - min_lr) · (1 - t/decay_steps)^power + min_lr`` with
     ``t = step - max(begin_decay_at, warmup_steps)``, and ``min_lr`` from ``t = decay_steps`` on. During the first
-    ``warmup_steps`` it is ``learning_rate · step / warmup_steps``, and then ``learning_rate`` until ``t = 0``.
+    ``warmup_steps`` it is ``learning_rate · step / warmup_steps``, and then ``learning_rate`` until ``t = 0``. A config
+    can give ``warmup_share`` instead: the warm-up then takes this share of the run's updates, however many there are.
     """
     def decay(progress: tf.Tensor) -> tf.Tensor:
         return (learning_rate - min_lr) * tf.pow(1.0 - progress, power) + min_lr
@@ -87,7 +89,8 @@ def poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, p
 
 
 def cosine_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, power: float = 1.0,
-                 begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0) -> tf.Tensor:
+                 begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0,
+                 warmup_share: float = 0.0) -> tf.Tensor:
     """Lowers the rate along half a cosine (Loshchilov & Hutter 2017), after a linear warm-up.
 
     The rate is ``learning_rate · ((1 - min_lr) · (1 + cos(π t/decay_steps)) / 2 + min_lr)``. Here, ``min_lr`` is a
@@ -155,6 +158,7 @@ _RANGES: dict[str, dict[str, float]] = {
     **dict.fromkeys(("learning_rate", "min_lr", "max_lr", "coefficient", "begin_decay_at", "warmup_steps", "power",
                      "boundaries", "decay_rates", "decay_rate"), {"minimum": 0}),
     **dict.fromkeys(("decay_steps", "d_model", "steps_per_epoch"), {"minimum": 1}),
+    "warmup_share": {"minimum": 0, "below": 1},
 }
 _RANGES_OF = {"transformer_policy": {"warmup_steps": {"minimum": 1}}}  # the policy divides by warmup_steps
 
@@ -164,8 +168,8 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     """Binds a policy to its arguments.
 
     If ``params`` do not contain the policy's argument ``decay_steps``, it is set to the number of steps that remain
-    after ``begin_decay_at`` or ``warmup_steps``, whichever is later. An argument ``steps_per_epoch`` is also filled in,
-    if it is known.
+    after ``begin_decay_at`` or ``warmup_steps``, whichever is later. ``warmup_share`` sets ``warmup_steps``, unless
+    these are given, too. An argument ``steps_per_epoch`` is also filled in, if it is known.
 
     Args:
       policy: a function, a key of ``POLICIES``, ``package.module.function`` or ``path/to/file.py:function``.
@@ -182,6 +186,8 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     function = resolve_name(policy, "lr_policy", "lr_policy")
     arguments = inspect.signature(function).parameters
     filled, problems = _checked_arguments(function, arguments, dict(params))
+    if not problems and "warmup_share" in filled:
+        filled.setdefault("warmup_steps", round(filled["warmup_share"] * last_step))
     if "decay_steps" in arguments and "decay_steps" not in filled and not problems:
         begins = [filled.get(name, 0) for name in ("begin_decay_at", "warmup_steps") if name in arguments]
         # At least 1, for a run that ends before the decay begins.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers import transformer_policy
 from open_seq2seq.runners import Runner
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils import disk
@@ -98,11 +100,19 @@ def warn_of_shared_files(model: Model, eval_model: Model | None) -> None:
 
 def warn_of_warm_up(trainer: Trainer) -> None:
     """Prints a warning if the learning rate still rises at the end of training."""
-    steps = trainer.model.params["lr_policy_params"].get("warmup_steps")
-    if isinstance(steps, int) and steps >= trainer.last_step > 1:
-        length = format_count(trainer.last_step, "step")
-        deco_print(f"WARNING: warmup_steps is {steps:,}, but training has only {length}:")
+    arguments = trainer.model.params["lr_policy_params"]
+    steps = arguments.get("warmup_steps")
+    if not isinstance(steps, int) or not steps >= trainer.last_step > 1:
+        return
+    length = format_count(trainer.last_step, "step")
+    deco_print(f"WARNING: warmup_steps is {steps:,}, but training has only {length}:")
+    if trainer.model.params["lr_policy"] is not transformer_policy:
         deco_print("the learning rate only rises; lower lr_policy_params/warmup_steps.", offset=1)
+        return
+    fewer = max(1, trainer.last_step // 10)  # the highest rate grows as 1/sqrt(warmup_steps)
+    rate = float(arguments["learning_rate"]) * math.sqrt(fewer / steps)
+    deco_print("the learning rate only rises. For the same highest rate in this run, give", offset=1)
+    deco_print(f"lr_policy_params/warmup_steps={fewer} and lr_policy_params/learning_rate={rate:.3g}.", offset=1)
 
 
 def write_overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:

@@ -79,6 +79,20 @@ def test_a_run_shorter_than_its_warm_up():
                                [0, 0.05], rtol=1e-6)
 
 
+@pytest.mark.parametrize("policy", ["poly_decay", "cosine_decay"])
+@pytest.mark.parametrize("last_step", [30, 300, 10000])
+def test_a_warm_up_that_is_a_share_of_any_number_of_updates(policy, last_step):
+    peak = last_step // 10
+    rates = values(policy, {"learning_rate": 2e-3, "warmup_share": 0.1}, last_step,
+                   steps=[0, peak - 1, peak, (peak + last_step) // 2, last_step])
+    np.testing.assert_allclose(rates, [0, 2e-3 * (1 - 1 / peak), 2e-3, 1e-3, 0], rtol=0.06, atol=1e-9)
+
+
+def test_steps_of_a_warm_up_come_before_its_share():
+    np.testing.assert_array_equal(values("poly_decay", {"learning_rate": 1.0, "warmup_share": 0.5, "warmup_steps": 10}),
+                                  values("poly_decay", {"learning_rate": 1.0, "warmup_steps": 10}))
+
+
 def test_function_of_the_user():
     def halving(global_step, learning_rate, decay_steps, begin_decay_at=0):
         return learning_rate * 0.5 ** (tf.cast(global_step, tf.float64) / decay_steps)
@@ -105,6 +119,7 @@ def test_none_means_not_given():
     ("poly_decay", {"learning_rate": 0.1, "min_rl": 0.1}, "Did you mean 'min_lr'"),
     ("poly_decay", {"learning_rate": "fast"}, "lr_policy_params/learning_rate"),
     ("poly_decay", {"learning_rate": 0.1, "decay_steps": 1.5}, "decay_steps' is 1.5"),
+    ("poly_decay", {"learning_rate": 0.1, "warmup_share": 10}, "warmup_share' is 10"),
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [1], "decay_rates": [0.1, 0.2]}, "1 boundaries and 2"),
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [2, 1], "decay_rates": [0.1, 0.2]}, "increasing order"),
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": 3, "decay_rates": [0.1]}, "a list of numbers"),
