@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 
@@ -9,11 +10,10 @@ import pytest
 
 from open_seq2seq.cli import main
 from tests.unit.data.text2text.test_own_text import pairs
+from tests.unit.example_configs.test_own_text_recipe import TINY, edited
 from tests.unit.scripts.running import ok, run
 
-RECIPE = "example_configs/text2text/own-text.py"
-SMALL = ["--max_steps=2", "--batch_size_per_gpu=256", "--dtype=float32", "--eval_steps=2", "--print_loss_steps=1"]
-SIZES = {"hidden_size": 16, "num_heads": 2, "filter_size": 32}
+SMALL = ["--max_steps=4", "--batch_size_per_gpu=256", "--dtype=float32", "--eval_steps=2", "--print_loss_steps=1"]
 
 
 @pytest.fixture
@@ -26,7 +26,8 @@ def table(tmp_path):
 
 
 @pytest.mark.long
-def test_from_a_table_to_translations(table, monkeypatch, capfd):
+@pytest.mark.parametrize("model", TINY)
+def test_from_a_table_to_translations(table, monkeypatch, capfd, model):
     output = ok("prepare_text", "--tsv=pairs.tsv", "--languages", "es", "en", "--vocab_size=60", cwd=table).stdout
     assert "270 pairs" in output and "1 repeated (first: line 301)" in output and "1 empty on one side" in output
     folder = table / "own_text"
@@ -36,12 +37,10 @@ def test_from_a_table_to_translations(table, monkeypatch, capfd):
     assert len((folder / "dropped.tsv").read_text().splitlines()) == 2
 
     monkeypatch.chdir(table)
-    from tests.integration.conftest import ROOT
-
-    shutil.copy(ROOT / RECIPE, table / "my.py")
-    tiny = [f"--{part}_params/{name}={value}" for part in ("encoder", "decoder") for name, value in SIZES.items()]
-    tiny += ["--encoder_params/encoder_layers=1", "--decoder_params/num_hidden_layers=1",
-             "--eval_params/data_layer_params/max_length=64", "--decoder_params/extra_decode_length=2"]
+    edited(table, model=model)
+    tiny = [f"--{part}_params/{name}={json.dumps(value)}"
+            for part, sizes in zip(("encoder", "decoder"), TINY[model], strict=True) for name, value in sizes.items()]
+    tiny += ["--eval_params/data_layer_params/max_length=64", "--decoder_params/max_length_factor=2"]
     assert main(["--config_file=my.py", "--mode=train_eval", *SMALL, *tiny]) == 0, capfd.readouterr().err
     out = capfd.readouterr().out
     assert "270 training examples, 15 validation examples" in out and "Logdir: own-text-model" in out

@@ -1,0 +1,72 @@
+"""The recipe for one's own sentence pairs: its learning rate for any number of updates, and its three models."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.config.loader import load_config
+from open_seq2seq.config.resolve import resolve
+from open_seq2seq.models.builder import build_model, describe_model
+from open_seq2seq.optimizers import make_schedule
+
+RECIPE = Path(__file__).parents[3] / "example_configs/text2text/own-text.py"
+MODELS = {"transformer": "TransformerDecoder", "convs2s": "ConvS2SDecoder", "gnmt": "RNNDecoderWithAttention"}
+LAYERS = {"conv_nchannels_kwidth": [[16, 3]]}
+TINY = {
+    "transformer": ({"encoder_layers": 1, "hidden_size": 16, "num_heads": 2},
+                    {"num_hidden_layers": 1, "hidden_size": 16, "num_heads": 2}),
+    "convs2s": ({**LAYERS, "src_emb_size": 16, "att_layer_num": 1}, {**LAYERS, "tgt_emb_size": 16, "out_emb_size": 16}),
+    "gnmt": tuple({"core_cell_params": {"num_units": 16}, **own} for own in (
+        {"src_emb_size": 16, "encoder_layers": 2},
+        {"tgt_emb_size": 16, "decoder_layers": 2, "attention_layer_size": 16})),
+}
+
+
+def edited(folder: Path, **values: Any) -> Path:
+    """Returns a copy of the recipe with other values of the things to edit."""
+    text = RECIPE.read_text(encoding="utf-8")
+    for name, value in values.items():
+        text, count = re.subn(f"(?m)^{name} = .*$", f"{name} = {value!r}", text)
+        assert count == 1, name
+    (folder / "my.py").write_text(text, encoding="utf-8")
+    return folder / "my.py"
+
+
+@pytest.mark.parametrize("steps_in_file", [300, 1000, 10000, 30000])
+@pytest.mark.parametrize("steps_of_run", [150, 300, 1000, 10000])
+def test_the_highest_rate_does_not_depend_on_the_number_of_updates(tmp_path, steps_in_file, steps_of_run):
+    """Whether the file is edited, or the command line gives --max_steps: a tenth of the run raises the rate to 0.002."""
+    params = resolve(load_config(edited(tmp_path, max_steps=steps_in_file)), "train").params("train")
+    schedule = make_schedule(params["lr_policy"], params["lr_policy_params"], steps_of_run)
+    rates = [float(schedule(tf.constant(int(share * steps_of_run), tf.int64))) for share in (0.05, 0.1, 0.5, 1.0)]
+    assert rates == pytest.approx([1e-3, 2e-3, 2e-3 * 5 / 9, 0.0], rel=0.1)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("size", ["small", "base"])
+def test_each_model_and_size_is_accepted(tmp_path, model, size):
+    config = resolve(load_config(edited(tmp_path, model=model, size=size)), "train_eval")
+    spec = describe_model(config.base_model, config.params("train"), "train", config.given("train"))
+    assert spec.params["decoder"].__name__ == MODELS[model]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_each_model_is_built(tmp_path, model):
+    (tmp_path / "vocab.txt").write_text("\n".join(["<PAD>", "</S>", "<S>", "<UNK>", *"abcdef"]) + "\n")
+    (tmp_path / "text").write_text("a b c\nd e f a\n", encoding="utf-8")
+    config = resolve(load_config(edited(tmp_path, model=model)), "train")
+    params = config.params("train")
+    for part, sizes in zip(("encoder", "decoder"), TINY[model], strict=True):
+        params[f"{part}_params"] = {**params[f"{part}_params"], **sizes}
+    vocab, text = str(tmp_path / "vocab.txt"), str(tmp_path / "text")
+    params["data_layer_params"] = {
+        **params["data_layer_params"], "src_vocab_file": vocab, "tgt_vocab_file": vocab, "source_file": text,
+        "target_file": text, "special_tokens_already_in_vocab": True}
+    del params["data_layer_params"]["tokenizer"]
+    built = build_model(describe_model(config.base_model, params, "train"))
+    assert type(built.decoder).__name__ == MODELS[model]
