@@ -40,7 +40,7 @@ def edited(folder: Path, **values: Any) -> Path:
 @pytest.mark.parametrize("steps_in_file", [300, 1000, 10000, 30000])
 @pytest.mark.parametrize("steps_of_run", [150, 300, 1000, 10000])
 def test_the_highest_rate_does_not_depend_on_the_number_of_updates(tmp_path, steps_in_file, steps_of_run):
-    """Whether the file is edited, or the command line gives --max_steps: a tenth of the run raises the rate to 0.002."""
+    """Whether the file is edited, or the command line gives --max_steps: a tenth of the run leads to 0.002."""
     params = resolve(load_config(edited(tmp_path, max_steps=steps_in_file)), "train").params("train")
     schedule = make_schedule(params["lr_policy"], params["lr_policy_params"], steps_of_run)
     rates = [float(schedule(tf.constant(int(share * steps_of_run), tf.int64))) for share in (0.05, 0.1, 0.5, 1.0)]
