@@ -27,6 +27,7 @@ max_steps = 10000               # 6. most updates; training ends earlier if dev 
 base_model = Text2Text
 print_steps = max(1, min(100, max_steps // 20))
 eval_steps = 5 * print_steps
+schedule = {"warmup_share": 0.1, "power": 0.5}
 symbols = {
     "GO_SYMBOL": SpecialTextTokens.S_ID.value,
     "END_SYMBOL": SpecialTextTokens.EOS_ID.value,
@@ -40,7 +41,7 @@ def transformer(channels, num_layers, num_heads, dropout, learning_rate):
     return {
         "optimizer": "LazyAdam",
         "optimizer_params": {"beta1": 0.9, "beta2": 0.997, "epsilon": 1e-9},
-        "lr_policy_params": {"learning_rate": learning_rate, "warmup_share": 0.1},
+        "lr_policy_params": {**schedule, "learning_rate": learning_rate},
 
         "encoder": TransformerEncoder,
         "encoder_params": {**sizes, "encoder_layers": num_layers, "remove_padding": True},
@@ -71,7 +72,7 @@ def convs2s(channels, num_layers, keep_prob, learning_rate):
         "optimizer": "Adam",
         "optimizer_params": {},
         "max_grad_norm": 1.0,
-        "lr_policy_params": {"learning_rate": learning_rate, "warmup_share": 0.1},
+        "lr_policy_params": {**schedule, "learning_rate": learning_rate},
 
         "encoder": ConvS2SEncoder,
         "encoder_params": {
@@ -111,7 +112,7 @@ def gnmt(num_units, num_layers, keep_prob, learning_rate):
         "optimizer": "Adam",
         "optimizer_params": {},
         "max_grad_norm": 5.0,
-        "lr_policy_params": {"learning_rate": learning_rate, "warmup_share": 0.1},
+        "lr_policy_params": {**schedule, "learning_rate": learning_rate},
 
         "encoder": GNMTLikeEncoderWithEmbedding,
         "encoder_params": {
@@ -145,8 +146,8 @@ def gnmt(num_units, num_layers, keep_prob, learning_rate):
     }
 
 
-# The learning rate is the highest one, after the first tenth of the updates; it then falls to 0. Those of "small" were
-# chosen by measurements (docs/own-text.md); those of "base" are the published recipes' and were not measured here.
+# The learning rate is the highest one, after the first tenth of the updates; then it falls to 0, slowly at first. Those of
+# "small" were measured (docs/own-text.md); those of "base" are the published recipes' for such a batch, not measured.
 parts = {
     ("transformer", "small"): transformer(256, 3, 4, dropout=0.3, learning_rate=2e-3),
     ("transformer", "base"): transformer(512, 6, 8, dropout=0.1, learning_rate=1e-3),
