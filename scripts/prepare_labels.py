@@ -1,0 +1,134 @@
+"""Prepares your own labelled texts for the recipe example_configs/text2label/own-labels.py.
+
+usage: python scripts/prepare_labels.py --table=reviews.csv --text_column=review --label_column=stars \
+           --output_dir=own_labels
+       python scripts/prepare_labels.py --folder=reviews --output_dir=own_labels
+
+The input is a table (CSV, TSV or JSON lines, also .gz) with one text and its label per row, or a folder that contains a
+folder of text files for each class. Texts that cannot be used are left out and written to dropped.tsv with the reason.
+The others are split into train, dev and test, which have no text in common and the same share of each class. The names
+of the classes are written to labels.txt. A SentencePiece model, spm.model, is trained on train.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.data.own_classes import PARTS, check_shares, class_names, split
+from open_seq2seq.data.own_tables import read_own_table
+from open_seq2seq.data.sentencepiece_models import train_pieces
+from open_seq2seq.data.text2label.own_labels import LabelledText, clean, columns_of, of_folder, of_table
+from open_seq2seq.data.text_files import write_lines
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.new_folder import check_new_folder, new_folder
+from open_seq2seq.utils.progress import format_count
+from open_seq2seq.utils.script import run_script
+
+RECIPE = "example_configs/text2label/own-labels.py"
+_SHOWN = 12  # maximum number of classes whose counts are printed
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", metavar="FILE", help="table with one text and its label per row")
+    parser.add_argument("--folder", help="folder that contains a folder of text files for each class")
+    parser.add_argument("--text_column", metavar="COLUMN", help="column of the text: its name in the first row, or "
+                        "its number from 1 (default: found by its name, such as text, sentence or review)")
+    parser.add_argument("--label_column", metavar="COLUMN", help="column of the label (default: found by its name, "
+                        "such as label, class or category)")
+    parser.add_argument("--has_header", action="store_true", help="the first row contains names, although the columns "
+                        "are given by number")
+    parser.add_argument("--output_dir", default="own_labels", help="folder to write to (default: %(default)s)")
+    parser.add_argument("--vocab_size", type=int, default=8000, help="most pieces of the vocabulary (default: "
+                        "%(default)s); there are fewer if the text is small")
+    parser.add_argument("--dev_share", type=float, default=0.1,
+                        help="share of the texts in dev, at most about 1000 texts (default: %(default)s)")
+    parser.add_argument("--test_share", type=float, default=0.1, help="the same for test (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the split (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def check_args(args: argparse.Namespace) -> None:
+    """Raises UserError if the arguments contradict one another or are out of range, or the output folder exists."""
+    if bool(args.table) == bool(args.folder):
+        raise UserError("Give either --table=FILE or --folder=FOLDER.")
+    if args.folder and (args.text_column or args.label_column or args.has_header):
+        raise UserError("--text_column, --label_column and --has_header describe a --table: remove them.")
+    for name, least in (("vocab_size", 100), ("seed", 0)):
+        if getattr(args, name) < least:
+            raise UserError(f"--{name} must be at least {least}, got {getattr(args, name)}.")
+    if any(number < 1 for number in map(_column, (args.text_column, args.label_column)) if isinstance(number, int)):
+        raise UserError("--text_column and --label_column are counted from 1.")
+    check_shares({"dev_share": args.dev_share, "test_share": args.test_share})
+    check_new_folder(args.output_dir)
+
+
+def _column(text: str | None) -> int | str | None:
+    return int(text) if text and text.isdecimal() else text
+
+
+def read(args: argparse.Namespace) -> list[LabelledText]:
+    """Returns the examples of the input; prints what was read."""
+    if args.folder:
+        texts, description = of_folder(args.folder)
+        deco_print(f"Read {description}")
+        return texts
+    table = read_own_table(args.table)
+    columns = columns_of(table, _column(args.text_column), _column(args.label_column))
+    deco_print(f"Read {table.describe()}")
+    deco_print(f"text: column {columns[0]}, label: column {columns[1]}", offset=1)
+    return of_table(table.rows(columns, args.has_header, "--text_column and --label_column"))
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Writes the parts, the names of the classes and the SentencePiece model."""
+    args = parse_args(argv)
+    check_args(args)
+    kept = clean(read(args))
+    kept.report("text", os.path.join(args.output_dir, "dropped.tsv"), lambda row: row.place)
+    names = class_names(row.label for row in kept.rows)
+    if len(names) > len(kept.rows) / 2:
+        raise DataError(f"The {len(kept.rows):,} usable texts have {len(names):,} different labels: name the right "
+                        "--label_column, and give several texts for each label.")
+    parts = split(kept.rows, args.dev_share, args.test_share, args.seed)
+    with new_folder(args.output_dir) as folder:
+        for part in PARTS:
+            write_lines(os.path.join(folder, f"{part}.tsv"), (f"{row.label}\t{row.text}" for row in parts[part]))
+        write_lines(os.path.join(folder, "labels.txt"), names)
+        write_lines(os.path.join(folder, "dropped.tsv"), (
+            f"{row.place}\t{reason}\t{row.label}\t{row.text}" for reason, row in kept.all_dropped()))
+        pieces = train_pieces((row.text for row in parts["train"]), f"the {len(parts['train']):,} texts of train",
+                              os.path.join(folder, "spm"), args.vocab_size, model_type="unigram",
+                              hard_vocab_limit=False, normalization_rule_name="nmt_nfkc_cf")
+    say_what_was_written(args, parts, names)
+    deco_print(f"{os.path.join(args.output_dir, 'spm')}.model: {pieces:,} pieces, without case")
+    say_next(args)
+
+
+def say_what_was_written(args: argparse.Namespace, parts: dict[str, list[LabelledText]], names: list[str]) -> None:
+    """Prints the sizes of the parts and of the classes."""
+    for part in PARTS:
+        deco_print(f"{os.path.join(args.output_dir, part)}.tsv: {format_count(len(parts[part]), 'text')}")
+    counts = Counter(row.label for row in parts["train"])
+    shown = ", ".join(f"{name} {counts[name]:,}" for name in names[:_SHOWN])
+    deco_print(f"{len(names)} classes, with texts in train: {shown}" + (", …" if len(names) > _SHOWN else ""))
+
+
+def say_next(args: argparse.Namespace) -> None:
+    """Prints the next commands."""
+    deco_print(f"Next: cp {RECIPE} my_labels.py, and set in it")
+    deco_print(f"data_dir = {json.dumps(os.path.join(args.output_dir, ''), ensure_ascii=False)}", offset=1)
+    deco_print("Then: python run.py --config_file=my_labels.py --mode=train_eval --check")
+
+
+if __name__ == "__main__":
+    run_script(main)
