@@ -13,26 +13,31 @@ of the classes are written to labels.txt. A SentencePiece model, spm.model, is t
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from collections import Counter
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.own_classes import PARTS, check_shares, class_names, split
+from open_seq2seq.data.own_classes import PARTS, class_names
+from open_seq2seq.data.own_scripts import (
+    DROPPED,
+    add_split_arguments,
+    check_split_arguments,
+    say_next,
+    say_parts,
+    split_and_report,
+)
 from open_seq2seq.data.own_tables import read_own_table
 from open_seq2seq.data.sentencepiece_models import train_pieces
 from open_seq2seq.data.text2label.own_labels import LabelledText, clean, columns_of, of_folder, of_table
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.new_folder import check_new_folder, new_folder
-from open_seq2seq.utils.progress import format_count
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.new_folder import new_folder
 from open_seq2seq.utils.script import run_script
 
 RECIPE = "example_configs/text2label/own-labels.py"
-_SHOWN = 12  # maximum number of classes whose counts are printed
+_FEWEST_PIECES = 100
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -47,13 +52,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         "such as label, class or category)")
     parser.add_argument("--has_header", action="store_true", help="the first row contains names, although the columns "
                         "are given by number")
-    parser.add_argument("--output_dir", default="own_labels", help="folder to write to (default: %(default)s)")
     parser.add_argument("--vocab_size", type=int, default=8000, help="most pieces of the vocabulary (default: "
                         "%(default)s); there are fewer if the text is small")
-    parser.add_argument("--dev_share", type=float, default=0.1,
-                        help="share of the texts in dev, at most about 1000 texts (default: %(default)s)")
-    parser.add_argument("--test_share", type=float, default=0.1, help="the same for test (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the split (default: %(default)s)")
+    add_split_arguments(parser, "text", "own_labels")
     return parser.parse_args(argv)
 
 
@@ -63,13 +64,11 @@ def check_args(args: argparse.Namespace) -> None:
         raise UserError("Give either --table=FILE or --folder=FOLDER.")
     if args.folder and (args.text_column or args.label_column or args.has_header):
         raise UserError("--text_column, --label_column and --has_header describe a --table: remove them.")
-    for name, least in (("vocab_size", 100), ("seed", 0)):
-        if getattr(args, name) < least:
-            raise UserError(f"--{name} must be at least {least}, got {getattr(args, name)}.")
+    if args.vocab_size < _FEWEST_PIECES:
+        raise UserError(f"--vocab_size must be at least {_FEWEST_PIECES}, got {args.vocab_size}.")
     if any(number < 1 for number in map(_column, (args.text_column, args.label_column)) if isinstance(number, int)):
         raise UserError("--text_column and --label_column are counted from 1.")
-    check_shares({"dev_share": args.dev_share, "test_share": args.test_share})
-    check_new_folder(args.output_dir)
+    check_split_arguments(args)
 
 
 def _column(text: str | None) -> int | str | None:
@@ -94,40 +93,22 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     check_args(args)
     kept = clean(read(args))
-    kept.report("text", os.path.join(args.output_dir, "dropped.tsv"), lambda row: row.place)
+    parts = split_and_report(kept, args, "text")
     names = class_names(row.label for row in kept.rows)
-    if len(names) > len(kept.rows) / 2:
-        raise DataError(f"The {len(kept.rows):,} usable texts have {len(names):,} different labels: name the right "
-                        "--label_column, and give several texts for each label.")
-    parts = split(kept.rows, args.dev_share, args.test_share, args.seed)
+    paths = {part: os.path.join(args.output_dir, f"{part}.tsv") for part in PARTS}
     with new_folder(args.output_dir) as folder:
         for part in PARTS:
-            write_lines(os.path.join(folder, f"{part}.tsv"), (f"{row.label}\t{row.text}" for row in parts[part]))
+            write_lines(os.path.join(folder, os.path.basename(paths[part])), (
+                f"{row.label}\t{row.text}" for row in parts[part]))
         write_lines(os.path.join(folder, "labels.txt"), names)
-        write_lines(os.path.join(folder, "dropped.tsv"), (
+        write_lines(os.path.join(folder, DROPPED), (
             f"{row.place}\t{reason}\t{row.label}\t{row.text}" for reason, row in kept.all_dropped()))
         pieces = train_pieces((row.text for row in parts["train"]), f"the {len(parts['train']):,} texts of train",
                               os.path.join(folder, "spm"), args.vocab_size, model_type="unigram",
                               hard_vocab_limit=False, normalization_rule_name="nmt_nfkc_cf")
-    say_what_was_written(args, parts, names)
+    say_parts(paths, parts, names, "text")
     deco_print(f"{os.path.join(args.output_dir, 'spm')}.model: {pieces:,} pieces, without case")
-    say_next(args)
-
-
-def say_what_was_written(args: argparse.Namespace, parts: dict[str, list[LabelledText]], names: list[str]) -> None:
-    """Prints the sizes of the parts and of the classes."""
-    for part in PARTS:
-        deco_print(f"{os.path.join(args.output_dir, part)}.tsv: {format_count(len(parts[part]), 'text')}")
-    counts = Counter(row.label for row in parts["train"])
-    shown = ", ".join(f"{name} {counts[name]:,}" for name in names[:_SHOWN])
-    deco_print(f"{len(names)} classes, with texts in train: {shown}" + (", …" if len(names) > _SHOWN else ""))
-
-
-def say_next(args: argparse.Namespace) -> None:
-    """Prints the next commands."""
-    deco_print(f"Next: cp {RECIPE} my_labels.py, and set in it")
-    deco_print(f"data_dir = {json.dumps(os.path.join(args.output_dir, ''), ensure_ascii=False)}", offset=1)
-    deco_print("Then: python run.py --config_file=my_labels.py --mode=train_eval --check")
+    say_next(RECIPE, "my_labels.py", {"data_dir": os.path.join(args.output_dir, "")})
 
 
 if __name__ == "__main__":

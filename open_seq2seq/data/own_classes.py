@@ -12,7 +12,7 @@ import numpy as np
 from open_seq2seq.data.folders import files_below
 from open_seq2seq.data.kept import Kept
 from open_seq2seq.utils.data_files import shown
-from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.errors import DataError
 
 PARTS = ("train", "dev", "test")
 MOST_HELD_OUT = 1000  # largest number of examples of dev and of test, about
@@ -29,6 +29,7 @@ class Labelled(Protocol):
       label: name of its class.
       part: ``train``, ``dev`` or ``test`` if the data is split already; otherwise empty.
       key: what examples that must not be in two parts have in common.
+      place: where the example was read, for messages.
     """
 
     @property
@@ -42,6 +43,9 @@ class Labelled(Protocol):
 
     @property
     def key(self) -> str: ...  # noqa: D102
+
+    @property
+    def place(self) -> str: ...  # noqa: D102
 
 
 Example = TypeVar("Example", bound=Labelled)
@@ -124,13 +128,6 @@ def class_names(labels: Iterable[str]) -> list[str]:
     return sorted(names, key=float) if all(name.removeprefix("-").isdecimal() for name in names) else names
 
 
-def check_shares(shares: dict[str, float]) -> None:
-    """Raises UserError unless the shares of ``dev`` and ``test`` (dict of option → share) are above 0 and below 0.5."""
-    for option, share in shares.items():
-        if not 0.0 < share < 0.5:
-            raise UserError(f"--{option} must be a share of the examples above 0 and below 0.5, got {share}.")
-
-
 def split(examples: Sequence[Example], dev_share: float, test_share: float, seed: int) -> dict[str, list[Example]]:
     """Splits examples at random, with the same share of each class in each part and at least one example of it.
 
@@ -154,9 +151,11 @@ def split(examples: Sequence[Example], dev_share: float, test_share: float, seed
         if part_of[index] == "train":
             free.setdefault(examples[index].label, []).append(index)
     names = class_names(example.label for example in examples)
-    if len(names) < 2 or set(names) - set(free):
-        raise DataError(f"{len(names)} classes have at least {_FEWEST} usable examples, and {len(free)} of them have "
-                        "one in train: give more examples, or name the column of the labels.")
+    if len(names) < 2:
+        raise DataError(f"Only {len(names)} of the classes have at least {_FEWEST} usable examples, but two must: give "
+                        "more examples of each class, or name the right column of the labels.")
+    if missing := set(names) - set(free):
+        raise DataError(f"The class {min(missing)} has no example in train: add examples, or remove the class.")
     sizes = {name: len(indices) for name, indices in free.items()}
     for part, share in (("test", test_share), ("dev", dev_share)):
         if any(example.part == part for example in examples):

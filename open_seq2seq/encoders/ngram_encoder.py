@@ -42,6 +42,9 @@ class NgramEncoder(Encoder):
                                minimum=1, maximum=10, on_change=REFUSE),
             "buckets": Param(int, 1 << 16, "Number of embeddings that all n-grams of at least two tokens share.",
                              minimum=1, maximum=1 << 28),
+            "embedding_scale": Param(float, 30.0, "Factor of the embeddings in the outputs. With a large one and a low "
+                                     "learning rate, embeddings are learned while later layers hardly change, which "
+                                     "overfits less.", above=0.0, on_change=REFUSE),
             "dropout": Param(float, 0.0, "Share of the tokens and n-grams that each training step leaves out.",
                              minimum=0.0, below=1.0),
         }
@@ -68,7 +71,8 @@ class NgramEncoder(Encoder):
         rows, mask = self._rows(ids, lengths)
         if self.training and self.params["dropout"]:
             mask &= keep_mask(tf.shape(mask), self.params["dropout"])
-        factors = tf.where(mask, keep_scale(self.params["dropout"], self.training), 0.0)
+        scale = self.params["embedding_scale"] * keep_scale(self.params["dropout"], self.training)
+        factors = tf.where(mask, scale, 0.0)
         embedded = tf.gather(self.embedding, rows) * factors[..., tf.newaxis]
         return {"outputs": tf.cast(tf.reduce_sum(embedded, axis=2), self.compute_dtype), "outputs_length": lengths}
 

@@ -15,7 +15,8 @@ LENGTHS = [6, 3, 2]
 
 
 def make(**params):
-    encoder = NgramEncoder({"src_vocab_size": 10, "embedding_size": 4, "buckets": 5000, **params}, name="encoder")
+    encoder = NgramEncoder({"src_vocab_size": 10, "embedding_size": 4, "buckets": 5000, "embedding_scale": 1.0,
+                            **params}, name="encoder")
     table = encoder.embedding
     table.assign(np.random.default_rng(0).normal(size=table.shape))
     return encoder
@@ -45,7 +46,7 @@ def test_each_ngram_has_one_embedding_wherever_it_is(order):
             row_of_table = np.abs(table - row[end - 1]).max(axis=1).argmin()
             np.testing.assert_allclose(table[row_of_table], row[end - 1], atol=1e-5)
             assert embeddings.setdefault(tuple(ids[end - order:end]), row_of_table) == row_of_table
-    assert len(set(embeddings.values())) == len(embeddings) == {2: 6, 3: 5}[order] and min(embeddings.values()) >= 10
+    assert len(set(embeddings.values())) == len(embeddings) == {2: 5, 3: 4}[order] and min(embeddings.values()) >= 10
 
 
 def test_a_text_alone_is_as_in_a_batch():
@@ -53,6 +54,11 @@ def test_a_text_alone_is_as_in_a_batch():
     together = encode(encoder, IDS, LENGTHS)
     for row, ids, length in zip(together, IDS, LENGTHS, strict=True):
         np.testing.assert_array_equal(encode(encoder, [ids[:length]], [length])[0], row[:length])
+
+
+def test_the_scale_is_a_factor():
+    np.testing.assert_allclose(encode(make(embedding_scale=7.5), IDS, LENGTHS), 7.5 * encode(make(), IDS, LENGTHS),
+                               rtol=1e-5)
 
 
 def test_embeddings_are_zero_at_first_and_only_those_of_the_batch_have_gradients():
