@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -41,15 +42,18 @@ class Kept(Generic[Row]):
         found = [(reason, row) for reason, rows in self.dropped.items() for row in rows]
         return sorted(found, key=lambda pair: pair[1].line)
 
-    def report(self, noun: str, path: str | None = None) -> None:
+    def report(self, noun: str, path: str | None = None, place: Callable[[Row], str] | None = None) -> None:
         """Prints how many rows were left out and why.
 
         Args:
           noun: word for a row, in the singular, such as ``pair``.
           path: file in which these rows are listed, if there is one.
+          place: function that returns where a row is, such as its file; by default its line.
         """
         if self.dropped:
             count = format_count(len(self.all_dropped()), noun)
             deco_print(f"Left out {count}" + (f", listed in {path} with line and reason:" if path else ":"))
         for reason, rows in self.dropped.items():
-            deco_print(f"{len(rows):,} {reason} (first: line {min(row.line for row in rows):,})", offset=1)
+            first = min(rows, key=lambda row: row.line)
+            where = f"line {first.line:,}" if place is None else place(first)
+            deco_print(f"{len(rows):,} {reason} (first: {where})", offset=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from open_seq2seq.data.text_files import writing
@@ -43,15 +43,9 @@ def sentencepiece_of(content: bytes, path: str) -> Any:
 
 def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: int, model_type: str = "bpe",
                         character_coverage: float = 1.0, max_sentences: int = 10_000_000) -> str:
-    """Trains a SentencePiece model with the ids that data layers expect: pad 0, eos 1, bos 2, unk 3.
+    """Trains a SentencePiece model on text files, plain or ``.gz``; several files train a joint model.
 
-    Args:
-      inputs: text files, plain or ``.gz``; several files train a joint model.
-      model_prefix: the model is written to ``<prefix>.model``, its pieces and scores to ``<prefix>.vocab``.
-      vocab_size: number of pieces, including special pieces.
-      model_type: ``bpe`` or ``unigram``.
-      character_coverage: share of the text's characters that the pieces cover.
-      max_sentences: maximum number of sentences to train on; of a larger text, a random sample is used.
+    See ``train_pieces`` for the other arguments.
 
     Returns:
       The path of the model.
@@ -59,14 +53,39 @@ def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: in
     Raises:
       DataError: the text cannot be read, or is too small for the vocabulary.
     """
+    lines = (line for path in inputs for line in read_lines(path))
+    train_pieces(lines, ", ".join(inputs), model_prefix, vocab_size, model_type=model_type,
+                 character_coverage=character_coverage, input_sentence_size=max_sentences)
+    deco_print(f"Wrote {model_prefix}.model and {model_prefix}.vocab ({vocab_size} pieces)")
+    return f"{model_prefix}.model"
+
+
+def train_pieces(lines: Iterable[str], what: str, model_prefix: str, vocab_size: int, **options: Any) -> int:
+    """Trains a SentencePiece model with the ids that data layers expect: pad 0, eos 1, bos 2, unk 3.
+
+    Args:
+      lines: the text.
+      what: what the text is, for messages.
+      model_prefix: the model is written to ``<prefix>.model``, its pieces and scores to ``<prefix>.vocab``.
+      vocab_size: number of pieces, including special pieces.
+      **options: further options of SentencePiece's trainer, such as ``model_type`` (``bpe`` or ``unigram``),
+        ``character_coverage`` (share of the text's characters that the pieces cover), ``input_sentence_size`` (maximum
+        number of sentences to train on; of a larger text, a random sample is used), or ``hard_vocab_limit`` (False to
+        make fewer pieces of a text that is too small).
+
+    Returns:
+      The number of pieces.
+
+    Raises:
+      DataError: the text is too small for the vocabulary; or the error that ``lines`` raises.
+    """
     import sentencepiece
 
     failures: list[Exception] = []
 
-    def lines() -> Iterator[str]:
+    def guarded() -> Iterator[str]:
         try:
-            for path in inputs:
-                yield from read_lines(path)
+            yield from lines
         except Exception as error:
             failures.append(error)  # kept, because the trainer replaces it with its own error
             raise
@@ -75,18 +94,15 @@ def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: in
         try:
             sentencepiece.set_random_generator_seed(0)
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=lines(), model_prefix=f"{folder}/pieces", vocab_size=vocab_size,
-                model_type=model_type, character_coverage=character_coverage, input_sentence_size=max_sentences,
+                sentence_iterator=guarded(), model_prefix=f"{folder}/pieces", vocab_size=vocab_size,
                 shuffle_input_sentence=True, pad_id=0, eos_id=1, bos_id=2, unk_id=3, num_threads=os.cpu_count() or 1,
-                minloglevel=2)
+                minloglevel=2, **options)
         except Exception as error:
             if failures:
                 raise failures[0] from error
             reason = str(error).strip().splitlines()[-1].split("] ")[-1].rstrip(".")
-            raise DataError(f"SentencePiece cannot make {vocab_size} pieces from {', '.join(inputs)}: {reason}."
-                            ) from error
+            raise DataError(f"SentencePiece cannot make {vocab_size} pieces from {what}: {reason}.") from error
         for ending in ("model", "vocab"):
             with open(f"{folder}/pieces.{ending}", "rb") as file, writing(f"{model_prefix}.{ending}") as out:
                 shutil.copyfileobj(file, out)
-    deco_print(f"Wrote {model_prefix}.model and {model_prefix}.vocab ({vocab_size} pieces)")
-    return f"{model_prefix}.model"
+        return load_sentencepiece(f"{folder}/pieces.model").get_piece_size()

@@ -35,8 +35,9 @@ class SoftmaxDecoder(Decoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Decoder.get_optional_params(),
-            "pooling": Param((str, list), "mean", "How outputs over time become one vector: mean, max, first or last; "
-                             "with a list of these, the vectors are concatenated.", on_change=REFUSE),
+            "pooling": Param((str, list), "mean", "How outputs over time become one vector: mean, max, first, last, or "
+                             "sqrtn (their sum divided by the square root of their number); with a list of these, the "
+                             "vectors are concatenated.", on_change=REFUSE),
             "dropout": Param(float, 0.0, "Dropout rate of the pooled vector.", minimum=0.0, below=1.0),
             "hidden_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default the "
                                  "encoder's output_size.", "channels", minimum=1),

@@ -11,6 +11,7 @@ from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.encoders.las_encoder import ListenAttendSpellEncoder
 from open_seq2seq.encoders.lm_encoder import LMEncoder
 from open_seq2seq.encoders.multi_encoder import MultiEncoder
+from open_seq2seq.encoders.ngram_encoder import NgramEncoder
 from open_seq2seq.encoders.resnet_encoder import ResNetEncoder
 from open_seq2seq.encoders.rnn_encoders import (
     BidirectionalRNNEncoderWithEmbedding,
@@ -25,7 +26,7 @@ from open_seq2seq.encoders.transformer_lm_encoder import TransformerLMEncoder
 
 __all__ = ["BidirectionalRNNEncoderWithEmbedding", "CNNEncoder", "ConvS2SEncoder", "DeepSpeech2Encoder", "Encoder",
            "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN", "LMEncoder", "LanguageEncoder",
-           "ListenAttendSpellEncoder", "MultiEncoder", "ResNetEncoder", "SpeechEncoder", "TDNNEncoder",
-           "TransformerEncoder", "TransformerLMEncoder", "UnidirectionalRNNEncoderWithEmbedding"]
+           "ListenAttendSpellEncoder", "MultiEncoder", "NgramEncoder", "ResNetEncoder", "SpeechEncoder",
+           "TDNNEncoder", "TransformerEncoder", "TransformerLMEncoder", "UnidirectionalRNNEncoderWithEmbedding"]
 
 register("encoder", exported(sys.modules[__name__]), base=Encoder)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-POOLINGS = ("mean", "max", "first", "last")
+POOLINGS = ("mean", "sqrtn", "max", "first", "last")
 
 
 def pooled(x: tf.Tensor, lengths: tf.Tensor, poolings: Sequence[str]) -> tf.Tensor:
@@ -15,7 +15,8 @@ def pooled(x: tf.Tensor, lengths: tf.Tensor, poolings: Sequence[str]) -> tf.Tens
     Args:
       x: ``[batch, time, channels]``.
       lengths: numbers of valid positions ``[batch]``; a sequence of length 0 is pooled to zeros.
-      poolings: ``mean`` or ``max`` over the valid positions, or the ``first`` or ``last`` of them.
+      poolings: ``mean`` or ``max`` over the valid positions, their sum divided by the square root of their number
+        (``sqrtn``), or the ``first`` or ``last`` of them.
 
     Returns:
       FP32 ``[batch, len(poolings) · channels]``, the concatenated results of the poolings.
@@ -28,8 +29,9 @@ def pooled(x: tf.Tensor, lengths: tf.Tensor, poolings: Sequence[str]) -> tf.Tens
 
 def _one(name: str, x: tf.Tensor, valid: tf.Tensor, mask: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     some = lengths[:, tf.newaxis] > 0
-    if name == "mean":
-        return tf.reduce_sum(valid, axis=1) / tf.cast(tf.maximum(lengths, 1), tf.float32)[:, tf.newaxis]
+    if name in ("mean", "sqrtn"):
+        count = tf.cast(tf.maximum(lengths, 1), tf.float32)[:, tf.newaxis]
+        return tf.reduce_sum(valid, axis=1) / (count if name == "mean" else tf.sqrt(count))
     if name == "max":
         return tf.where(some, tf.reduce_max(tf.where(mask, x, tf.float32.min), axis=1), 0.0)
     places = tf.zeros_like(lengths) if name == "first" else tf.maximum(lengths - 1, 0)

@@ -257,7 +257,7 @@ class OutputFiles:
             if os.path.isdir(place):
                 raise UserError(f"The results go to {name}, which is a folder: choose a file.")
             os.makedirs(os.path.dirname(place), exist_ok=True)
-            pending = _Pending(_claim(place, name))
+            pending = _Pending(claim(place, name))
             self._pending.append(pending)
             pending.file = disk.new_file(pending.work.written, mode.replace("w", "x"),
                                          **({"newline": newline} if text else {}))
@@ -281,7 +281,7 @@ class OutputFiles:
             place = os.path.realpath(name)
             _check_folder(place, name)
             os.makedirs(os.path.dirname(place), exist_ok=True)
-            pending = _Pending(_claim(place, name))
+            pending = _Pending(claim(place, name))
             self._pending.append(pending)
             pending.work.written.mkdir()
             return pending.work.written
@@ -344,7 +344,7 @@ class OutputFiles:
             self.discard()
 
 
-def _claim(place: str, name: str) -> disk.Workplace:
+def claim(place: str, name: str) -> disk.Workplace:
     """Creates the folder in which an output is written, and locks it against other processes."""
     folder, last = os.path.split(place)
     if len(os.fsencode(last)) > _LONGEST_NAME:

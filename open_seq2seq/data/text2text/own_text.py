@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from open_seq2seq.data.kept import Kept
+from open_seq2seq.data.splitting import bare, groups_in_common
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
@@ -163,7 +164,7 @@ def split(pairs: Sequence[Pair], sizes: Sequence[int], seed: int = 0) -> list[li
     Raises:
       DataError: there are too few pairs, or too few different ones.
     """
-    groups = _groups(pairs)
+    groups = groups_in_common([enumerate((bare(pair.source), bare(pair.target))) for pair in pairs])
     order = np.random.Generator(np.random.Philox(seed)).permutation(len(groups))
     # Small groups first, so that sentences with many translations stay in the largest part.
     queue = sorted(order.tolist(), key=lambda number: len(groups[number]))
@@ -179,29 +180,3 @@ def split(pairs: Sequence[Pair], sizes: Sequence[int], seed: int = 0) -> list[li
         raise DataError(f"{len(pairs):,} usable pairs ({len(groups):,} groups without a common sentence) are too few "
                         f"to hold out {wanted} pairs: give smaller --dev_size and --test_size, or more pairs.")
     return [[pairs[index] for index in sorted(part)] for part in (largest, *parts)]
-
-
-def _groups(pairs: Sequence[Pair]) -> list[list[int]]:
-    """Returns groups of indices of pairs, so that pairs of different groups have no sentence in common."""
-    parent = list(range(len(pairs)))
-
-    def root(index: int) -> int:
-        while parent[index] != index:
-            parent[index] = parent[parent[index]]
-            index = parent[index]
-        return index
-
-    first: dict[tuple[int, str], int] = {}
-    for index, pair in enumerate(pairs):
-        for side, text in enumerate((pair.source, pair.target)):
-            other = first.setdefault((side, _bare(text)), index)
-            parent[root(index)] = root(other)
-    groups: dict[int, list[int]] = {}
-    for index in range(len(pairs)):
-        groups.setdefault(root(index), []).append(index)
-    return list(groups.values())
-
-
-def _bare(text: str) -> str:
-    """Returns a text without case, punctuation and white space; a text of punctuation alone is returned unchanged."""
-    return "".join(char for char in text.casefold() if char.isalnum() or unicodedata.category(char)[0] == "M") or text

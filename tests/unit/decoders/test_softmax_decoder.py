@@ -24,7 +24,8 @@ def by_numpy(name, row, length):
     valid = row[:length]
     if not length:
         return np.zeros(row.shape[1])
-    return {"mean": valid.mean(axis=0), "max": valid.max(axis=0), "first": valid[0], "last": valid[-1]}[name]
+    return {"mean": valid.mean(axis=0), "sqrtn": valid.sum(axis=0) / length ** 0.5, "max": valid.max(axis=0),
+            "first": valid[0], "last": valid[-1]}[name]
 
 
 @pytest.mark.parametrize("pooling", [*POOLINGS, ["max", "mean", "last"]])
@@ -83,7 +84,7 @@ def test_outputs_without_time_are_not_pooled():
 
 
 @pytest.mark.parametrize(("params", "message"), [
-    ({"pooling": "sum"}, "pooling' is 'sum', but must be one of mean, max, first, last"),
+    ({"pooling": "sum"}, "pooling' is 'sum', but must be one of mean, sqrtn, max, first, last"),
     ({"pooling": []}, "must be one of"),
     ({"hidden_size": None}, "hidden_size' is missing"),
     ({"hidden_size": 5}, "hidden_size' is 5, but the encoder's outputs have 4 channels"),

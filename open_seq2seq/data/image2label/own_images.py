@@ -1,0 +1,92 @@
+"""Prepares a user's own pictures: finds the folders of classes, and leaves out files that cannot be decoded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.image2label.decoding import decode_rgb
+from open_seq2seq.data.image2label.image_files import NOT_IMAGES, is_image
+from open_seq2seq.data.image2label.image_sets import on_host
+from open_seq2seq.data.kept import Kept
+from open_seq2seq.data.own_classes import ClassFile, keep_distinct
+from open_seq2seq.utils.data_files import read_data, shown
+from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.progress import tracked
+
+_SIZES = (32, 64, 96, 128)  # of images, in pixels, that the recipe offers
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A file of a class.
+
+    Attributes:
+      line: number of the file among all, counted from 1.
+      label: name of its class.
+      part: the part that a folder named; otherwise empty.
+      path: path of the file.
+      key: checksum of its content; empty before the file has been decoded.
+      side: length of its shorter side in pixels; 0 before the file has been decoded.
+    """
+
+    line: int
+    label: str
+    part: str
+    path: str
+    key: str = ""
+    side: int = 0
+
+    @property
+    def place(self) -> str:
+        """The file, for messages."""
+        return shown(self.path)
+
+
+def clean(files: Sequence[ClassFile]) -> Kept[Picture]:
+    """Leaves out files that are not images, broken or repeated, and those of classes that are too small to be split."""
+    kept = Kept[Picture]()
+    images: list[Picture] = []
+    for number, file in enumerate(files, 1):
+        picture = Picture(number, file.label, file.part, file.path)
+        if not is_image(file.path):
+            kept.drop(picture, NOT_IMAGES)
+        elif picture.place != picture.path or picture.label.strip() != picture.label or "\n" in picture.path:
+            kept.drop(picture, "with a name that cannot be in a list, because it is not UTF-8 or has odd spaces")
+        else:
+            images.append(picture)
+    with ThreadPoolExecutor(os.cpu_count() or 1, "decoding") as pool:
+        for reason, picture in tracked(pool.map(_decoded, images), len(images), "Decoding pictures"):
+            if reason:
+                kept.drop(picture, reason)
+            else:
+                kept.rows.append(picture)
+    keep_distinct(kept)
+    return kept
+
+
+def _decoded(picture: Picture) -> tuple[str, Picture]:
+    """Decodes a picture; returns why it cannot be used (empty if it can), and a copy with ``key`` and ``side``."""
+    try:
+        content = read_data(picture.path, "The image")
+    except DataError:
+        return "that cannot be read", picture
+    if not content:
+        return "empty", picture
+    try:
+        height, width, _ = decode_rgb(on_host(content)).shape
+    except tf.errors.OpError:
+        return "broken: cannot be decoded", picture
+    return "", replace(picture, key=hashlib.sha256(content).hexdigest(), side=min(height, width))
+
+
+def fitting_size(pictures: Sequence[Picture]) -> int:
+    """Returns the size of images, in pixels, that suits the pictures: at most the shorter side of most of them."""
+    median = float(np.median([picture.side for picture in pictures]))
+    return max(size for size in _SIZES if size <= max(median, _SIZES[0]))

@@ -1,0 +1,169 @@
+"""A user's own labelled examples: found in the folders of their classes, cleaned, and split into parts."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from open_seq2seq.data.folders import files_below
+from open_seq2seq.data.kept import Kept
+from open_seq2seq.utils.data_files import shown
+from open_seq2seq.utils.errors import DataError
+
+PARTS = ("train", "dev", "test")
+MOST_HELD_OUT = 1000  # largest number of examples of dev and of test, about
+_FEWEST = len(PARTS)  # a class with fewer examples cannot be in each part
+_NAMES_OF_PARTS = {"train": "train", "training": "train", "dev": "dev", "val": "dev", "valid": "dev",
+                   "validation": "dev", "test": "test", "testing": "test"}
+
+
+class Labelled(Protocol):
+    """Protocol of a labelled example.
+
+    Attributes:
+      line: number of its line in the table, counted from 1, or of its file among all.
+      label: name of its class.
+      part: ``train``, ``dev`` or ``test`` if the data is split already; otherwise empty.
+      key: what examples that must not be in two parts have in common.
+      place: where the example was read, for messages.
+    """
+
+    @property
+    def line(self) -> int: ...  # noqa: D102
+
+    @property
+    def label(self) -> str: ...  # noqa: D102
+
+    @property
+    def part(self) -> str: ...  # noqa: D102
+
+    @property
+    def key(self) -> str: ...  # noqa: D102
+
+    @property
+    def place(self) -> str: ...  # noqa: D102
+
+
+Example = TypeVar("Example", bound=Labelled)
+
+
+class ClassFile(NamedTuple):
+    """A file of a class.
+
+    Attributes:
+      path: path of the file.
+      label: name of the class: of its folder.
+      part: part that the folder above the class names; empty if the data is not split.
+    """
+
+    path: str
+    label: str
+    part: str
+
+
+def class_files(folder: str) -> list[ClassFile]:
+    """Returns the files of all classes: ``<folder>/<class>/…`` or ``<folder>/train/<class>/…``.
+
+    A folder that contains nothing but another folder, as archives often do, is entered.
+
+    Raises:
+      DataError: a folder cannot be read, or there are fewer than two folders of classes.
+    """
+    names = _subfolders(folder)
+    while len(names) == 1:
+        folder = os.path.join(folder, names[0])
+        names = _subfolders(folder)
+    parts = [_NAMES_OF_PARTS.get(name.lower(), "") for name in names]
+    if "train" in parts and all(parts):
+        found = [file for name, part in zip(names, parts, strict=True)
+                 for file in _files(os.path.join(folder, name), part)]
+    else:
+        found = list(_files(folder, ""))
+    if len({file.label for file in found}) < 2:
+        raise DataError(f"The folder {shown(folder)} must contain a folder of files for each class, at least two: its "
+                        f"folders are {', '.join(map(shown, names))[:200] or 'none'}.")
+    return found
+
+
+def _subfolders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"The folder {shown(folder)} cannot be read: {error.strerror or error}.") from error
+
+
+def _files(folder: str, part: str) -> Iterator[ClassFile]:
+    for name in _subfolders(folder):
+        yield from (ClassFile(path, name, part) for path in files_below(os.path.join(folder, name)))
+
+
+def keep_distinct(kept: Kept[Example]) -> None:
+    """Leaves out examples that repeat another one, and those of classes that have too few examples to be split.
+
+    If the data is split already, an example of two parts stays in ``test`` or else ``dev``, so that scores are honest.
+    """
+    first: dict[str, Example] = {}
+    for example in sorted(kept.rows, key=lambda row: -PARTS.index(row.part or "train")):  # a stable order
+        first.setdefault(example.key, example)
+    for example in kept.rows:
+        same = first[example.key]
+        if same is not example:
+            kept.drop(example, "repeated" if same.label == example.label else "repeated with another label")
+    kept.rows = [example for example in kept.rows if first[example.key] is example]
+    counts = Counter(example.label for example in kept.rows)
+    for example in kept.rows:
+        if counts[example.label] < _FEWEST:
+            kept.drop(example, f"of a class with fewer than {_FEWEST} examples")
+    kept.rows = [example for example in kept.rows if counts[example.label] >= _FEWEST]
+
+
+def class_names(labels: Iterable[str]) -> list[str]:
+    """Returns the different labels in the order of their class indices: by number, if all are numbers, or by name."""
+    names = sorted(set(labels))
+    return sorted(names, key=float) if all(name.removeprefix("-").isdecimal() for name in names) else names
+
+
+def split(examples: Sequence[Example], dev_share: float, test_share: float, seed: int) -> dict[str, list[Example]]:
+    """Splits examples at random, with the same share of each class in each part and at least one example of it.
+
+    Examples that have a part stay in it; only parts that the data does not have are taken from the others.
+
+    Args:
+      examples: the examples; see ``keep_distinct``.
+      dev_share: share of the examples in ``dev``. Of many examples, dev gets only about ``MOST_HELD_OUT``.
+      test_share: the same for ``test``.
+      seed: seed of the choice.
+
+    Returns:
+      Dict of part → its examples, in the order of ``examples``.
+
+    Raises:
+      DataError: there are fewer than two classes, or a class has no example in train.
+    """
+    part_of = [example.part or "train" for example in examples]
+    free: dict[str, list[int]] = {}
+    for index in np.random.Generator(np.random.Philox(seed)).permutation(len(examples)).tolist():
+        if part_of[index] == "train":
+            free.setdefault(examples[index].label, []).append(index)
+    names = class_names(example.label for example in examples)
+    if len(names) < 2:
+        raise DataError(f"Only {len(names)} of the classes have at least {_FEWEST} usable examples, but two must: give "
+                        "more examples of each class, or name the right column of the labels.")
+    if missing := set(names) - set(free):
+        raise DataError(f"The class {min(missing)} has no example in train: add examples, or remove the class.")
+    sizes = {name: len(indices) for name, indices in free.items()}
+    for part, share in (("test", test_share), ("dev", dev_share)):
+        if any(example.part == part for example in examples):
+            continue
+        share = min(share, MOST_HELD_OUT / sum(sizes.values()))
+        for name, indices in free.items():
+            # Each class keeps an example for train, and one for dev while test is made.
+            count = min(max(1, round(share * sizes[name])), len(indices) - 1 - (part == "test"))
+            for _ in range(count):
+                part_of[indices.pop()] = part
+    return {part: [example for example, own in zip(examples, part_of, strict=True) if own == part] for part in PARTS}

@@ -1,0 +1,76 @@
+"""Options and messages that the scripts for a user's own labelled examples share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from open_seq2seq.data.kept import Kept
+from open_seq2seq.data.own_classes import MOST_HELD_OUT, Example, split
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.new_folder import check_new_folder
+from open_seq2seq.utils.progress import format_count
+from open_seq2seq.utils.script import random_seed
+
+DROPPED = "dropped.tsv"
+"""Name of the file that lists what was left out."""
+_SHOWN = 12  # maximum number of classes whose counts are printed
+
+
+def add_split_arguments(parser: argparse.ArgumentParser, noun: str, output_dir: str) -> None:
+    """Adds the options of the output folder and of the split; ``noun`` is a word for an example, in the singular."""
+    parser.add_argument("--output_dir", default=output_dir, help="folder to write to (default: %(default)s)")
+    parser.add_argument("--dev_share", type=float, default=0.1, help=f"share of the {noun}s in dev, at most about "
+                        f"{MOST_HELD_OUT} {noun}s (default: %(default)s)")
+    parser.add_argument("--test_share", type=float, default=0.1, help="the same for test (default: %(default)s)")
+    parser.add_argument("--seed", type=random_seed, default=0, help="seed of the split (default: %(default)s)")
+
+
+def check_split_arguments(args: argparse.Namespace) -> None:
+    """Raises UserError if a share is out of range, or the output folder exists."""
+    for name in ("dev_share", "test_share"):
+        if not 0.0 < getattr(args, name) < 0.5:
+            raise UserError(f"--{name} must be a share of the examples above 0 and below 0.5, got "
+                            f"{getattr(args, name)}.")
+    check_new_folder(args.output_dir)
+
+
+def split_and_report(kept: Kept[Example], args: argparse.Namespace, noun: str) -> dict[str, list[Example]]:
+    """Splits the examples (see ``split``) and prints what was left out, also before an error."""
+    try:
+        parts = split(kept.rows, args.dev_share, args.test_share, args.seed)
+    except DataError:
+        kept.report(noun, place=lambda row: row.place)
+        raise
+    kept.report(noun, os.path.join(args.output_dir, DROPPED), lambda row: row.place)
+    return parts
+
+
+def say_parts(paths: Mapping[str, str], parts: Mapping[str, Sequence[Example]], names: Sequence[str],
+              noun: str) -> None:
+    """Prints the sizes of the parts, and how many examples of each class are in train.
+
+    Args:
+      paths: dict of part → its file.
+      parts: dict of part → its examples.
+      names: names of the classes.
+      noun: word for an example, in the singular.
+    """
+    for part, path in paths.items():
+        deco_print(f"{path}: {format_count(len(parts[part]), noun)}")
+    counts = Counter(row.label for row in parts["train"])
+    some = ", ".join(f"{name} {counts[name]:,}" for name in names[:_SHOWN])
+    deco_print(f"{len(names)} classes, with {noun}s in train: {some}" + (", …" if len(names) > _SHOWN else ""))
+
+
+def say_next(recipe: str, copy: str, settings: Mapping[str, Any]) -> None:
+    """Prints the next commands: to copy a recipe, what to set in it, and to check it."""
+    deco_print(f"Next: cp {recipe} {copy}, and set in it")
+    for name, value in settings.items():
+        deco_print(f"{name} = {json.dumps(value, ensure_ascii=False)}", offset=1)
+    deco_print(f"Then: python run.py --config_file={copy} --mode=train_eval --check")

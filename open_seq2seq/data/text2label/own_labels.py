@@ -1,0 +1,125 @@
+"""Prepares a user's own labelled texts: reads them from a table or from a folder of files for each class."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from open_seq2seq.data.kept import Kept
+from open_seq2seq.data.own_classes import class_files, keep_distinct
+from open_seq2seq.data.own_tables import OwnTable
+from open_seq2seq.data.splitting import bare
+from open_seq2seq.utils.data_files import read_lines, shown
+from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.progress import format_count
+
+# Names of columns that are understood, in lower case, the most telling first.
+_TEXT_NAMES = ("text", "sentence", "review", "reviewtext", "review_text", "comment", "message", "tweet", "utterance",
+               "content", "body", "query", "question", "headline", "description", "title")
+_LABEL_NAMES = ("label", "class", "category", "sentiment", "intent", "topic", "target", "labels", "polarity", "stars",
+                "rating", "score", "tag", "emotion")
+
+
+@dataclass(frozen=True)
+class LabelledText:
+    """A text and its label.
+
+    Attributes:
+      line: number of its line in the table, counted from 1, or of its file among all.
+      label: name of its class.
+      text: the text, with single spaces and composed letters.
+      part: the part that a folder named; otherwise empty.
+      path: its file; empty for a row of a table.
+    """
+
+    line: int
+    label: str
+    text: str
+    part: str = ""
+    path: str = ""
+
+    @property
+    def key(self) -> str:
+        """The text without case and punctuation: texts that differ in these alone must not be in two parts."""
+        return bare(self.text)
+
+    @property
+    def place(self) -> str:
+        """Where the text was read, for messages."""
+        return shown(self.path) if self.path else f"line {self.line:,}"
+
+
+def columns_of(table: OwnTable, text: int | str | None, label: int | str | None) -> list[int | str]:
+    """Returns the columns of the text and of its label; those that are not given are found by their usual names.
+
+    In a table with two columns and no such names, the label is the column with fewer different values.
+
+    Args:
+      table: the table.
+      text: the column of the text: its name, its number from 1, or None.
+      label: the same for the label.
+
+    Raises:
+      DataError: a column is not given and cannot be found.
+    """
+    columns: list[int | str] = []
+    for given, usual in ((text, _TEXT_NAMES), (label, _LABEL_NAMES)):
+        names = [name for known in usual for name in table.names if name.lower() == known]
+        columns += [given] if given is not None else names[:1]
+    if len(columns) == 2:
+        return columns
+    if len(table.names) == 2 and not columns:
+        counts = [len({cells[place] for _, cells in table.records if len(cells) == 2}) for place in (0, 1)]
+        return [1, 2] if counts[1] < counts[0] else [2, 1]
+    raise DataError(f"{shown(table.path)}:1: the columns of the text and of the label cannot be told by their names: "
+                    "give both with --text_column and --label_column, by name or by number; the columns are "
+                    f"{', '.join(table.names)[:200]}.")
+
+
+def of_table(rows: Iterable[tuple[int, Sequence[str]]]) -> list[LabelledText]:
+    """Returns the examples of rows (line number, [text, label])."""
+    return [LabelledText(line, _normal(label), _normal(text)) for line, (text, label) in rows]
+
+
+def of_folder(folder: str) -> tuple[list[LabelledText], str]:
+    """Returns a text for each file of the folders of classes, and what was read in words.
+
+    A file that is not UTF-8 text has an empty text.
+
+    Raises:
+      DataError: there are no folders of classes; see ``class_files``.
+    """
+    files = class_files(folder)
+    found = [LabelledText(number, _normal(shown(file.label)), _text_of(file.path), file.part, file.path)
+             for number, file in enumerate(files, 1)]
+    count = len({file.label for file in files})
+    return found, f"{shown(folder)}: {format_count(len(files), 'file')} in the folders of {count} classes"
+
+
+def _text_of(path: str) -> str:
+    try:
+        text = "\n".join(read_lines(path))
+    except DataError:
+        return ""
+    return "" if "\0" in text else _normal(text)
+
+
+def _normal(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def clean(texts: Iterable[LabelledText]) -> Kept[LabelledText]:
+    """Leaves out examples without text or label, repeated ones, and those of classes that are too small to be split."""
+    kept = Kept[LabelledText]()
+    faults: list[tuple[str, Callable[[LabelledText], bool]]] = [
+        ("without a label", lambda row: not row.label),
+        ("empty or not UTF-8 text", lambda row: not row.text)]
+    for row in texts:
+        reason = next((reason for reason, is_bad in faults if is_bad(row)), "")
+        if reason:
+            kept.drop(row, reason)
+        else:
+            kept.rows.append(row)
+    keep_distinct(kept)
+    return kept

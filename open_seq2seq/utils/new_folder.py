@@ -1,0 +1,52 @@
+"""Output folders of scripts: new, and complete or not there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.output_file import check_output_file, claim
+
+
+def check_new_folder(name: str, flag: str = "--output_dir") -> None:
+    """Raises UserError unless a folder can be made at the path that a flag names: nothing or an empty folder is there.
+
+    Scripts call this before they begin to work.
+    """
+    if os.path.isdir(name) and os.listdir(name):
+        raise UserError(f"The folder {name} exists already and is not overwritten: choose another {flag}, or remove "
+                        "the folder.")
+    check_output_file(os.path.join(name, "content"), flag)
+
+
+@contextlib.contextmanager
+def new_folder(name: str, flag: str = "--output_dir") -> Iterator[str]:
+    """Context manager for a folder that appears under its name at the end, when everything in it is complete.
+
+    After an error or Ctrl-C, nothing remains of it. What a killed process has left, ``.NAME.unfinished``, the next one
+    that writes this folder removes.
+
+    Yields:
+      The path at which to write until then. Messages should give the final path instead.
+
+    Raises:
+      UserError: see ``check_new_folder``; or another process is writing this folder.
+      OSError: the folder cannot be written.
+    """
+    check_new_folder(name, flag)
+    place = Path(os.path.realpath(name))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    work = claim(str(place), name)
+    try:
+        work.written.mkdir()
+        yield str(work.written)
+        for folder, _, names in os.walk(work.written, topdown=False):
+            for path in (*(os.path.join(folder, file) for file in names), folder):
+                disk.sync(path)
+        work.put(lambda folder: None if os.listdir(folder) else [])
+    finally:
+        work.close()

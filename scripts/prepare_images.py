@@ -1,0 +1,78 @@
+"""Prepares your own pictures for the recipe example_configs/image2label/own-images.py.
+
+usage: python scripts/prepare_images.py --folder=pictures --output_dir=own_images
+
+The folder contains a folder of JPEG, PNG, GIF or BMP files for each class: pictures/cat/1.jpg, pictures/dog/7.png. If
+the pictures are already split, into pictures/train/cat and pictures/test/cat, they stay in these parts. All files are
+decoded; those that cannot be used are left out and written to dropped.tsv with the reason. The others are split into
+train, dev and test, with the same share of each class. No picture is copied: train.csv, dev.csv and test.csv list them,
+and classes.txt the names of the classes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.utils.script import quiet_tensorflow, run_script
+
+quiet_tensorflow()
+
+from open_seq2seq.data.image2label.own_images import clean, fitting_size
+from open_seq2seq.data.own_classes import PARTS, class_files, class_names
+from open_seq2seq.data.own_scripts import (
+    DROPPED,
+    add_split_arguments,
+    check_split_arguments,
+    say_next,
+    say_parts,
+    split_and_report,
+)
+from open_seq2seq.data.speech2text.manifests import write_csv
+from open_seq2seq.data.speech2text.own_speech import name_from
+from open_seq2seq.data.text_files import write_lines
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import shown
+from open_seq2seq.utils.new_folder import new_folder
+from open_seq2seq.utils.progress import format_count
+
+RECIPE = "example_configs/image2label/own-images.py"
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", required=True, help="folder that contains a folder of pictures for each class")
+    add_split_arguments(parser, "picture", "own_images")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Writes the lists and the names of the classes."""
+    args = parse_args(argv)
+    check_split_arguments(args)
+    files = class_files(args.folder)
+    count = len({file.label for file in files})
+    deco_print(f"Read {shown(args.folder)}: {format_count(len(files), 'file')} in the folders of {count} classes")
+    kept = clean(files)
+    parts = split_and_report(kept, args, "file")
+    names = class_names(row.label for row in kept.rows)
+    paths = {part: os.path.join(args.output_dir, f"{part}.csv") for part in PARTS}
+    with new_folder(args.output_dir) as folder:
+        for part in PARTS:
+            write_csv(os.path.join(folder, os.path.basename(paths[part])), (
+                (name_from(args.output_dir, row.path), row.label) for row in parts[part]), ["image", "label"])
+        write_lines(os.path.join(folder, "classes.txt"), names)
+        write_lines(os.path.join(folder, DROPPED), (
+            f"{row.place}\t{reason}" for reason, row in kept.all_dropped()))
+    say_parts(paths, parts, names, "picture")
+    say_next(RECIPE, "my_images.py", {"data_dir": os.path.join(args.output_dir, ""),
+                                      "image_size": fitting_size(parts["train"])})
+
+
+if __name__ == "__main__":
+    run_script(main)
