@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from open_seq2seq.data.audio.audio_headers import Mismatch, flac_mismatch, header_mismatch, log_mismatch
+from open_seq2seq.data.audio.audio_headers import header_mismatch, log_mismatch
+from open_seq2seq.data.audio.audio_parts import LAST_FRAME, Part, PartReader, flac_to_count, parts_of
 from open_seq2seq.utils.data_files import open_regular, shown
 from open_seq2seq.utils.errors import DataError
 
@@ -17,12 +18,15 @@ RATES = (1000, 768_000)
 """Minimum and maximum accepted sampling rate in Hz."""
 _SILENCE = 1.01 / 2 ** 15
 """Peak up to which audio counts as silent: one quantization step of 16-bit audio."""
-# If libsndfile reports at least this many samples, the length is unknown: it reports 2 ** 63 - 1 if a FLAC header gives
-# no length.
 _UNKNOWN_SAMPLES = 2 ** 62
+"""Number of samples of files whose length is unknown; libsndfile reports more if a FLAC header gives no length."""
+# libsndfile estimates where a Vorbis stream begins that was cut from another; the error is less than a block.
+_VORBIS_BLOCK = 8192
 # Upper bound on the samples per byte of a file. Silent FLAC files come closest: 11 bytes for a frame of 65,535 samples.
 _MOST_SAMPLES_A_BYTE = 8192
-_BLOCK = 2 ** 22
+_SEVERAL_FORMATS = ("several formats", "is joined from parts with different sampling rates or numbers of channels: "
+                    "convert each of them, for example with ffmpeg")
+_BLOCK = 2 ** 18
 """Number of values, over all channels, to decode at a time: a header may declare more samples than fit in memory."""
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".sph", ".w64", ".caf")
 """Suffixes by which audio files in a folder are found; files that are named directly may have any suffix."""
@@ -72,7 +76,7 @@ def read_info(path: str) -> AudioInfo:
     found = _header(path)
     if found.samples < _UNKNOWN_SAMPLES:
         return found
-    samples = sum(len(block) for block in _blocks(path, found))
+    samples = sum(len(block) for block in _blocks(path))
     if not samples:
         raise AudioError("empty", "contains no samples")
     return AudioInfo(samples, found.rate, found.channels)
@@ -88,9 +92,12 @@ def read_audio(path: str, sample_freq: int) -> np.ndarray:
       AudioError: the file cannot be read completely, or contains NaN or infinite samples.
     """
     info = _header(path)
-    audio = np.concatenate([np.zeros([0, info.channels], np.float32), *_blocks(path, info)])
+    audio = np.concatenate([np.zeros([0, info.channels], np.float32), *_blocks(path)])
     if len(audio) < info.samples < _UNKNOWN_SAMPLES:
         raise AudioError("truncated", f"is truncated: it has {len(audio):,} of {info.samples:,} samples")
+    if len(audio) > info.samples:
+        raise AudioError("more than its header says", f"has {len(audio):,} samples, but its header declares "
+                         f"{info.samples:,}")
     return converted(audio, info.rate, sample_freq)
 
 
@@ -116,63 +123,83 @@ def given_audio(given: Any, sample_freq: int) -> np.ndarray:
 
 
 def _header(path: str) -> AudioInfo:
-    """Reads a file's header; if it declares no length, ``samples`` is at least ``_UNKNOWN_SAMPLES``."""
+    """Reads a file's header; if the samples have to be counted, ``samples`` is at least ``_UNKNOWN_SAMPLES``."""
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if not size:
+                raise AudioError("empty", "is an empty file")
+            mismatch = header_mismatch(file, size)
+            infos = [_part_info(path, file, part) for part in parts_of(file, size, _is_named_mp3(path))]
+    except FileNotFoundError as error:
+        raise AudioError("missing", "does not exist") from error
+    except OSError as error:
+        raise AudioError("unreadable", f"cannot be read: {error.strerror or error}") from error
+    if len({(info.rate, info.channels) for info in infos}) > 1:
+        raise AudioError(*_SEVERAL_FORMATS)
+    found = AudioInfo(sum(info.samples for info in infos), infos[0].rate, infos[0].channels)
+    if size * _MOST_SAMPLES_A_BYTE < found.samples < _UNKNOWN_SAMPLES:
+        raise AudioError("impossible length", f"declares {found.samples:,} samples, but has only {size:,} bytes")
+    if mismatch:
+        raise AudioError(*mismatch)
+    return found
+
+
+def _part_info(path: str, file: BinaryIO, part: Part) -> AudioInfo:
     import soundfile
 
-    size, mismatch = _look(path)
-    if not size:
-        raise AudioError("empty", "is an empty file")
     try:
-        found = soundfile.info(os.fsencode(path))
+        found = soundfile.info(os.fsencode(path) if part.is_plain and not part.start else PartReader(file, part))
     except (soundfile.SoundFileError, OSError, ValueError, TypeError) as error:
         raise AudioError("unreadable", f"cannot be read as audio: {_reason(error)}") from error
     if found.frames <= 0:
         raise AudioError("empty", "contains no samples")
     if not RATES[0] <= found.samplerate <= RATES[1]:
         raise AudioError("impossible rate", f"declares an impossible sampling rate of {found.samplerate} Hz")
-    if size * _MOST_SAMPLES_A_BYTE < found.frames < _UNKNOWN_SAMPLES:
-        raise AudioError("impossible length", f"declares {found.frames:,} samples, but has only {size:,} bytes")
-    if mismatch := mismatch or log_mismatch(found.extra_info):
+    if mismatch := log_mismatch(found.extra_info):
         raise AudioError(*mismatch)
-    return AudioInfo(int(found.frames), int(found.samplerate), int(found.channels))
+    return AudioInfo(_UNKNOWN_SAMPLES if part.is_counted else int(found.frames), int(found.samplerate),
+                     int(found.channels))
 
 
-def _look(path: str) -> tuple[int, Mismatch | None]:
-    """Returns a file's size in bytes, and the mismatch between its header and its size, if any."""
-    try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            return size, header_mismatch(file, size)
-    except FileNotFoundError as error:
-        raise AudioError("missing", "does not exist") from error
-    except OSError as error:
-        raise AudioError("unreadable", f"cannot be read: {error.strerror or error}") from error
-
-
-def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
+def _blocks(path: str) -> Iterator[np.ndarray]:
     """Yields the samples of a file in chunks ``[samples, channels]``, float32."""
     import soundfile
 
-    left, is_endless = info.samples, info.samples >= _UNKNOWN_SAMPLES
     try:
-        # A file of unknown length is read through a Python file object, which is slower, but shows whether it was read
-        # to its end.
-        with open_regular(path) as raw, soundfile.SoundFile(raw if is_endless else os.fsencode(path)) as file:
-            while left > 0:
-                block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)
-                try:
-                    count = len(file.read(out=block))
-                except soundfile.LibsndfileError:
-                    # For an unknown length, libsndfile fails at the end of the file, after decoding all samples.
-                    if not is_endless or raw.read(1):
-                        raise
-                    count = int(np.count_nonzero(~np.isnan(block[:, 0])))
-                yield block[:count]
-                left = left - count if count == len(block) else 0
-            if not is_endless and (mismatch := flac_mismatch(raw, info.samples)):
-                raise AudioError(*mismatch)
+        with open_regular(path) as raw:
+            size = os.fstat(raw.fileno()).st_size
+            flac = flac_to_count(raw, size)
+            for part in [flac] if flac is not None else parts_of(raw, size, _is_named_mp3(path)):
+                reader = PartReader(raw, part)
+                with soundfile.SoundFile(os.fsencode(path) if part.is_plain and not part.start else reader) as file:
+                    yield from _blocks_of(file, reader if part.is_counted else None)
     except (soundfile.SoundFileError, OSError, ValueError, RuntimeError) as error:
         raise AudioError("truncated", f"cannot be read completely: {_reason(error)}") from error
+
+
+def _blocks_of(file: Any, counted: PartReader | None) -> Iterator[np.ndarray]:
+    """Yields the samples of an open sound file; ``counted`` is its reader if the samples have to be counted."""
+    import soundfile
+
+    left = _UNKNOWN_SAMPLES if counted is not None else file.frames
+    while left > 0:
+        block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)
+        try:
+            count = len(file.read(out=block))
+        except soundfile.LibsndfileError:
+            # For an unknown length, libsndfile fails at the end of the file, after decoding all samples.
+            if counted is None or counted.bytes_left:
+                raise
+            count, left = int(np.count_nonzero(~np.isnan(block[:, 0]))), 0
+        if not count:
+            break
+        yield block[:count]
+        left -= count
+    if counted is not None and counted.bytes_left > LAST_FRAME:  # libsndfile stops where an MP3 changes its format
+        raise AudioError(*_SEVERAL_FORMATS)
+    if counted is None and file.format == "OGG" and left < _VORBIS_BLOCK:
+        yield np.zeros([left, file.channels], np.float32)
 
 
 def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
@@ -222,6 +249,12 @@ def is_silent(audio: np.ndarray) -> bool:
     return float(np.max(np.abs(audio), initial=0.0)) <= _SILENCE
 
 
+def _is_named_mp3(path: str) -> bool:
+    return path.lower().endswith(".mp3")
+
+
 def _reason(error: Exception) -> str:
     text = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    if "File does not exist" in text:  # libsndfile's words for a file that exists, but is no MP3
+        return "Format not recognised"
     return text.rpartition(": ")[2].rstrip(".") or text
