@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -11,8 +12,10 @@ import numpy as np
 
 from open_seq2seq.data.audio.audio_headers import header_mismatch, log_mismatch
 from open_seq2seq.data.audio.audio_parts import LAST_FRAME, Part, PartReader, flac_to_count, parts_of
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import open_regular, shown
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.progress import format_count
 
 RATES = (1000, 768_000)
 """Minimum and maximum accepted sampling rate in Hz."""
@@ -28,8 +31,9 @@ _SEVERAL_FORMATS = ("several formats", "is joined from parts with different samp
                     "convert each of them, for example with ffmpeg")
 _BLOCK = 2 ** 18
 """Number of values, over all channels, to decode at a time: a header may declare more samples than fit in memory."""
-AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".sph", ".w64", ".caf")
-"""Suffixes by which audio files in a folder are found; files that are named directly may have any suffix."""
+AUDIO_SUFFIXES = (".wav", ".wave", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".aifc", ".au", ".sph", ".w64",
+                  ".caf")
+"""Suffixes of files that are audio whatever they contain; of others, ``recordings_of`` looks at the content."""
 
 
 class AudioError(DataError):
@@ -120,6 +124,33 @@ def given_audio(given: Any, sample_freq: int) -> np.ndarray:
     except AudioError as error:
         name = shown(os.fspath(given)) if isinstance(given, (str, os.PathLike)) else "The audio"
         raise DataError(f"{name} {error.detail}.") from error
+
+
+def recordings_of(folder: str, files: Iterable[str]) -> list[str]:
+    """Returns the audio files among the files of a folder, and prints how many others there are.
+
+    Audio files have a suffix of ``AUDIO_SUFFIXES``, or a content that libsndfile can read.
+    """
+    files = list(files)
+    found = [path for path in files if path.lower().endswith(AUDIO_SUFFIXES) or _is_audio(path)]
+    others = sorted(set(files) - set(found))
+    if others:
+        kinds = Counter(os.path.splitext(path)[1].lower() or "without suffix" for path in others)
+        count = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(5))
+        count += ", …" if len(kinds) > 5 else ""
+        deco_print(f"Left out {format_count(len(others), 'file')} of {shown(folder)} that libsndfile cannot read "
+                   f"({shown(count)}), the first is {shown(others[0])}: convert recordings, for example with ffmpeg.")
+    return found
+
+
+def _is_audio(path: str) -> bool:
+    import soundfile
+
+    try:
+        with open_regular(path) as file:
+            return soundfile.info(file).frames > 0
+    except (soundfile.SoundFileError, OSError, ValueError, TypeError):
+        return False
 
 
 def _header(path: str) -> AudioInfo:

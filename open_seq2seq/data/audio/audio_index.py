@@ -23,6 +23,8 @@ _STAMP = 3
 """Number of columns by which a changed file is detected: size in bytes, mtime and ctime in ns."""
 _COLUMNS = _STAMP + 3
 """Total number of columns: the ``_STAMP`` columns, then samples, rate and channels."""
+_VERSION = "2"
+"""Part of the names of cache files: lengths that another version read from the same recordings are not used."""
 
 
 class AudioIndex:
@@ -76,7 +78,7 @@ class AudioIndex:
 
     @staticmethod
     def _file(paths: Sequence[str], folder: str) -> str:
-        digest = hashlib.sha256("\n".join(paths).encode("utf-8", "surrogatepass")).hexdigest()
+        digest = hashlib.sha256("\n".join([_VERSION, *paths]).encode("utf-8", "surrogatepass")).hexdigest()
         return os.path.join(folder, f"lengths-{digest[:16]}.npy")
 
     def _remembered(self, paths: Sequence[str], folder: str) -> np.ndarray | None:

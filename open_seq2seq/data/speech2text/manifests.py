@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES
+from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, recordings_of
 from open_seq2seq.data.folders import files_below
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.data_files import opened_data, read_lines, shown
@@ -63,7 +63,8 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
     for entry in entries:
         rows = list(_read(entry, audio_root, needs_text))
         if not rows:
-            raise DataError(f"The folder {shown(entry)} contains no recordings ({', '.join(AUDIO_SUFFIXES)})."
+            raise DataError(f"The folder {shown(entry)} contains no recordings ({', '.join(AUDIO_SUFFIXES)}, or "
+                            "another format of libsndfile)."
                             if os.path.isdir(entry) else f"{shown(entry)} lists no recordings.")
         found += rows
     return found
@@ -198,7 +199,7 @@ def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
     """Yields the rows of a folder.
 
     A LibriSpeech folder has files ``*.trans.txt`` with lines ``id text`` beside the recordings ``id.flac``. In a folder
-    without such files, all audio files are rows without a transcript.
+    without such files, all audio files are rows without a transcript, and the number of other files is printed.
     """
     files = sorted(files_below(folder))
     lists = [path for path in files if path.endswith(_TRANSCRIPTS)]
@@ -214,10 +215,9 @@ def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
                 audio = os.path.join(os.path.dirname(path), name + beside.get(name, ".flac"))
                 yield Utterance(shown(os.path.relpath(audio, folder)), audio, text.strip(), path, number)
     if not lists:
-        for audio in files:
-            if audio.lower().endswith(AUDIO_SUFFIXES):
-                # The whole path, because several folders can have files of the same name.
-                yield Utterance(shown(audio), audio, None, audio, 0)
+        for audio in recordings_of(folder, files):
+            # The whole path, because several folders can have files of the same name.
+            yield Utterance(shown(audio), audio, None, audio, 0)
 
 
 def _located(name: str, manifest: str, audio_root: str | None) -> str:

@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 import os
 
+import numpy as np
 import pytest
+import soundfile
 
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.utils.errors import DataError
@@ -137,6 +139,27 @@ def test_files_and_folders_for_inference(tmp_path):
     assert rows_of(tmp_path / "list", needs_text=False)[0].path == str(tmp_path / "b.flac")
     with pytest.raises(DataError, match=r"no \*\.trans\.txt files"):
         rows_of(tmp_path)
+
+
+def test_a_folder_is_searched_for_all_that_libsndfile_reads(tmp_path, capsys):
+    for name, kind in (("a.WAVE", "WAV"), ("b.oga", "OGG"), ("c.m4a", "WAV"), ("d.snd", "AU"), ("e", "FLAC"),
+                       ("f.MP3", "MP3")):
+        soundfile.write(tmp_path / name, np.sin(np.arange(8000) / 9), 8000, format=kind)
+    for name in ("1.m4a", "2.M4A", "3.webm", "notes.txt"):
+        (tmp_path / name).write_bytes(b"\0\0\0\x20ftypM4A " + bytes(100))
+    found = rows_of(tmp_path, needs_text=False)
+    assert [os.path.basename(row.name) for row in found] == ["a.WAVE", "b.oga", "c.m4a", "d.snd", "e", "f.MP3"]
+    said = capsys.readouterr().out
+    assert f"Left out 4 files of {tmp_path} that libsndfile cannot read (2 .m4a, 1 .webm, 1 .txt)" in said
+    assert f"the first is {tmp_path}/1.m4a: convert recordings" in said
+
+
+def test_a_folder_that_libsndfile_cannot_read(tmp_path, capsys):
+    (tmp_path / "1.m4a").write_bytes(b"\0\0\0\x20ftypM4A ")
+    os.mkfifo(tmp_path / "2.pipe")
+    with pytest.raises(DataError, match="contains no recordings"):
+        rows_of(tmp_path, needs_text=False)
+    assert "Left out 2 files" in capsys.readouterr().out
 
 
 def test_linked_folders_are_read_once(tmp_path):
