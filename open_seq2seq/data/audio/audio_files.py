@@ -36,6 +36,10 @@ AUDIO_SUFFIXES = (".wav", ".wave", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".
 """Suffixes of files that are audio whatever they contain; of others, ``recordings_of`` looks at the content."""
 
 
+Segment = tuple[int, int]
+"""The first sample of a segment of a recording, and the one after its last, at the recording's sampling rate."""
+
+
 class AudioError(DataError):
     """A recording that cannot be used.
 
@@ -86,8 +90,13 @@ def read_info(path: str) -> AudioInfo:
     return AudioInfo(samples, found.rate, found.channels)
 
 
-def read_audio(path: str, sample_freq: int) -> np.ndarray:
+def read_audio(path: str, sample_freq: int, segment: Segment | None = None) -> np.ndarray:
     """Reads a recording, averages its channels, and resamples it to ``sample_freq``.
+
+    Args:
+      path: the recording.
+      sample_freq: sampling rate of the result in Hz.
+      segment: the samples to read; None for all of them.
 
     Returns:
       ``[samples]`` float32, scaled so that the full range of integer formats is from -1 to 1.
@@ -96,13 +105,15 @@ def read_audio(path: str, sample_freq: int) -> np.ndarray:
       AudioError: the file cannot be read completely, or contains NaN or infinite samples.
     """
     info = _header(path)
+    if segment is not None and (found := _sought(path, segment)) is not None:
+        return converted(found, info.rate, sample_freq)
     audio = np.concatenate([np.zeros([0, info.channels], np.float32), *_blocks(path)])
     if len(audio) < info.samples < _UNKNOWN_SAMPLES:
         raise AudioError("truncated", f"is truncated: it has {len(audio):,} of {info.samples:,} samples")
     if len(audio) > info.samples:
         raise AudioError("more than its header says", f"has {len(audio):,} samples, but its header declares "
                          f"{info.samples:,}")
-    return converted(audio, info.rate, sample_freq)
+    return converted(audio if segment is None else audio[slice(*segment)], info.rate, sample_freq)
 
 
 def given_audio(given: Any, sample_freq: int) -> np.ndarray:
@@ -191,6 +202,27 @@ def _part_info(path: str, file: BinaryIO, part: Part) -> AudioInfo:
         raise AudioError(*mismatch)
     return AudioInfo(_UNKNOWN_SAMPLES if part.is_counted else int(found.frames), int(found.samplerate),
                      int(found.channels))
+
+
+def _sought(path: str, segment: Segment) -> np.ndarray | None:
+    """Returns a segment ``[samples, channels]`` without decoding the samples before it; None if that is impossible.
+
+    libsndfile 1.2 may give wrong samples near the end of an Ogg file.
+    """
+    import soundfile
+
+    try:
+        with open_regular(path) as raw, soundfile.SoundFile(os.fsencode(path)) as file:
+            parts = parts_of(raw, os.fstat(raw.fileno()).st_size, _is_named_mp3(path))
+            if file.format == "OGG" or not file.seekable() or len(parts) > 1 or not parts[0].is_plain:
+                return None
+            file.seek(segment[0])
+            audio = file.read(segment[1] - segment[0], np.float32, always_2d=True)
+    except (soundfile.SoundFileError, OSError, ValueError, RuntimeError) as error:
+        raise AudioError("truncated", f"cannot be read completely: {_reason(error)}") from error
+    if len(audio) < segment[1] - segment[0]:
+        raise AudioError("truncated", f"is truncated: it has {segment[0] + len(audio):,} of {segment[1]:,} samples")
+    return audio
 
 
 def _blocks(path: str) -> Iterator[np.ndarray]:

@@ -62,9 +62,15 @@ class AudioIndex:
                 return
             table[number] = (*(stamp or (0,) * _STAMP), info.samples, info.rate, info.channels)
 
+        numbers: dict[str, int] = {}  # a recording may occur many times, if examples are segments of it
+        for number, path in enumerate(paths):
+            numbers.setdefault(path, number)
         with ThreadPoolExecutor(threads, "audio-index") as pool:
-            for _ in tracked(pool.map(look, range(len(paths)), chunksize=64), len(paths), "Reading audio headers"):
+            for _ in tracked(pool.map(look, numbers.values(), chunksize=64), len(numbers), "Reading audio headers"):
                 pass
+        first = np.asarray([numbers[path] for path in paths], np.int64)
+        table = table[first]
+        self.errors = {number: self.errors[one] for number, one in enumerate(first.tolist()) if one in self.errors}
         self.samples, self.rates, self.channels = table[:, _STAMP:].T
         if folder is not None and (known is None or not np.array_equal(table, known)):
             self._remember(paths, folder, table)

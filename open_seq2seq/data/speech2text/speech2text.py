@@ -199,7 +199,7 @@ class Speech2TextDataLayer(DataLayer):
     def _example(self, row: int, epoch: int) -> Any:
         try:
             return self._pipeline.example(self._set.utterances[row].path, int(self._set.samples[row]),
-                                          Draw(self.seed, row, epoch))
+                                          Draw(self.seed, row, epoch), self._set.segments.get(row))
         except AudioError as error:
             return error
 
@@ -353,7 +353,7 @@ class Speech2TextDataLayer(DataLayer):
 
 def _audio_error(pipeline: Pipeline, found: Recordings, row: int) -> AudioError | None:
     try:
-        pipeline.audio(found.utterances[row].path, int(found.samples[row]))
+        pipeline.audio(found.utterances[row].path, int(found.samples[row]), found.segments.get(row))
     except AudioError as error:
         return error
     return None

@@ -98,7 +98,12 @@ def test_a_mark_of_utf8_is_no_text(tmp_path):
     ("{", "is not valid JSON"), ("[]", "audio_filepath"), ('{"text": ""}', "audio"),
     ('{"audio_filepath": "2.wav", "text": ["a", "b"]}', r"'text' of 2\.wav must be a string, got \[\"a\", \"b\"\]"),
     ('{"audio_filepath": "2.wav", "text": 7}', r"'text' of 2\.wav must be a string, got 7"),
-    ('{"audio_filepath": "2.wav", "offset": 3.5, "duration": 2, "text": "b"}', r"'offset' 3\.5 of 2\.wav"),
+    ('{"audio_filepath": "2.wav", "offset": -3.5, "text": "b"}', r"'offset' of 2\.wav must be a number .* got -3\.5"),
+    ('{"audio_filepath": "2.wav", "offset": "3", "text": "b"}', r"'offset' of 2\.wav must be a number .* got \"3\""),
+    ('{"audio_filepath": "2.wav", "duration": [1], "text": "b"}', r"'duration' of 2\.wav must be a number"),
+    ('{"audio_filepath": "2.wav", "duration": true, "text": "b"}', r"'duration' of 2\.wav must be a number"),
+    ('{"audio_filepath": "2.wav", "duration": 1e400, "text": "b"}', r"'duration' of 2\.wav must be a number"),
+    ('{"audio_filepath": "2.wav", "duration": NaN, "text": "b"}', r"'duration' of 2\.wav must be a number"),
 ])
 def test_json_that_is_wrong(tmp_path, line, words):
     path = tmp_path / "a.json"
@@ -112,6 +117,15 @@ def test_json_of_whole_recordings_and_of_inference(tmp_path):
     path.write_text('{"audio_filepath": "1.wav", "offset": 0.0, "duration": 2, "text": null}\n'
                     '{"audio_filepath": "2.wav", "offset": null, "text": 7}\n')
     assert [u.text for u in rows_of(path, needs_text=False)] == [None, None]
+
+
+def test_json_of_segments(tmp_path):
+    rows = [{"offset": 0, "duration": 1.5}, {"offset": 1.5, "duration": 0.25}, {"offset": 12.3456789},
+            {"duration": None}]
+    (tmp_path / "a.json").write_text("".join(json.dumps({"audio_filepath": "1.wav", "text": "a", **row}) + "\n"
+                                             for row in rows))
+    assert [(u.name, u.begin, u.duration) for u in rows_of(tmp_path / "a.json")] == [
+        ("1.wav", 0, 1.5), ("1.wav@1.5", 1.5, 0.25), ("1.wav@12.3456789", 12.3456789, None), ("1.wav", 0, None)]
 
 
 def test_librispeech_folder(tmp_path):
