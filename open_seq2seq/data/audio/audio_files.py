@@ -19,6 +19,10 @@ from open_seq2seq.utils.progress import format_count
 
 RATES = (1000, 768_000)
 """Minimum and maximum accepted sampling rate in Hz."""
+_OPPOSITE = 0.15
+"""Channels are of opposite phase if the RMS of their average is less than this share of their own."""
+_FEW_CHANNELS = 8
+"""Number of channels that even an array of fewer samples may have, such as a short chunk of a stream."""
 _SILENCE = 1.01 / 2 ** 15
 """Peak up to which audio counts as silent: one quantization step of 16-bit audio."""
 _UNKNOWN_SAMPLES = 2 ** 62
@@ -52,6 +56,19 @@ class AudioError(DataError):
     def __init__(self, kind: str, detail: str) -> None:
         self.kind, self.detail = kind, detail
         super().__init__(detail)
+
+
+class OppositeChannels(AudioError):
+    """A recording whose channels cancel each other out when they are averaged.
+
+    Args:
+      average: the average of the channels ``[samples]``, for callers that use it nevertheless.
+    """
+
+    def __init__(self, average: np.ndarray) -> None:
+        super().__init__("opposite channels", "has channels of opposite phase, which cancel each other out: keep one "
+                         "of them, for example with sox in.wav out.wav remix 1")
+        self.average = average
 
 
 @dataclass(frozen=True)
@@ -102,7 +119,8 @@ def read_audio(path: str, sample_freq: int, segment: Segment | None = None) -> n
       ``[samples]`` float32, scaled so that the full range of integer formats is from -1 to 1.
 
     Raises:
-      AudioError: the file cannot be read completely, or contains NaN or infinite samples.
+      AudioError: the file cannot be read completely, contains NaN or infinite samples, or has channels that cancel each
+        other out.
     """
     info = _header(path)
     if segment is not None and (found := _sought(path, segment)) is not None:
@@ -116,25 +134,48 @@ def read_audio(path: str, sample_freq: int, segment: Segment | None = None) -> n
     return converted(audio if segment is None else audio[slice(*segment)], info.rate, sample_freq)
 
 
-def given_audio(given: Any, sample_freq: int) -> np.ndarray:
+def read_for_inference(path: str, sample_freq: int, segment: Segment | None = None) -> np.ndarray:
+    """Calls ``read_audio``, but only prints a warning if channels cancel each other out; see there."""
+    try:
+        return read_audio(path, sample_freq, segment)
+    except OppositeChannels as error:
+        deco_print(f"WARNING: {shown(path)} {error.detail}.")
+        return error.average
+
+
+def given_audio(given: Any, sample_freq: int, warns: bool = True) -> np.ndarray:
     """Returns a recording that a user passed, as ``[samples]`` float32.
 
     Args:
       given: the path of a file, an array ``[samples]`` or ``[samples, channels]`` at ``sample_freq``, or a pair (array,
         rate in Hz).
       sample_freq: sampling rate of the result in Hz.
+      warns: whether to print a warning if channels cancel each other out.
 
     Raises:
       DataError: the recording cannot be used.
     """
+    name = shown(os.fspath(given)) if isinstance(given, (str, os.PathLike)) else "The audio"
     try:
         if isinstance(given, (str, os.PathLike)):
             return read_audio(os.fspath(given), sample_freq)
+        if isinstance(given, tuple) and (len(given) != 2 or np.ndim(given[0]) == 0):
+            raise AudioError("no pair", "must be an array, or a pair (array, sampling rate in Hz)")
         samples, rate = given if isinstance(given, tuple) else (given, sample_freq)
-        return converted(np.asarray(samples), rate, sample_freq)
+        return converted(_array(samples), check_rate(rate), sample_freq)
+    except OppositeChannels as error:
+        if warns:
+            deco_print(f"WARNING: {name} {error.detail}.")
+        return error.average
     except AudioError as error:
-        name = shown(os.fspath(given)) if isinstance(given, (str, os.PathLike)) else "The audio"
         raise DataError(f"{name} {error.detail}.") from error
+
+
+def _array(samples: Any) -> np.ndarray:
+    try:
+        return np.asarray(samples)
+    except (ValueError, TypeError) as error:
+        raise AudioError("shape", "must be an array of the shape [samples] or [samples, channels]") from error
 
 
 def recordings_of(folder: str, files: Iterable[str]) -> list[str]:
@@ -272,9 +313,13 @@ def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
       ``[samples]`` float32.
 
     Raises:
-      AudioError: there are no samples, they are not numeric, or some are NaN or infinite.
+      AudioError: the shape is another one, there are no samples, they are not numeric, some are NaN or infinite, or
+        the channels cancel each other out (``OppositeChannels``, which contains the result).
     """
-    if not len(audio):
+    if audio.ndim not in (1, 2) or (audio.ndim == 2 and audio.shape[1] > max(_FEW_CHANNELS, len(audio))):
+        raise AudioError("shape", f"has the shape {list(audio.shape)}, but must be [samples] or [samples, channels]"
+                         + (": transpose it" if audio.ndim == 2 else ""))
+    if not audio.size:
         raise AudioError("empty", "contains no samples")
     if audio.dtype.kind not in "iuf":
         raise AudioError("no numbers", f"has samples of dtype {audio.dtype}, which is neither integer nor float")
@@ -285,11 +330,33 @@ def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
     if not np.all(np.isfinite(audio)):
         count = int(np.sum(~np.isfinite(audio)))
         raise AudioError("not finite", f"has {count:,} NaN or infinite sample{'s' if count > 1 else ''}")
+    is_opposite = False
     if audio.ndim == 2:
-        audio = audio[:, 0] if audio.shape[1] == 1 else audio.mean(axis=1)
+        average = audio[:, 0] if audio.shape[1] == 1 else audio.mean(axis=1)
+        is_opposite = _rms(average) < _OPPOSITE * _rms(audio)
+        audio = average
     if rate != sample_freq:
         audio = resampled(audio, rate, sample_freq, resampled_length(len(audio), rate, sample_freq))
+    if is_opposite:
+        raise OppositeChannels(np.ascontiguousarray(audio))
     return np.ascontiguousarray(audio)
+
+
+def _rms(audio: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(audio))))
+
+
+def check_rate(rate: Any) -> int:
+    """Returns a sampling rate that a user passed, in Hz.
+
+    Raises:
+      AudioError: it is not a whole number, or out of range.
+    """
+    is_number = isinstance(rate, (int, float, np.number)) and not isinstance(rate, bool)
+    if not is_number or not RATES[0] <= rate <= RATES[1] or rate != int(rate):
+        raise AudioError("impossible rate", f"must have a sampling rate from {RATES[0]:,} to {RATES[1]:,} Hz, got "
+                         f"{rate!r:.40}")
+    return int(rate)
 
 
 def resampled(audio: np.ndarray, rate: float, new_rate: float, length: int) -> np.ndarray:

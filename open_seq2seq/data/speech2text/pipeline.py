@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.audio.audio_files import AudioError, Segment, is_silent, read_audio
+from open_seq2seq.data.audio.audio_files import AudioError, Segment, is_silent, read_audio, read_for_inference
 from open_seq2seq.data.audio.feature_cache import FeatureCache
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
 from open_seq2seq.data.audio.features import audio_features, normalized_audio
@@ -23,7 +23,7 @@ class Pipeline:
     Args:
       settings: the feature settings.
       augmentation: the augmentation of training audio; None outside training.
-      silence_is_bad: whether silent recordings raise an error.
+      silence_is_bad: whether silent recordings, and channels that cancel each other out, raise an error.
       cache: stores the result of the steps before the first random step; None for no cache.
     """
 
@@ -59,7 +59,8 @@ class Pipeline:
         Raises:
           AudioError: the recording cannot be used, or its length has changed since the data set was read.
         """
-        audio = read_audio(path, self.settings.sample_freq, segment)
+        read = read_audio if self._silence_is_bad else read_for_inference
+        audio = read(path, self.settings.sample_freq, segment)
         if len(audio) != samples:
             raise AudioError("changed", f"has changed since this run started: it has {len(audio):,} samples at "
                              f"{self.settings.sample_freq} Hz instead of {samples:,}")

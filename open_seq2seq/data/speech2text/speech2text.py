@@ -268,7 +268,9 @@ class Speech2TextDataLayer(DataLayer):
         return fields
 
     def make_interactive_batch(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        """Returns a batch of recordings: paths, arrays ``[samples]`` at ``sample_freq``, or pairs (array, rate in Hz).
+        """Returns a batch of recordings: paths, arrays at ``sample_freq``, or pairs (array, rate in Hz).
+
+        Arrays have the shape ``[samples]`` or ``[samples, channels]``.
 
         Raises:
           DataError: there are no recordings, or one cannot be used.
@@ -279,7 +281,8 @@ class Speech2TextDataLayer(DataLayer):
         return {"source_tensors": self._padded(items), "ids": np.arange(len(items))}
 
     def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
-        samples = np.asarray([len(given_audio(given, self.settings.sample_freq)) for given in inputs], np.int64)
+        audio = (given_audio(given, self.settings.sample_freq, warns=False) for given in inputs)
+        samples = np.fromiter(map(len, audio), np.int64)
         return samples if self._in_graph is not None else self.settings.num_frames(samples)
 
     def example_files(self) -> list[str]:

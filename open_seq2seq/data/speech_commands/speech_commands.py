@@ -12,7 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, AudioError, given_audio, read_audio, recordings_of
+from open_seq2seq.data.audio.audio_files import (
+    AUDIO_SUFFIXES,
+    AudioError,
+    given_audio,
+    read_audio,
+    read_for_inference,
+    recordings_of,
+)
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import examined
 from open_seq2seq.data.fields import Field
@@ -168,7 +175,8 @@ class SpeechCommandsDataLayer(DataLayer):
             path = self._rows[example][0]
             audio = self._audio.get(path)
             if audio is None:
-                audio = read_audio(path, self.params["sample_freq"])
+                read = read_for_inference if self.mode == "infer" else read_audio
+                audio = read(path, self.params["sample_freq"])
             if self.params["cache_data"]:
                 self._audio[path] = audio
         except AudioError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -279,3 +280,19 @@ def test_a_segment_outside_its_recording_is_a_bad_example(tmp_path, params, voic
     soundfile.write(tmp_path / "talk.wav", np.tile(voice, 4), 8000)
     with pytest.raises(DataError, match=rf"1 segment outside the recording\.\n +\S+list.json:2: {words}"):
         Speech2TextDataLayer(segments_of(tmp_path, params, {}, row), mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["train", "eval", "infer"])
+def test_channels_of_opposite_phase_are_said(one_list, voice, mode, capsys):
+    params = one_list(("a.wav", np.stack([voice, -voice], axis=1), "ab"), ("b.wav", voice, "ab"))
+    layer = Speech2TextDataLayer(params, mode=mode)
+    if mode == "infer":
+        assert layer.make_batch(np.arange(2))["ids"].tolist() == [0, 1]
+        assert re.search(r"WARNING: \S*/a\.wav has channels of opposite phase", capsys.readouterr().out)
+        return
+    for read in (lambda: layer.make_batch(np.arange(2)), layer.examine):
+        with pytest.raises(DataError, match=r"list\.csv:2: a\.wav has channels of opposite phase"):
+            read()
+    layer = Speech2TextDataLayer({**params, "on_bad_example": "skip"}, mode=mode)
+    assert "1 bad example: 1 opposite channels" in layer.examine()[1]
+    assert layer.make_batch(np.arange(2))["ids"].tolist() == [1]

@@ -152,3 +152,13 @@ def test_broken_recordings_stop_or_are_skipped(folder, capfd):
     (folder / "classes.txt").write_text("yes\n")
     with pytest.raises(DataError, match="has 1 lines, but num_labels is 3"):
         make(folder, class_file=str(folder / "classes.txt"))
+
+
+def test_channels_of_opposite_phase_are_said(folder, capsys):
+    sound = np.sin(np.arange(RATE // 2) / 9)
+    soundfile.write(folder / "0.wav", np.stack([sound, -sound], axis=1), RATE)
+    with pytest.raises(DataError, match=r"0\.wav\): the recording has channels of opposite phase"):
+        make(folder).make_batch(np.arange(1))
+    inference = make(folder, mode="infer", files=[str(folder / "0.wav")])
+    assert inference.make_batch(np.arange(1))["ids"].tolist() == [0]
+    assert f"WARNING: {folder}/0.wav has channels of opposite phase" in capsys.readouterr().out
