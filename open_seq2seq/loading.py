@@ -14,7 +14,10 @@ from open_seq2seq.training.inference.interactive import InteractiveModel
 from open_seq2seq.utils.errors import UserError
 
 Recording = str | os.PathLike[str] | np.ndarray | tuple[np.ndarray, int]
-"""Path of a recording, samples ``[samples]`` at the model's sampling rate, or a pair (samples, sampling rate in Hz)."""
+"""Path of a recording, samples at the model's sampling rate, or a pair (samples, sampling rate in Hz).
+
+Samples have the shape ``[samples]`` or ``[samples, channels]``.
+"""
 
 
 class TrainedModel:
@@ -79,8 +82,8 @@ class TrainedModel:
         """Returns the transcript of a recording, or of each recording in a list.
 
         Args:
-          recordings: a recording, or a list of recordings. A recording is a path, an array ``[samples]`` at the
-            model's sampling rate, or a pair (array, sampling rate in Hz).
+          recordings: a recording, or a list of recordings. A recording is a path, an array ``[samples]`` or
+            ``[samples, channels]`` at the model's sampling rate, or a pair (array, sampling rate in Hz).
 
         Raises:
           UserError: the model does not transcribe.

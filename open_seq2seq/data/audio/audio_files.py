@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from open_seq2seq.data.audio.audio_headers import Mismatch, flac_mismatch, header_mismatch, log_mismatch
+from open_seq2seq.data.audio.audio_headers import header_mismatch, log_mismatch
+from open_seq2seq.data.audio.audio_parts import LAST_FRAME, Part, PartReader, flac_to_count, parts_of
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import open_regular, shown
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.progress import format_count
 
 RATES = (1000, 768_000)
 """Minimum and maximum accepted sampling rate in Hz."""
+_OPPOSITE = 0.15
+"""Channels are of opposite phase if the RMS of their average is less than this share of their own."""
+_FEW_CHANNELS = 8
+"""Number of channels that even an array of fewer samples may have, such as a short chunk of a stream."""
 _SILENCE = 1.01 / 2 ** 15
 """Peak up to which audio counts as silent: one quantization step of 16-bit audio."""
-# If libsndfile reports at least this many samples, the length is unknown: it reports 2 ** 63 - 1 if a FLAC header gives
-# no length.
 _UNKNOWN_SAMPLES = 2 ** 62
+"""Number of samples of files whose length is unknown; libsndfile reports more if a FLAC header gives no length."""
+# libsndfile estimates where a Vorbis stream begins that was cut from another; the error is less than a block.
+_VORBIS_BLOCK = 8192
 # Upper bound on the samples per byte of a file. Silent FLAC files come closest: 11 bytes for a frame of 65,535 samples.
 _MOST_SAMPLES_A_BYTE = 8192
-_BLOCK = 2 ** 22
+_SEVERAL_FORMATS = ("several formats", "is joined from parts with different sampling rates or numbers of channels: "
+                    "convert each of them, for example with ffmpeg")
+_BLOCK = 2 ** 18
 """Number of values, over all channels, to decode at a time: a header may declare more samples than fit in memory."""
-AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".sph", ".w64", ".caf")
-"""Suffixes by which audio files in a folder are found; files that are named directly may have any suffix."""
+AUDIO_SUFFIXES = (".wav", ".wave", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".aifc", ".au", ".sph", ".w64",
+                  ".caf")
+"""Suffixes of files that are audio whatever they contain; of others, ``recordings_of`` looks at the content."""
+
+
+Segment = tuple[int, int]
+"""The first sample of a segment of a recording, and the one after its last, at the recording's sampling rate."""
 
 
 class AudioError(DataError):
@@ -40,6 +56,19 @@ class AudioError(DataError):
     def __init__(self, kind: str, detail: str) -> None:
         self.kind, self.detail = kind, detail
         super().__init__(detail)
+
+
+class OppositeChannels(AudioError):
+    """A recording whose channels cancel each other out when they are averaged.
+
+    Args:
+      average: the average of the channels ``[samples]``, for callers that use it nevertheless.
+    """
+
+    def __init__(self, average: np.ndarray) -> None:
+        super().__init__("opposite channels", "has channels of opposite phase, which cancel each other out: keep one "
+                         "of them, for example with sox in.wav out.wav remix 1")
+        self.average = average
 
 
 @dataclass(frozen=True)
@@ -72,107 +101,209 @@ def read_info(path: str) -> AudioInfo:
     found = _header(path)
     if found.samples < _UNKNOWN_SAMPLES:
         return found
-    samples = sum(len(block) for block in _blocks(path, found))
+    samples = sum(len(block) for block in _blocks(path))
     if not samples:
         raise AudioError("empty", "contains no samples")
     return AudioInfo(samples, found.rate, found.channels)
 
 
-def read_audio(path: str, sample_freq: int) -> np.ndarray:
+def read_audio(path: str, sample_freq: int, segment: Segment | None = None) -> np.ndarray:
     """Reads a recording, averages its channels, and resamples it to ``sample_freq``.
+
+    Args:
+      path: the recording.
+      sample_freq: sampling rate of the result in Hz.
+      segment: the samples to read; None for all of them.
 
     Returns:
       ``[samples]`` float32, scaled so that the full range of integer formats is from -1 to 1.
 
     Raises:
-      AudioError: the file cannot be read completely, or contains NaN or infinite samples.
+      AudioError: the file cannot be read completely, contains NaN or infinite samples, or has channels that cancel each
+        other out.
     """
     info = _header(path)
-    audio = np.concatenate([np.zeros([0, info.channels], np.float32), *_blocks(path, info)])
+    if segment is not None and (found := _sought(path, segment)) is not None:
+        return converted(found, info.rate, sample_freq)
+    audio = np.concatenate([np.zeros([0, info.channels], np.float32), *_blocks(path)])
     if len(audio) < info.samples < _UNKNOWN_SAMPLES:
         raise AudioError("truncated", f"is truncated: it has {len(audio):,} of {info.samples:,} samples")
-    return converted(audio, info.rate, sample_freq)
+    if len(audio) > info.samples:
+        raise AudioError("more than its header says", f"has {len(audio):,} samples, but its header declares "
+                         f"{info.samples:,}")
+    return converted(audio if segment is None else audio[slice(*segment)], info.rate, sample_freq)
 
 
-def given_audio(given: Any, sample_freq: int) -> np.ndarray:
+def read_for_inference(path: str, sample_freq: int, segment: Segment | None = None) -> np.ndarray:
+    """Calls ``read_audio``, but only prints a warning if channels cancel each other out; see there."""
+    try:
+        return read_audio(path, sample_freq, segment)
+    except OppositeChannels as error:
+        deco_print(f"WARNING: {shown(path)} {error.detail}.")
+        return error.average
+
+
+def given_audio(given: Any, sample_freq: int, warns: bool = True) -> np.ndarray:
     """Returns a recording that a user passed, as ``[samples]`` float32.
 
     Args:
       given: the path of a file, an array ``[samples]`` or ``[samples, channels]`` at ``sample_freq``, or a pair (array,
         rate in Hz).
       sample_freq: sampling rate of the result in Hz.
+      warns: whether to print a warning if channels cancel each other out.
 
     Raises:
       DataError: the recording cannot be used.
     """
+    name = shown(os.fspath(given)) if isinstance(given, (str, os.PathLike)) else "The audio"
     try:
         if isinstance(given, (str, os.PathLike)):
             return read_audio(os.fspath(given), sample_freq)
+        if isinstance(given, tuple) and (len(given) != 2 or np.ndim(given[0]) == 0):
+            raise AudioError("no pair", "must be an array, or a pair (array, sampling rate in Hz)")
         samples, rate = given if isinstance(given, tuple) else (given, sample_freq)
-        return converted(np.asarray(samples), rate, sample_freq)
+        return converted(_array(samples), check_rate(rate), sample_freq)
+    except OppositeChannels as error:
+        if warns:
+            deco_print(f"WARNING: {name} {error.detail}.")
+        return error.average
     except AudioError as error:
-        name = shown(os.fspath(given)) if isinstance(given, (str, os.PathLike)) else "The audio"
         raise DataError(f"{name} {error.detail}.") from error
 
 
-def _header(path: str) -> AudioInfo:
-    """Reads a file's header; if it declares no length, ``samples`` is at least ``_UNKNOWN_SAMPLES``."""
+def _array(samples: Any) -> np.ndarray:
+    try:
+        return np.asarray(samples)
+    except (ValueError, TypeError) as error:
+        raise AudioError("shape", "must be an array of the shape [samples] or [samples, channels]") from error
+
+
+def recordings_of(folder: str, files: Iterable[str]) -> list[str]:
+    """Returns the audio files among the files of a folder, and prints how many others there are.
+
+    Audio files have a suffix of ``AUDIO_SUFFIXES``, or a content that libsndfile can read.
+    """
+    files = list(files)
+    found = [path for path in files if path.lower().endswith(AUDIO_SUFFIXES) or _is_audio(path)]
+    others = sorted(set(files) - set(found))
+    if others:
+        kinds = Counter(os.path.splitext(path)[1].lower() or "without suffix" for path in others)
+        count = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(5))
+        count += ", …" if len(kinds) > 5 else ""
+        deco_print(f"Left out {format_count(len(others), 'file')} of {shown(folder)} that libsndfile cannot read "
+                   f"({shown(count)}), the first is {shown(others[0])}: convert recordings, for example with ffmpeg.")
+    return found
+
+
+def _is_audio(path: str) -> bool:
     import soundfile
 
-    size, mismatch = _look(path)
-    if not size:
-        raise AudioError("empty", "is an empty file")
     try:
-        found = soundfile.info(os.fsencode(path))
+        with open_regular(path) as file:
+            return soundfile.info(file).frames > 0
+    except (soundfile.SoundFileError, OSError, ValueError, TypeError):
+        return False
+
+
+def _header(path: str) -> AudioInfo:
+    """Reads a file's header; if the samples have to be counted, ``samples`` is at least ``_UNKNOWN_SAMPLES``."""
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if not size:
+                raise AudioError("empty", "is an empty file")
+            mismatch = header_mismatch(file, size)
+            infos = [_part_info(path, file, part) for part in parts_of(file, size, _is_named_mp3(path))]
+    except FileNotFoundError as error:
+        raise AudioError("missing", "does not exist") from error
+    except OSError as error:
+        raise AudioError("unreadable", f"cannot be read: {error.strerror or error}") from error
+    if len({(info.rate, info.channels) for info in infos}) > 1:
+        raise AudioError(*_SEVERAL_FORMATS)
+    found = AudioInfo(sum(info.samples for info in infos), infos[0].rate, infos[0].channels)
+    if size * _MOST_SAMPLES_A_BYTE < found.samples < _UNKNOWN_SAMPLES:
+        raise AudioError("impossible length", f"declares {found.samples:,} samples, but has only {size:,} bytes")
+    if mismatch:
+        raise AudioError(*mismatch)
+    return found
+
+
+def _part_info(path: str, file: BinaryIO, part: Part) -> AudioInfo:
+    import soundfile
+
+    try:
+        found = soundfile.info(os.fsencode(path) if part.is_plain and not part.start else PartReader(file, part))
     except (soundfile.SoundFileError, OSError, ValueError, TypeError) as error:
         raise AudioError("unreadable", f"cannot be read as audio: {_reason(error)}") from error
     if found.frames <= 0:
         raise AudioError("empty", "contains no samples")
     if not RATES[0] <= found.samplerate <= RATES[1]:
         raise AudioError("impossible rate", f"declares an impossible sampling rate of {found.samplerate} Hz")
-    if size * _MOST_SAMPLES_A_BYTE < found.frames < _UNKNOWN_SAMPLES:
-        raise AudioError("impossible length", f"declares {found.frames:,} samples, but has only {size:,} bytes")
-    if mismatch := mismatch or log_mismatch(found.extra_info):
+    if mismatch := log_mismatch(found.extra_info):
         raise AudioError(*mismatch)
-    return AudioInfo(int(found.frames), int(found.samplerate), int(found.channels))
+    return AudioInfo(_UNKNOWN_SAMPLES if part.is_counted else int(found.frames), int(found.samplerate),
+                     int(found.channels))
 
 
-def _look(path: str) -> tuple[int, Mismatch | None]:
-    """Returns a file's size in bytes, and the mismatch between its header and its size, if any."""
+def _sought(path: str, segment: Segment) -> np.ndarray | None:
+    """Returns a segment ``[samples, channels]`` without decoding the samples before it; None if that is impossible.
+
+    libsndfile 1.2 may give wrong samples near the end of an Ogg file.
+    """
+    import soundfile
+
     try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            return size, header_mismatch(file, size)
-    except FileNotFoundError as error:
-        raise AudioError("missing", "does not exist") from error
-    except OSError as error:
-        raise AudioError("unreadable", f"cannot be read: {error.strerror or error}") from error
+        with open_regular(path) as raw, soundfile.SoundFile(os.fsencode(path)) as file:
+            parts = parts_of(raw, os.fstat(raw.fileno()).st_size, _is_named_mp3(path))
+            if file.format == "OGG" or not file.seekable() or len(parts) > 1 or not parts[0].is_plain:
+                return None
+            file.seek(segment[0])
+            audio = file.read(segment[1] - segment[0], np.float32, always_2d=True)
+    except (soundfile.SoundFileError, OSError, ValueError, RuntimeError) as error:
+        raise AudioError("truncated", f"cannot be read completely: {_reason(error)}") from error
+    if len(audio) < segment[1] - segment[0]:
+        raise AudioError("truncated", f"is truncated: it has {segment[0] + len(audio):,} of {segment[1]:,} samples")
+    return audio
 
 
-def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
+def _blocks(path: str) -> Iterator[np.ndarray]:
     """Yields the samples of a file in chunks ``[samples, channels]``, float32."""
     import soundfile
 
-    left, is_endless = info.samples, info.samples >= _UNKNOWN_SAMPLES
     try:
-        # A file of unknown length is read through a Python file object, which is slower, but shows whether it was read
-        # to its end.
-        with open_regular(path) as raw, soundfile.SoundFile(raw if is_endless else os.fsencode(path)) as file:
-            while left > 0:
-                block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)
-                try:
-                    count = len(file.read(out=block))
-                except soundfile.LibsndfileError:
-                    # For an unknown length, libsndfile fails at the end of the file, after decoding all samples.
-                    if not is_endless or raw.read(1):
-                        raise
-                    count = int(np.count_nonzero(~np.isnan(block[:, 0])))
-                yield block[:count]
-                left = left - count if count == len(block) else 0
-            if not is_endless and (mismatch := flac_mismatch(raw, info.samples)):
-                raise AudioError(*mismatch)
+        with open_regular(path) as raw:
+            size = os.fstat(raw.fileno()).st_size
+            flac = flac_to_count(raw, size)
+            for part in [flac] if flac is not None else parts_of(raw, size, _is_named_mp3(path)):
+                reader = PartReader(raw, part)
+                with soundfile.SoundFile(os.fsencode(path) if part.is_plain and not part.start else reader) as file:
+                    yield from _blocks_of(file, reader if part.is_counted else None)
     except (soundfile.SoundFileError, OSError, ValueError, RuntimeError) as error:
         raise AudioError("truncated", f"cannot be read completely: {_reason(error)}") from error
+
+
+def _blocks_of(file: Any, counted: PartReader | None) -> Iterator[np.ndarray]:
+    """Yields the samples of an open sound file; ``counted`` is its reader if the samples have to be counted."""
+    import soundfile
+
+    left = _UNKNOWN_SAMPLES if counted is not None else file.frames
+    while left > 0:
+        block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)
+        try:
+            count = len(file.read(out=block))
+        except soundfile.LibsndfileError:
+            # For an unknown length, libsndfile fails at the end of the file, after decoding all samples.
+            if counted is None or counted.bytes_left:
+                raise
+            count, left = int(np.count_nonzero(~np.isnan(block[:, 0]))), 0
+        if not count:
+            break
+        yield block[:count]
+        left -= count
+    if counted is not None and counted.bytes_left > LAST_FRAME:  # libsndfile stops where an MP3 changes its format
+        raise AudioError(*_SEVERAL_FORMATS)
+    if counted is None and file.format == "OGG" and left < _VORBIS_BLOCK:
+        yield np.zeros([left, file.channels], np.float32)
 
 
 def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
@@ -182,9 +313,13 @@ def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
       ``[samples]`` float32.
 
     Raises:
-      AudioError: there are no samples, they are not numeric, or some are NaN or infinite.
+      AudioError: the shape is another one, there are no samples, they are not numeric, some are NaN or infinite, or
+        the channels cancel each other out (``OppositeChannels``, which contains the result).
     """
-    if not len(audio):
+    if audio.ndim not in (1, 2) or (audio.ndim == 2 and audio.shape[1] > max(_FEW_CHANNELS, len(audio))):
+        raise AudioError("shape", f"has the shape {list(audio.shape)}, but must be [samples] or [samples, channels]"
+                         + (": transpose it" if audio.ndim == 2 else ""))
+    if not audio.size:
         raise AudioError("empty", "contains no samples")
     if audio.dtype.kind not in "iuf":
         raise AudioError("no numbers", f"has samples of dtype {audio.dtype}, which is neither integer nor float")
@@ -195,11 +330,33 @@ def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
     if not np.all(np.isfinite(audio)):
         count = int(np.sum(~np.isfinite(audio)))
         raise AudioError("not finite", f"has {count:,} NaN or infinite sample{'s' if count > 1 else ''}")
+    is_opposite = False
     if audio.ndim == 2:
-        audio = audio[:, 0] if audio.shape[1] == 1 else audio.mean(axis=1)
+        average = audio[:, 0] if audio.shape[1] == 1 else audio.mean(axis=1)
+        is_opposite = _rms(average) < _OPPOSITE * _rms(audio)
+        audio = average
     if rate != sample_freq:
         audio = resampled(audio, rate, sample_freq, resampled_length(len(audio), rate, sample_freq))
+    if is_opposite:
+        raise OppositeChannels(np.ascontiguousarray(audio))
     return np.ascontiguousarray(audio)
+
+
+def _rms(audio: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(audio))))
+
+
+def check_rate(rate: Any) -> int:
+    """Returns a sampling rate that a user passed, in Hz.
+
+    Raises:
+      AudioError: it is not a whole number, or out of range.
+    """
+    is_number = isinstance(rate, (int, float, np.number)) and not isinstance(rate, bool)
+    if not is_number or not RATES[0] <= rate <= RATES[1] or rate != int(rate):
+        raise AudioError("impossible rate", f"must have a sampling rate from {RATES[0]:,} to {RATES[1]:,} Hz, got "
+                         f"{rate!r:.40}")
+    return int(rate)
 
 
 def resampled(audio: np.ndarray, rate: float, new_rate: float, length: int) -> np.ndarray:
@@ -222,6 +379,12 @@ def is_silent(audio: np.ndarray) -> bool:
     return float(np.max(np.abs(audio), initial=0.0)) <= _SILENCE
 
 
+def _is_named_mp3(path: str) -> bool:
+    return path.lower().endswith(".mp3")
+
+
 def _reason(error: Exception) -> str:
     text = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    if "File does not exist" in text:  # libsndfile's words for a file that exists, but is no MP3
+        return "Format not recognised"
     return text.rpartition(": ")[2].rstrip(".") or text

@@ -23,6 +23,8 @@ _STAMP = 3
 """Number of columns by which a changed file is detected: size in bytes, mtime and ctime in ns."""
 _COLUMNS = _STAMP + 3
 """Total number of columns: the ``_STAMP`` columns, then samples, rate and channels."""
+_VERSION = "2"
+"""Part of the names of cache files: lengths that another version read from the same recordings are not used."""
 
 
 class AudioIndex:
@@ -60,9 +62,15 @@ class AudioIndex:
                 return
             table[number] = (*(stamp or (0,) * _STAMP), info.samples, info.rate, info.channels)
 
+        numbers: dict[str, int] = {}  # a recording may occur many times, if examples are segments of it
+        for number, path in enumerate(paths):
+            numbers.setdefault(path, number)
         with ThreadPoolExecutor(threads, "audio-index") as pool:
-            for _ in tracked(pool.map(look, range(len(paths)), chunksize=64), len(paths), "Reading audio headers"):
+            for _ in tracked(pool.map(look, numbers.values(), chunksize=64), len(numbers), "Reading audio headers"):
                 pass
+        first = np.asarray([numbers[path] for path in paths], np.int64)
+        table = table[first]
+        self.errors = {number: self.errors[one] for number, one in enumerate(first.tolist()) if one in self.errors}
         self.samples, self.rates, self.channels = table[:, _STAMP:].T
         if folder is not None and (known is None or not np.array_equal(table, known)):
             self._remember(paths, folder, table)
@@ -76,7 +84,7 @@ class AudioIndex:
 
     @staticmethod
     def _file(paths: Sequence[str], folder: str) -> str:
-        digest = hashlib.sha256("\n".join(paths).encode("utf-8", "surrogatepass")).hexdigest()
+        digest = hashlib.sha256("\n".join([_VERSION, *paths]).encode("utf-8", "surrogatepass")).hexdigest()
         return os.path.join(folder, f"lengths-{digest[:16]}.npy")
 
     def _remembered(self, paths: Sequence[str], folder: str) -> np.ndarray | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.audio.audio_files import RATES, AudioError, converted, resampled_length
+from open_seq2seq.data.audio.audio_files import OppositeChannels, check_rate, converted, resampled_length
 
 
 class AudioPieces:
@@ -21,9 +21,7 @@ class AudioPieces:
     """
 
     def __init__(self, rate: int, sample_freq: int) -> None:
-        if not RATES[0] <= rate <= RATES[1]:
-            raise AudioError("impossible rate", f"The sampling rate of the audio must be from {RATES[0]:,} to "
-                             f"{RATES[1]:,} Hz, got {rate}")
+        rate = check_rate(rate)
         self._rate, self._sample_freq = rate, sample_freq
         self._taken = self._given = 0
         self._resampler: Any = None
@@ -42,12 +40,12 @@ class AudioPieces:
           AudioError: the chunk has neither of these shapes, is not numeric, or contains NaN or infinite values.
         """
         piece = np.asarray(piece)
-        if piece.ndim not in (1, 2):
-            raise AudioError("shape", "The shape of an audio chunk must be [samples] or [samples, channels], got "
-                             f"{list(piece.shape)}")
-        if not piece.size:
+        if not piece.size and piece.ndim in (1, 2):
             return np.zeros(0, np.float32)
-        audio = converted(piece, self._rate, self._rate)
+        try:
+            audio = converted(piece, self._rate, self._rate)
+        except OppositeChannels as error:  # a chunk says little about the recording
+            audio = error.average
         self._taken += len(audio)
         return audio if self._resampler is None else self._counted(self._resampler.resample_chunk(audio))
 

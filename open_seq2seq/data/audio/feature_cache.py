@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from open_seq2seq.data.audio.audio_files import Segment
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.sealed import read_sealed, sealed
@@ -49,21 +50,22 @@ class FeatureCache:
         self._written: set[str] = set()
         self._broken = self._said = False
 
-    def path_of(self, recording: str) -> str:
-        """Returns the cache file of a recording in its current state.
+    def path_of(self, recording: str, segment: Segment | None = None) -> str:
+        """Returns the cache file of a recording, or of a segment of it, in its current state.
 
         Raises:
           OSError: the recording does not exist.
         """
         status = os.stat(recording)
         text = f"{os.path.abspath(recording)}\0{status.st_size}\0{status.st_mtime_ns}"
+        text += "" if segment is None else "\0{}\0{}".format(*segment)
         name = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
         return os.path.join(self.folder, name[:2], f"{name}.{self._format}")
 
-    def load(self, recording: str) -> np.ndarray | None:
-        """Returns the cached array of a recording; None if the cache has no valid one."""
+    def load(self, recording: str, segment: Segment | None = None) -> np.ndarray | None:
+        """Returns the cached array of a recording, or of a segment of it; None if the cache has no valid one."""
         with contextlib.suppress(OSError):
-            path = self.path_of(recording)
+            path = self.path_of(recording, segment)
             if (not self._regenerate or path in self._written) and os.path.lexists(path):
                 found = _read(path, self._format, _stamp(recording))
                 if found is None and not self._said:
@@ -73,12 +75,12 @@ class FeatureCache:
                 return found
         return None
 
-    def store(self, recording: str, array: np.ndarray) -> None:
-        """Stores the array of a recording; at the first error, prints a message and stops storing."""
+    def store(self, recording: str, array: np.ndarray, segment: Segment | None = None) -> None:
+        """Stores the array of a recording, or of a segment; at the first error, prints a message and stops storing."""
         if self._broken:
             return
         try:
-            path = self.path_of(recording)
+            path = self.path_of(recording, segment)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             content = sealed(_packed(array, self._format) + _stamp(recording))
             with disk.writing(path, disk.always) as file:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES
+from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, recordings_of
 from open_seq2seq.data.folders import files_below
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.data_files import opened_data, read_lines, shown
@@ -20,6 +20,7 @@ from open_seq2seq.utils.errors import DataError
 FILE_COLUMN, TEXT_COLUMN = "wav_filename", "transcript"
 _JSON_SUFFIXES = (".json", ".jsonl", ".manifest")
 _TRANSCRIPTS = ".trans.txt"
+_MOST_SECONDS = 1e9
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Utterance:
       text: the transcript, or None.
       source: path of the list, or of the recording if it is not in a list.
       line: line number in the list, from 1; 0 for a recording that is not in a list.
+      begin: where the utterance begins in the recording, in seconds.
+      duration: how long it is, in seconds; None if it ends where the recording ends.
     """
 
     name: str
@@ -39,6 +42,8 @@ class Utterance:
     text: str | None
     source: str
     line: int
+    begin: float = 0.0
+    duration: float | None = None
 
     @property
     def place(self) -> str:
@@ -63,7 +68,8 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
     for entry in entries:
         rows = list(_read(entry, audio_root, needs_text))
         if not rows:
-            raise DataError(f"The folder {shown(entry)} contains no recordings ({', '.join(AUDIO_SUFFIXES)})."
+            raise DataError(f"The folder {shown(entry)} contains no recordings ({', '.join(AUDIO_SUFFIXES)}, or "
+                            "another format of libsndfile)."
                             if os.path.isdir(entry) else f"{shown(entry)} lists no recordings.")
         found += rows
     return found
@@ -185,20 +191,32 @@ def _read_json(path: str, audio_root: str | None, needs_text: bool) -> Iterator[
                             "'text'.")
         path_given, text = row["audio_filepath"], row.get("text")
         name = shown(path_given)
-        if row.get("offset"):
-            raise DataError(f"{path}:{number}: the row starts at 'offset' {row['offset']} of {name}, but offsets are "
-                            "not supported: split the file into one per utterance.")
+        begin, duration = (_seconds(row, key, f"{path}:{number}", name) for key in ("offset", "duration"))
+        name += f"@{begin:.10g}" if begin else ""
         if needs_text and not isinstance(text, (str, type(None))):
             raise DataError(f"{path}:{number}: 'text' of {name} must be a string, got {json.dumps(text)[:40]}.")
         yield Utterance(name, _located(path_given, path, audio_root), text if isinstance(text, str) else None, path,
-                        number)
+                        number, begin, duration or None)
+
+
+def _seconds(row: dict[str, Any], key: str, place: str, name: str) -> float:
+    """Returns a time of a row in seconds; 0 if it is missing.
+
+    Raises:
+      DataError: it is not a number, or negative.
+    """
+    value = row.get(key) or 0
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _MOST_SECONDS:
+        raise DataError(f"{place}: {key!r} of {name} must be a number of seconds of at least 0, got "
+                        f"{json.dumps(value)[:40]}.")
+    return float(value)
 
 
 def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
     """Yields the rows of a folder.
 
     A LibriSpeech folder has files ``*.trans.txt`` with lines ``id text`` beside the recordings ``id.flac``. In a folder
-    without such files, all audio files are rows without a transcript.
+    without such files, all audio files are rows without a transcript, and the number of other files is printed.
     """
     files = sorted(files_below(folder))
     lists = [path for path in files if path.endswith(_TRANSCRIPTS)]
@@ -214,10 +232,9 @@ def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
                 audio = os.path.join(os.path.dirname(path), name + beside.get(name, ".flac"))
                 yield Utterance(shown(os.path.relpath(audio, folder)), audio, text.strip(), path, number)
     if not lists:
-        for audio in files:
-            if audio.lower().endswith(AUDIO_SUFFIXES):
-                # The whole path, because several folders can have files of the same name.
-                yield Utterance(shown(audio), audio, None, audio, 0)
+        for audio in recordings_of(folder, files):
+            # The whole path, because several folders can have files of the same name.
+            yield Utterance(shown(audio), audio, None, audio, 0)
 
 
 def _located(name: str, manifest: str, audio_root: str | None) -> str:

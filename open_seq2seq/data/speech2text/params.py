@@ -36,8 +36,8 @@ def optional_params() -> dict[str, Any]:
 def _data_params() -> dict[str, Any]:
     return {
         "dataset_files": Param(list, [], "CSV files (wav_filename,wav_filesize,transcript), JSON-lines files "
-                               "(audio_filepath, text) or LibriSpeech folders; in inference also audio files, or "
-                               "folders of audio files.", file=LIST),
+                               "(audio_filepath, text, offset, duration) or LibriSpeech folders; in inference also "
+                               "audio files, or folders of audio files.", file=LIST),
         "audio_root": Param(PATH, None, "Folder to which relative names of recordings refer; by default the folder of "
                             "the list, or the working directory for recordings that exist only there.",
                             on_change=FREE),

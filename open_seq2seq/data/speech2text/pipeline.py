@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.audio.audio_files import AudioError, is_silent, read_audio
+from open_seq2seq.data.audio.audio_files import AudioError, Segment, is_silent, read_audio, read_for_inference
 from open_seq2seq.data.audio.feature_cache import FeatureCache
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
 from open_seq2seq.data.audio.features import audio_features, normalized_audio
@@ -23,7 +23,7 @@ class Pipeline:
     Args:
       settings: the feature settings.
       augmentation: the augmentation of training audio; None outside training.
-      silence_is_bad: whether silent recordings raise an error.
+      silence_is_bad: whether silent recordings, and channels that cancel each other out, raise an error.
       cache: stores the result of the steps before the first random step; None for no cache.
     """
 
@@ -33,13 +33,15 @@ class Pipeline:
         self._silence_is_bad = silence_is_bad
         self._caches_features = caches_features(settings, augmentation)
 
-    def example(self, path: str, samples: int, draw: Draw) -> tuple[np.ndarray, np.ndarray | None]:
+    def example(self, path: str, samples: int, draw: Draw, segment: Segment | None = None,
+                ) -> tuple[np.ndarray, np.ndarray | None]:
         """Makes one example.
 
         Args:
           path: the recording.
-          samples: length of the recording when the data set was read, in samples at the features' sampling rate.
+          samples: length of the example when the data set was read, in samples at the features' sampling rate.
           draw: the random numbers of this example and epoch.
+          segment: the segment of the recording to use; None for all of it.
 
         Returns:
           (features ``[frames, num_features]``, or audio ``[samples]`` for ``tf``; masks ``[masks, 4]`` that the graph
@@ -48,16 +50,17 @@ class Pipeline:
         Raises:
           AudioError: the recording cannot be used.
         """
-        found = self._cached(path, samples)
+        found = self._cached(path, samples, segment)
         return self._masked(found, draw) if self._caches_features else self.from_audio(found, draw)
 
-    def audio(self, path: str, samples: int) -> np.ndarray:
-        """Reads a recording and returns its audio ``[samples]`` at the features' sampling rate.
+    def audio(self, path: str, samples: int, segment: Segment | None = None) -> np.ndarray:
+        """Reads a recording, or a segment of it, and returns its audio ``[samples]`` at the features' sampling rate.
 
         Raises:
           AudioError: the recording cannot be used, or its length has changed since the data set was read.
         """
-        audio = read_audio(path, self.settings.sample_freq)
+        read = read_audio if self._silence_is_bad else read_for_inference
+        audio = read(path, self.settings.sample_freq, segment)
         if len(audio) != samples:
             raise AudioError("changed", f"has changed since this run started: it has {len(audio):,} samples at "
                              f"{self.settings.sample_freq} Hz instead of {samples:,}")
@@ -95,17 +98,17 @@ class Pipeline:
             apply_masks(values, masks)
         return values, masks if in_graph else None
 
-    def _cached(self, path: str, samples: int) -> np.ndarray:
+    def _cached(self, path: str, samples: int, segment: Segment | None) -> np.ndarray:
         """Returns the result of the steps before the first random step, from the cache if possible."""
-        found = self.cache.load(path) if self.cache is not None else None
+        found = self.cache.load(path, segment) if self.cache is not None else None
         if found is not None and found.dtype == np.float32 and found.shape == self._shape(samples):
             return found
-        audio = self.audio(path, samples)
+        audio = self.audio(path, samples, segment)
         made = self.from_audio(audio, None)[0] if self._caches_features else audio
         # Silent recordings are not cached: inference accepts them, but training and evaluation, which may share the
         # cache, have to reject them and cannot recognise silence in cached features.
         if self.cache is not None and not is_silent(audio):
-            self.cache.store(path, made)
+            self.cache.store(path, made, segment)
         return made
 
     def _shape(self, samples: int) -> tuple[int, ...]:

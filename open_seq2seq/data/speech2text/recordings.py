@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.audio.audio_files import resampled_length
+from open_seq2seq.data.audio.audio_files import Segment, resampled_length
 from open_seq2seq.data.audio.audio_index import AudioIndex
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
 from open_seq2seq.data.speech2text.alphabet import Alphabet
@@ -22,6 +22,10 @@ from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError
 
 StepsOf = Callable[[np.ndarray], np.ndarray]
+_ROUNDING = 0.01
+"""A segment that ends at most this long before its recording, in seconds, and begins with it, is all of it."""
+_TOO_LONG = 0.2
+"""A segment may end this long after its recording, in seconds: durations of MP3 files may include padding."""
 _SHOWN = 20
 """Maximum number of bad examples that a message names; the others are only counted."""
 
@@ -62,6 +66,7 @@ class Recordings:
       utterances: the rows of all lists, numbered from 0 in this order.
       index: the headers of the recordings ``[rows]``.
       rows: row number of each example ``[examples]``.
+      segments: dict of row → segment, for rows that are not whole recordings.
       samples: number of samples of each row at the sampling rate of the features ``[rows]``.
       frames: number of frames of each row ``[rows]``.
       transcripts: the transcripts of all rows; None in inference.
@@ -78,7 +83,11 @@ class Recordings:
         self.utterances = read_manifests(params["dataset_files"], params["audio_root"], self._labelled)
         self.index = AudioIndex([u.path for u in self.utterances],
                                 cache_folder(params) if self._labelled else None, threads)
-        self.samples = resampled_length(self.index.samples, np.maximum(self.index.rates, 1), settings.sample_freq)
+        self._outside: dict[int, tuple[str, str]] = {}
+        self.segments = dict(self._find_segments())
+        lengths = self.index.samples.copy()
+        lengths[list(self.segments)] = [stop - start for start, stop in self.segments.values()]
+        self.samples = resampled_length(lengths, np.maximum(self.index.rates, 1), settings.sample_freq)
         self.frames = settings.num_frames(self.samples)
         self.transcripts: Transcripts | None = None
         if self._labelled:
@@ -125,8 +134,22 @@ class Recordings:
             f"({frames[row]} frames{quickest}, {stride} per encoder step)")
             for row in self.rows if needed[row] > steps[row]})
 
+    def _find_segments(self) -> Iterator[tuple[int, Segment]]:
+        """Yields the rows that are segments of their recordings; adds those not within them to ``_outside``."""
+        for row, utterance in enumerate(self.utterances):
+            begin, duration = utterance.begin, utterance.duration
+            if row in self.index.errors or (not begin and duration is None):
+                continue
+            samples, rate = int(self.index.samples[row]), int(self.index.rates[row])
+            start, stop = round(begin * rate), samples if duration is None else round((begin + duration) * rate)
+            if start >= min(stop, samples) or stop > samples + _TOO_LONG * rate:
+                self._outside[row] = ("segment outside the recording", f"has {samples / rate:.2f} s, but the row is "
+                                      f"its segment from {begin:g} s to {begin + (duration or 0):g} s")
+            elif start or samples - stop > _ROUNDING * rate:
+                yield row, (start, min(stop, samples))
+
     def _header_problems(self, settings: FeatureSettings) -> dict[int, tuple[str, str]]:
-        found = {row: (error.kind, error.detail) for row, error in self.index.errors.items()}
+        found = {row: (error.kind, error.detail) for row, error in self.index.errors.items()} | self._outside
         if not self._params["convert_audio"]:
             for row in range(len(self.index)):
                 info = self.index.info(row)
@@ -139,14 +162,15 @@ class Recordings:
         return dict(sorted(found.items()))
 
     def _duplicates(self) -> dict[int, tuple[str, str]]:
-        """Returns a dict of row → problem, for recordings that are repeated within one list.
+        """Returns a dict of row → problem, for recordings or segments that are repeated within one list.
 
         The same recording in two lists is allowed, and so is a list that is given twice to use its recordings twice.
         """
         found: dict[int, tuple[str, str]] = {}
-        seen: dict[tuple[str, str], Utterance] = {}
+        seen: dict[tuple[Any, ...], Utterance] = {}
         for row, utterance in enumerate(self.utterances):
-            first = seen.setdefault((utterance.source, os.path.normpath(utterance.path)), utterance)
+            key = (utterance.source, os.path.normpath(utterance.path), utterance.begin, utterance.duration)
+            first = seen.setdefault(key, utterance)
             if first.line < utterance.line:
                 found[row] = ("duplicate", f"is already in line {first.line} of the list")
         return found

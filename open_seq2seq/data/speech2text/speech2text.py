@@ -199,7 +199,7 @@ class Speech2TextDataLayer(DataLayer):
     def _example(self, row: int, epoch: int) -> Any:
         try:
             return self._pipeline.example(self._set.utterances[row].path, int(self._set.samples[row]),
-                                          Draw(self.seed, row, epoch))
+                                          Draw(self.seed, row, epoch), self._set.segments.get(row))
         except AudioError as error:
             return error
 
@@ -268,7 +268,9 @@ class Speech2TextDataLayer(DataLayer):
         return fields
 
     def make_interactive_batch(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        """Returns a batch of recordings: paths, arrays ``[samples]`` at ``sample_freq``, or pairs (array, rate in Hz).
+        """Returns a batch of recordings: paths, arrays at ``sample_freq``, or pairs (array, rate in Hz).
+
+        Arrays have the shape ``[samples]`` or ``[samples, channels]``.
 
         Raises:
           DataError: there are no recordings, or one cannot be used.
@@ -279,7 +281,8 @@ class Speech2TextDataLayer(DataLayer):
         return {"source_tensors": self._padded(items), "ids": np.arange(len(items))}
 
     def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
-        samples = np.asarray([len(given_audio(given, self.settings.sample_freq)) for given in inputs], np.int64)
+        audio = (given_audio(given, self.settings.sample_freq, warns=False) for given in inputs)
+        samples = np.fromiter(map(len, audio), np.int64)
         return samples if self._in_graph is not None else self.settings.num_frames(samples)
 
     def example_files(self) -> list[str]:
@@ -353,7 +356,7 @@ class Speech2TextDataLayer(DataLayer):
 
 def _audio_error(pipeline: Pipeline, found: Recordings, row: int) -> AudioError | None:
     try:
-        pipeline.audio(found.utterances[row].path, int(found.samples[row]))
+        pipeline.audio(found.utterances[row].path, int(found.samples[row]), found.segments.get(row))
     except AudioError as error:
         return error
     return None

@@ -12,10 +12,18 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, AudioError, given_audio, read_audio
+from open_seq2seq.data.audio.audio_files import (
+    AUDIO_SUFFIXES,
+    AudioError,
+    given_audio,
+    read_audio,
+    read_for_inference,
+    recordings_of,
+)
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import examined
 from open_seq2seq.data.fields import Field
+from open_seq2seq.data.folders import files_below
 from open_seq2seq.data.image2label.labelled_files import number_of, read_class_file, read_rows
 from open_seq2seq.data.speech2text.augmentation import Draw
 from open_seq2seq.data.speech_commands.spectrogram import Changes, changed_audio, draw_changes, fitted, log_mel
@@ -167,7 +175,8 @@ class SpeechCommandsDataLayer(DataLayer):
             path = self._rows[example][0]
             audio = self._audio.get(path)
             if audio is None:
-                audio = read_audio(path, self.params["sample_freq"])
+                read = read_for_inference if self.mode == "infer" else read_audio
+                audio = read(path, self.params["sample_freq"])
             if self.params["cache_data"]:
                 self._audio[path] = audio
         except AudioError as error:
@@ -245,11 +254,10 @@ class SpeechCommandsDataLayer(DataLayer):
         check_given(files)
         found = []
         for name in files:
-            inside = [name] if not os.path.isdir(name) else [
-                os.path.join(name, other) for other in sorted(os.listdir(name))
-                if other.lower().endswith(AUDIO_SUFFIXES)]
+            inside = recordings_of(name, sorted(files_below(name))) if os.path.isdir(name) else [name]
             if not inside:
                 raise UserError(f"--infer_files names {shown(name)}, a folder without recordings "
-                                f"({', '.join(AUDIO_SUFFIXES)}): give recordings, or folders that contain some.")
+                                f"({', '.join(AUDIO_SUFFIXES)}, or another format of libsndfile): give recordings, or "
+                                "folders that contain some.")
             found += inside
         return {"files": [spooled_input("standard-input.wav") if name == STANDARD_INPUT else name for name in found]}

@@ -119,8 +119,9 @@ class FrameASR:
         Raises:
           DataError: the rate is out of range.
         """
-        self._pieces = self._audio_pieces(rate or self.rate)
-        self.rate = rate or self.rate
+        rate = self.rate if rate is None else rate
+        self._pieces = self._audio_pieces(rate)
+        self.rate = rate
         self._features = FeatureStream(self._settings)
         self._logits.reset()
         self._settled = self._new_transcript()  # from the logits that are never revised
@@ -143,9 +144,7 @@ class FrameASR:
         try:
             self._features.append(self._pieces.convert(audio))
         except AudioError as error:
-            detail = error.detail[:1].upper() + error.detail[1:]
-            raise DataError(f"A chunk of audio cannot be used: it {error.detail}." if error.kind == "not finite"
-                            else f"{detail}.") from error
+            raise DataError(f"A chunk of audio cannot be used: it {error.detail}.") from error
         heard = self._features.end
         features = self._features.features()
         if self._features.end > heard:
@@ -188,7 +187,7 @@ class FrameASR:
         try:
             return AudioPieces(rate, self._settings.sample_freq)
         except AudioError as error:
-            raise DataError(f"{error.detail}.") from error
+            raise DataError(f"The audio {error.detail}.") from error
 
     def _new_transcript(self) -> GrowingTranscript:
         search = self.model.beam_search

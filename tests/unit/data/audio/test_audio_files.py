@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ from open_seq2seq.data.audio.audio_files import (
     AudioError,
     AudioInfo,
     converted,
+    given_audio,
     is_silent,
     read_audio,
     read_info,
     resampled_length,
 )
 from open_seq2seq.data.audio.audio_index import AudioIndex
+from open_seq2seq.utils.errors import DataError
 
 
 def tone(rate: int, seconds: float = 0.5, hertz: float = 500) -> np.ndarray:
@@ -63,6 +66,53 @@ def test_whole_numbers_become_audio(dtype):
     middle = (int(limits.max) + 1) // 2 if limits.min == 0 else 0
     numbers = np.asarray([limits.min, middle, limits.max, middle + int(limits.max) // 4], dtype)
     assert np.abs(converted(numbers, 8000, 8000) - [-1, 0, 1, 0.25 if limits.min else 0.5]).max() < 0.02
+
+
+@pytest.mark.parametrize(("shape", "remedy"), [((2, 8000), ": transpose it"), ((1, 8000), ": transpose it"),
+                                               ((1, 1, 8000), ""), ((), "")])
+def test_arrays_of_other_layouts_are_refused(shape, remedy):
+    for given in (np.zeros(shape), (np.zeros(shape), 8000)):
+        words = "must be an array, or a pair" if isinstance(given, tuple) and not shape else (
+            f"has the shape {list(shape)}, but must be [samples] or [samples, channels]{remedy}.")
+        with pytest.raises(DataError, match=re.escape(f"The audio {words}")):
+            given_audio(given, 16000)
+    assert len(given_audio(np.ones((8, 2)), 16000)) == len(given_audio(np.ones((2, 8)).T, 16000)) == 8
+
+
+@pytest.mark.parametrize("rate", [0, -16000, 16, 16000.5, None, "16000", True, np.nan, np.zeros(2), {}, 10**9])
+def test_rates_that_are_refused(rate):
+    with pytest.raises(DataError, match="The audio must have a sampling rate from 1,000 to 768,000 Hz, got "):
+        given_audio((np.ones(100), rate), 16000)
+    assert len(given_audio((np.ones(100), np.float64(8000)), 16000)) == 200
+
+
+@pytest.mark.parametrize("given", [(16000, np.ones(100)), (np.ones(100), 16000, 1), [np.ones(9), 16000],
+                                   ("a.wav", 16000)])
+def test_what_is_no_pair_of_samples_and_rate(given):
+    """SciPy gives the rate first."""
+    with pytest.raises(DataError, match=r"The audio must be an array"):
+        given_audio(given, 16000)
+
+
+@pytest.mark.parametrize(("gain", "is_opposite"), [(-1, True), (-0.9, True), (-0.5, False), (0, False), (1, False)])
+def test_channels_of_opposite_phase(tmp_path, capsys, gain, is_opposite):
+    path = str(tmp_path / "a.wav")
+    soundfile.write(path, np.stack([tone(8000), gain * tone(8000)], axis=1), 8000, subtype="FLOAT")
+    if is_opposite:
+        with pytest.raises(AudioError, match="channels of opposite phase, which cancel each other out: keep one"):
+            read_audio(path, 16000)
+    else:
+        read_audio(path, 16000)
+    expected = read_audio_of_one_channel(tmp_path, (1 + gain) / 2)
+    for given, name in ((path, path), ((soundfile.read(path)[0], 8000), "The audio")):
+        assert np.abs(given_audio(given, 16000) - expected).max() < 1e-6
+        said = f"WARNING: {name} has channels of opposite phase" in capsys.readouterr().out
+        assert said == is_opposite
+
+
+def read_audio_of_one_channel(folder, gain: float) -> np.ndarray:
+    soundfile.write(folder / "one.wav", gain * tone(8000), 8000, subtype="FLOAT")
+    return read_audio(str(folder / "one.wav"), 16000)
 
 
 @pytest.mark.parametrize("values", [np.zeros(3, bool), np.zeros(3, complex), np.asarray(["a"])])
@@ -170,7 +220,7 @@ def test_a_flac_of_nothing(tmp_path):
             read(streamed)
 
 
-@pytest.mark.parametrize(("samples", "words"), [(10_000, "complete"), (2 ** 24, "complete"),
+@pytest.mark.parametrize(("samples", "words"), [(10_000, "8,000 of 10,000"), (2 ** 24, "8,000 of 16"),
                                                 (2 ** 36 - 1, "68,719,476,735 sam")])
 def test_a_flac_that_says_more_than_it_has(tmp_path, samples, words):
     """Nothing is made room for that is not there."""

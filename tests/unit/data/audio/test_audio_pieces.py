@@ -41,7 +41,14 @@ def test_what_is_no_audio_is_refused(piece: np.ndarray, message: str):
         AudioPieces(8000, 16000).convert(piece)
 
 
+def test_channels_of_opposite_phase_are_averaged():
+    """A chunk says little about the recording."""
+    sound = np.random.default_rng(0).normal(size=100).astype(np.float32)
+    np.testing.assert_allclose(AudioPieces(8000, 8000).convert(np.stack([sound, -0.9 * sound], axis=1)), 0.05 * sound,
+                               atol=1e-6)
+
+
 @pytest.mark.parametrize("rate", [0, -8000, 10, 10_000_000])
 def test_impossible_rates_are_refused(rate: int):
-    with pytest.raises(AudioError, match="The sampling rate of the audio"):
+    with pytest.raises(AudioError, match="must have a sampling rate from 1,000 to 768,000 Hz"):
         AudioPieces(rate, 16000)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import numpy as np
 import pytest
 import soundfile
 import tensorflow as tf
 
+from open_seq2seq.data.audio.audio_files import read_audio
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.static_batches import EMPTY_ID, StaticBatches
 from open_seq2seq.data.static_shapes import StaticShape
@@ -230,3 +232,67 @@ def test_names_that_no_file_has_are_those_of_missing_recordings(one_list, voice,
     str(error.value).encode()
     layer = Speech2TextDataLayer({**params, "on_bad_example": "skip"}, mode="train")
     assert layer.num_examples == 1 and "list.json:2" in capsys.readouterr().out
+
+
+def segments_of(tmp_path, params, *rows: dict) -> dict:
+    """Writes a JSON list of segments of talk.wav, and returns the parameters of a layer of it."""
+    lines = [json.dumps({"audio_filepath": "talk.wav", "text": "ab", **row}) for row in rows]
+    (tmp_path / "list.json").write_text("\n".join(lines))
+    return {**params, "dataset_files": [str(tmp_path / "list.json")]}
+
+
+@pytest.mark.parametrize(("row", "part"), [
+    ({"duration": 0.5}, slice(0, 4000)), ({"offset": 0.0, "duration": 0.5}, slice(0, 4000)),
+    ({"offset": 0.25, "duration": 0.5}, slice(2000, 6000)), ({"offset": 1.25}, slice(10_000, 16_000)),
+    ({"offset": 1.5, "duration": 0.6}, slice(12_000, 16_000)),  # rounded durations may be a little too long
+    ({"duration": 2.0}, slice(None)), ({"duration": 1.995}, slice(None)), ({"duration": 2.05}, slice(None)),
+    ({"offset": None, "duration": 0}, slice(None)), ({}, slice(None)),
+])
+@pytest.mark.parametrize("suffix", ["WAV", "FLAC", "OGG"])
+def test_offset_and_duration_are_the_segment_that_is_read(tmp_path, params, row, part, suffix):
+    soundfile.write(tmp_path / "talk.wav", np.random.default_rng(0).uniform(-0.5, 0.5, 16_000), 8000, format=suffix)
+    expected = read_audio(str(tmp_path / "talk.wav"), 8000)[part]
+    layer = Speech2TextDataLayer({**segments_of(tmp_path, params, row), "backend": "tf",
+                                  "cache_features": True}, mode="eval")
+    for _ in range(2):  # the second one is from the cache
+        audio, lengths = layer.make_batch(np.arange(1))["source_tensors"]
+        assert lengths.tolist() == [len(expected)] == layer.lengths[:, 0].tolist()
+        np.testing.assert_allclose(audio[0] / np.abs(audio[0]).max(), expected / np.abs(expected).max(), atol=1e-6)
+    assert layer.duration(0) == len(expected) / 8000
+
+
+def test_segments_of_one_recording_are_not_repeated(tmp_path, params, voice):
+    soundfile.write(tmp_path / "talk.wav", np.tile(voice, 4), 8000)
+    rows = [{"duration": 0.5}, {"offset": 0.5, "duration": 0.5}, {"offset": 0.5}]
+    layer = Speech2TextDataLayer(segments_of(tmp_path, params, *rows), mode="train")
+    assert layer.num_examples == 3 and len({layer.file_name(example) for example in range(3)}) == 2
+    with pytest.raises(DataError, match="talk.wav is already in line 1 of the list"):
+        Speech2TextDataLayer(segments_of(tmp_path, params, *rows, rows[0]), mode="train")
+
+
+@pytest.mark.parametrize(("row", "words"), [
+    ({"offset": 1.5, "duration": 1}, r"talk.wav@1.5 has 2.00 s, but the row is its segment from 1.5 s to 2.5 s"),
+    ({"duration": 3}, r"talk.wav has 2.00 s, but the row is its segment from 0 s to 3 s"),
+    ({"offset": 2.0}, r"talk.wav@2 has 2.00 s, but"), ({"duration": 1e-9}, "talk.wav has 2.00 s, but"),
+])
+@pytest.mark.parametrize("mode", ["train", "infer"])
+def test_a_segment_outside_its_recording_is_a_bad_example(tmp_path, params, voice, row, words, mode):
+    soundfile.write(tmp_path / "talk.wav", np.tile(voice, 4), 8000)
+    with pytest.raises(DataError, match=rf"1 segment outside the recording\.\n +\S+list.json:2: {words}"):
+        Speech2TextDataLayer(segments_of(tmp_path, params, {}, row), mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["train", "eval", "infer"])
+def test_channels_of_opposite_phase_are_said(one_list, voice, mode, capsys):
+    params = one_list(("a.wav", np.stack([voice, -voice], axis=1), "ab"), ("b.wav", voice, "ab"))
+    layer = Speech2TextDataLayer(params, mode=mode)
+    if mode == "infer":
+        assert layer.make_batch(np.arange(2))["ids"].tolist() == [0, 1]
+        assert re.search(r"WARNING: \S*/a\.wav has channels of opposite phase", capsys.readouterr().out)
+        return
+    for read in (lambda: layer.make_batch(np.arange(2)), layer.examine):
+        with pytest.raises(DataError, match=r"list\.csv:2: a\.wav has channels of opposite phase"):
+            read()
+    layer = Speech2TextDataLayer({**params, "on_bad_example": "skip"}, mode=mode)
+    assert "1 bad example: 1 opposite channels" in layer.examine()[1]
+    assert layer.make_batch(np.arange(2))["ids"].tolist() == [1]

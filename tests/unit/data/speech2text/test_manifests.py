@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 import os
 
+import numpy as np
 import pytest
+import soundfile
 
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.utils.errors import DataError
@@ -96,7 +98,12 @@ def test_a_mark_of_utf8_is_no_text(tmp_path):
     ("{", "is not valid JSON"), ("[]", "audio_filepath"), ('{"text": ""}', "audio"),
     ('{"audio_filepath": "2.wav", "text": ["a", "b"]}', r"'text' of 2\.wav must be a string, got \[\"a\", \"b\"\]"),
     ('{"audio_filepath": "2.wav", "text": 7}', r"'text' of 2\.wav must be a string, got 7"),
-    ('{"audio_filepath": "2.wav", "offset": 3.5, "duration": 2, "text": "b"}', r"'offset' 3\.5 of 2\.wav"),
+    ('{"audio_filepath": "2.wav", "offset": -3.5, "text": "b"}', r"'offset' of 2\.wav must be a number .* got -3\.5"),
+    ('{"audio_filepath": "2.wav", "offset": "3", "text": "b"}', r"'offset' of 2\.wav must be a number .* got \"3\""),
+    ('{"audio_filepath": "2.wav", "duration": [1], "text": "b"}', r"'duration' of 2\.wav must be a number"),
+    ('{"audio_filepath": "2.wav", "duration": true, "text": "b"}', r"'duration' of 2\.wav must be a number"),
+    ('{"audio_filepath": "2.wav", "duration": 1e400, "text": "b"}', r"'duration' of 2\.wav must be a number"),
+    ('{"audio_filepath": "2.wav", "duration": NaN, "text": "b"}', r"'duration' of 2\.wav must be a number"),
 ])
 def test_json_that_is_wrong(tmp_path, line, words):
     path = tmp_path / "a.json"
@@ -110,6 +117,15 @@ def test_json_of_whole_recordings_and_of_inference(tmp_path):
     path.write_text('{"audio_filepath": "1.wav", "offset": 0.0, "duration": 2, "text": null}\n'
                     '{"audio_filepath": "2.wav", "offset": null, "text": 7}\n')
     assert [u.text for u in rows_of(path, needs_text=False)] == [None, None]
+
+
+def test_json_of_segments(tmp_path):
+    rows = [{"offset": 0, "duration": 1.5}, {"offset": 1.5, "duration": 0.25}, {"offset": 12.3456789},
+            {"duration": None}]
+    (tmp_path / "a.json").write_text("".join(json.dumps({"audio_filepath": "1.wav", "text": "a", **row}) + "\n"
+                                             for row in rows))
+    assert [(u.name, u.begin, u.duration) for u in rows_of(tmp_path / "a.json")] == [
+        ("1.wav", 0, 1.5), ("1.wav@1.5", 1.5, 0.25), ("1.wav@12.3456789", 12.3456789, None), ("1.wav", 0, None)]
 
 
 def test_librispeech_folder(tmp_path):
@@ -137,6 +153,27 @@ def test_files_and_folders_for_inference(tmp_path):
     assert rows_of(tmp_path / "list", needs_text=False)[0].path == str(tmp_path / "b.flac")
     with pytest.raises(DataError, match=r"no \*\.trans\.txt files"):
         rows_of(tmp_path)
+
+
+def test_a_folder_is_searched_for_all_that_libsndfile_reads(tmp_path, capsys):
+    for name, kind in (("a.WAVE", "WAV"), ("b.oga", "OGG"), ("c.m4a", "WAV"), ("d.snd", "AU"), ("e", "FLAC"),
+                       ("f.MP3", "MP3")):
+        soundfile.write(tmp_path / name, np.sin(np.arange(8000) / 9), 8000, format=kind)
+    for name in ("1.m4a", "2.M4A", "3.webm", "notes.txt"):
+        (tmp_path / name).write_bytes(b"\0\0\0\x20ftypM4A " + bytes(100))
+    found = rows_of(tmp_path, needs_text=False)
+    assert [os.path.basename(row.name) for row in found] == ["a.WAVE", "b.oga", "c.m4a", "d.snd", "e", "f.MP3"]
+    said = capsys.readouterr().out
+    assert f"Left out 4 files of {tmp_path} that libsndfile cannot read (2 .m4a, 1 .webm, 1 .txt)" in said
+    assert f"the first is {tmp_path}/1.m4a: convert recordings" in said
+
+
+def test_a_folder_that_libsndfile_cannot_read(tmp_path, capsys):
+    (tmp_path / "1.m4a").write_bytes(b"\0\0\0\x20ftypM4A ")
+    os.mkfifo(tmp_path / "2.pipe")
+    with pytest.raises(DataError, match="contains no recordings"):
+        rows_of(tmp_path, needs_text=False)
+    assert "Left out 2 files" in capsys.readouterr().out
 
 
 def test_linked_folders_are_read_once(tmp_path):

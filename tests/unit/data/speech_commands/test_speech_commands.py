@@ -90,7 +90,7 @@ def test_jasper_gets_features_as_channels(folder):
     assert layer.encoder_params == {"num_audio_features": 20, "features_as_channels": True}
 
 
-def test_names_of_classes_and_files_of_inference(folder):
+def test_names_of_classes_and_files_of_inference(folder, capsys):
     (folder / "classes.txt").write_text("yes\nno\ngo\n")
     (folder / "list.txt").write_text("go,0.wav\n1,1.wav\n")
     layer = make(folder, class_file=str(folder / "classes.txt"), mode="eval")
@@ -103,6 +103,11 @@ def test_names_of_classes_and_files_of_inference(folder):
     np.testing.assert_array_equal(typed["source_tensors"][0][0], inference.make_batch(np.arange(4))[
         "source_tensors"][0][1])
     assert inference.examine() == ["4 of 4 recordings were decoded"]
+    (folder / "1.wav").rename(folder / "1.m4a")  # read by its content
+    (folder / "5.m4a").write_bytes(b"ftypM4A")
+    assert SpeechCommandsDataLayer.params_for_files([str(folder)])["files"] == [
+        f"{folder}/{name}" for name in ("0.wav", "1.m4a", "2.wav", "3.wav")]
+    assert f"Left out 3 files of {folder} that libsndfile cannot read (2 .txt, 1 .m4a)" in capsys.readouterr().out
     (folder / "none").mkdir()
     with pytest.raises(UserError, match="a folder without recordings"):
         SpeechCommandsDataLayer.params_for_files([str(folder / "none")])
@@ -147,3 +152,13 @@ def test_broken_recordings_stop_or_are_skipped(folder, capfd):
     (folder / "classes.txt").write_text("yes\n")
     with pytest.raises(DataError, match="has 1 lines, but num_labels is 3"):
         make(folder, class_file=str(folder / "classes.txt"))
+
+
+def test_channels_of_opposite_phase_are_said(folder, capsys):
+    sound = np.sin(np.arange(RATE // 2) / 9)
+    soundfile.write(folder / "0.wav", np.stack([sound, -sound], axis=1), RATE)
+    with pytest.raises(DataError, match=r"0\.wav\): the recording has channels of opposite phase"):
+        make(folder).make_batch(np.arange(1))
+    inference = make(folder, mode="infer", files=[str(folder / "0.wav")])
+    assert inference.make_batch(np.arange(1))["ids"].tolist() == [0]
+    assert f"WARNING: {folder}/0.wav has channels of opposite phase" in capsys.readouterr().out

@@ -139,7 +139,9 @@ def test_the_end_may_be_asked_for_twice_and_nothing_follows_it(asr: FrameASR, sp
 
 
 @pytest.mark.parametrize(("piece", "message"), [
-    (np.array([0.1, np.nan, np.inf], np.float32), "2 NaN"), (np.zeros([1, 2, 3]), "The shape of an audio chunk"),
+    (np.array([0.1, np.nan, np.inf], np.float32), "2 NaN"),
+    (np.zeros([1, 2, 3]), r"it has the shape \[1, 2, 3\], but must be \[samples\] or"),
+    (np.zeros([2, 160]), r"it has the shape \[2, 160\], but must be \[samples\] or .*: transpose it\."),
 ])
 def test_what_is_no_audio_is_refused_and_may_be_left_out(asr: FrameASR, speech: np.ndarray, piece: Any, message: str):
     asr.reset()
@@ -158,8 +160,9 @@ def test_impossible_arguments_are_refused(make, asr: FrameASR):
     for wrong in ({"history_seconds": 0.0}, {"tolerance": -1.0}):
         with pytest.raises(UserError, match="must be greater than 0"):
             FrameASR(asr.model, **wrong)
-    with pytest.raises(DataError, match="The sampling rate of the audio"):
-        asr.reset(10)
+    for rate in (10, 0, 8000.5, "8000", float("nan")):
+        with pytest.raises(DataError, match="The audio must have a sampling rate from 1,000"):
+            asr.reset(rate)
     assert asr.rate == RATE
 
 
