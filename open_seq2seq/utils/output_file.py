@@ -358,8 +358,8 @@ def _claim(place: str, name: str) -> disk.Workplace:
     except disk.ForeignError as error:
         if error.strerror == disk.LINK:
             raise
-        raise UserError(f"{temporary}, the temporary folder for {name}, contains files that inference did not write: "
-                        "remove it, or choose another path.") from error
+        raise UserError(f"{temporary}, the temporary folder for {name}, contains files that this program did not write: "
+                        "move it, or choose another path.") from error
 
 
 def _check_folder(place: str, name: str) -> None:

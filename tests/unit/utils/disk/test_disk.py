@@ -26,7 +26,7 @@ def files_of(folder: Path) -> list[str] | None:
 
 def write_folder(place: Path, text: str, *more: str) -> None:
     names = ["data", "sub/more", *more]
-    with disk.new_folder(place, [*names, "list"], files_of) as folder:
+    with disk.new_folder(place, files_of) as folder:
         for name in names:
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
@@ -249,7 +249,7 @@ def test_killed_at_any_moment(work, monkeypatch, action):
 
 
 def test_what_another_process_writes_is_left_alone(work):
-    with disk.new_folder(work / "run", ["data"], files_of) as folder:
+    with disk.new_folder(work / "run", files_of) as folder:
         (folder / "data").write_text("half")
         disk.remove_unfinished(work)
         assert (folder / "data").exists()
