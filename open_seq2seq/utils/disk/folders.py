@@ -200,7 +200,7 @@ def remove_folder(place: Path, files: list[str]) -> None:
 
 
 def remove_listed(folder: Path, files: Iterable[str]) -> bool:
-    """Removes regular files, then ``folder`` and the folders of the files if they are empty.
+    """Removes regular files, then ``folder``, the folders of the files and listed folders if they are empty.
 
     Args:
       folder: the folder that contains the files.
@@ -213,7 +213,7 @@ def remove_listed(folder: Path, files: Iterable[str]) -> bool:
     for name in files:
         if _is_below(folder, name):
             _unlink(folder, name)
-            parents |= set(PurePosixPath(name).parents)
+            parents |= {PurePosixPath(name), *PurePosixPath(name).parents}
     for parent in sorted(parents, key=lambda path: -len(path.parts)):
         _remove_if_empty(folder / parent)
     return not os.path.lexists(folder)
@@ -298,6 +298,7 @@ def _clear(folder: Path, directory: Path, about: dict[str, Any]) -> None:
             os.rename(old, place)
         elif not remove_listed(old, about["old"]):
             _give_back(old, place)
+    _unlink(folder, _NEW_MARK)
     if not any(os.path.lexists(path) for path in (old, written)):
         _unlink(folder, MARK)
     _remove_if_empty(folder)
