@@ -19,7 +19,13 @@ from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
 from open_seq2seq.config.short_forms import EXAMPLES, written_out
 from open_seq2seq.utils.console import deco_print, enduring_output, need_output, print_to_stderr
-from open_seq2seq.utils.environment import accept_missing_temporary_folder, failing_line, problem_in, problem_of, with_home
+from open_seq2seq.utils.environment import (
+    accept_missing_temporary_folder,
+    failing_line,
+    problem_in,
+    problem_of,
+    with_home,
+)
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, check_output_file, is_standard_output

@@ -65,9 +65,9 @@ def problem_of(error: BaseException) -> str | None:
 
 
 def problem_in(text: str) -> str | None:
-    """Returns the message for a system error that TensorFlow reports as text, such as ``x.png; No space left on device``.
+    """Returns the message for a system error that TensorFlow reports as text; None for other texts.
 
-    None if the text is of another error.
+    An example is ``x.png; No space left on device [Op:WriteFile]``.
     """
     match = re.fullmatch(r"(?:\{\{.*\}\} )?(.*); (.*?)(?: \[Op:\w+\].*)?", text)
     number = next((number for number in _HINTS if match and os.strerror(number) == match[2]), None)

@@ -35,8 +35,8 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
-RESUME_ADVICE = (" Fix this problem, for instance by freeing space, and give --continue_learning: the run continues from "
-                 "its last complete checkpoint, or begins anew if it has none.")
+RESUME_ADVICE = (" Fix this problem, for instance by freeing space, and give --continue_learning: the run continues "
+                 "from its last complete checkpoint, or begins anew if it has none.")
 """Advice of a training run whose checkpoint cannot be written."""
 
 Arrays = Mapping[str, "tf.Variable | np.ndarray"]

@@ -16,14 +16,17 @@ def hooks_of(trainer: Trainer) -> list[Hook]:
     hooks: list[Hook] = []
     if params["print_loss_steps"] and is_chief:
         hooks.append(ProgressHook(params["print_loss_steps"]))
-    # What belongs to a step is written before its checkpoint, so that a run resumed from the checkpoint lacks nothing of
-    # it, except evaluations, which take long and are made up (``awaits_evaluation``).
+    # What belongs to a step is written before its checkpoint, so that a run resumed from the checkpoint lacks nothing
+    # of it, except the evaluation, which takes long and is made up (``awaits_evaluation``).
+    saves = params["save_checkpoint_steps"] if trainer.saves else None
+    if saves:
+        hooks.append(SettleHook(saves))
     if every := params["save_summaries_steps"] or params["print_loss_steps"]:
         hooks.append(SummaryHook(every, params["summaries"]))
     if params["print_samples_steps"] and is_chief:
         hooks.append(SamplesHook(params["print_samples_steps"]))
-    if params["save_checkpoint_steps"] and trainer.saves:  # save before calling hooks that may fail
-        hooks.append(CheckpointHook(params["save_checkpoint_steps"]))
+    if saves:
+        hooks.append(CheckpointHook(saves))
     # --benchmark sets logdir to an empty string.
     hooks.append(BenchmarkHook(params["bench_start"], params["print_bench_info_steps"], params["logdir"] == ""))
     if trainer.eval_model is not None:
@@ -110,6 +113,18 @@ class SummaryHook(Hook):
             if trainer.metrics is not None:
                 trainer.metrics.write(trainer.step, trainer.epochs, scalars)
             self._loss.restart()
+
+
+class SettleHook(Hook):
+    """Settles the state of a step that has a checkpoint, so that it can be saved even if the hooks in between fail."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self._every = every
+
+    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
+        if trainer.step % self._every == 0:
+            trainer.settle()
 
 
 class CheckpointHook(Hook):

@@ -180,7 +180,7 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
     for line in trainer.describe_shapes():
         deco_print(line)
     if logdir.begins_anew:
-        deco_print(f"{logdir.root} holds only the start of this run, without a complete checkpoint: the run begins anew.")
+        deco_print(f"{logdir.root} holds only the start of this run, without a checkpoint: the run begins anew.")
     if state is None:
         trainer.early_stopping.rewind(0)  # evaluations of a start that is begun anew
     if trainer.rate_scale != 1:

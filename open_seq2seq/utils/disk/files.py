@@ -51,7 +51,7 @@ def always(file: BinaryIO) -> bool:
 
 
 def temporary_name(suffix: str = "") -> str:
-    """Returns a random name for an unfinished folder or, with the suffix ``_TAG`` or a longer one, an unfinished file."""
+    """Returns a random name for an unfinished folder or, with a suffix that begins with ``_TAG``, for a file."""
     return f"{TEMPORARY}{secrets.token_hex(8)}{suffix}"
 
 
@@ -84,8 +84,8 @@ def lock(file: IO[bytes] | int) -> bool:
 def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Path]:
     """Yields the path of a new, empty file, which at the end of the context is renamed to ``path``.
 
-    After an error, it is removed, and ``path`` is unchanged; ``remove_unfinished`` removes what a killed process leaves.
-    The new file has the suffix of ``path``, because some libraries choose a format by it.
+    After an error, it is removed, and ``path`` is unchanged. After a kill, ``remove_unfinished`` removes it. The new
+    file has the suffix of ``path``, because some libraries choose a format by it.
 
     Args:
       path: final path. An existing file is replaced atomically and never changed; if the path itself is a symbolic

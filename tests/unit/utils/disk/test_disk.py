@@ -301,6 +301,11 @@ def write_output(place: Path) -> None:
         outputs.open(str(place)).write("x" * 100_000)
 
 
+def write_short_output(place: Path) -> None:
+    with OutputFiles() as outputs:
+        outputs.open(str(place)).write("x")
+
+
 def append_row(place: Path) -> None:
     with open(place, "wb"):
         pass
@@ -313,6 +318,7 @@ def write_file(place: Path) -> None:
 
 
 WRITES = {"writing": write_file, "append": append_row, "output file": write_output,
+          "short output file": write_short_output,
           "write_new": lambda place: disk.write_new(place, "text"),
           "copy_new": lambda place: disk.copy_new(__file__, place),
           "new_folder": lambda place: write_folder(place, "new")}
