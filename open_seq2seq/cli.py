@@ -19,7 +19,13 @@ from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
 from open_seq2seq.config.short_forms import EXAMPLES, written_out
 from open_seq2seq.utils.console import deco_print, enduring_output, need_output, print_to_stderr
-from open_seq2seq.utils.environment import accept_missing_temporary_folder, failing_line, problem_of, with_home
+from open_seq2seq.utils.environment import (
+    accept_missing_temporary_folder,
+    failing_line,
+    problem_in,
+    problem_of,
+    with_home,
+)
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, check_output_file, is_standard_output
@@ -181,6 +187,9 @@ def _exit_code(arguments: list[str]) -> int:
 
 def _explained(error: Exception) -> str | None:
     """Returns a message for an error that the user may be able to fix; None for other errors, such as bugs."""
+    # TensorFlow reports a full disk as exhausted resources, as it does a full memory.
+    if _is_from_tensorflow(error) and (problem := problem_in(_first_line(error))):
+        return problem
     if _is_out_of_memory(error):
         return (f"The {'process' if isinstance(error, MemoryError) else 'device'} ran out of memory "
                 f"({_first_line(error)[:200]}): use a smaller batch_size_per_gpu (with a larger iter_size to keep the "

@@ -21,6 +21,7 @@ from pathlib import PurePosixPath
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_info
+from open_seq2seq.data.audio.encoding import encoded
 from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.text_files import write_lines, writing
 from open_seq2seq.utils.console import deco_print
@@ -149,7 +150,7 @@ def _write_recording(path: PurePosixPath, content: bytes, output_dir: str, file_
             import soundfile
 
             audio, rate = soundfile.read(io.BytesIO(content), dtype="int16")
-            soundfile.write(out, audio, rate, format="WAV")
+            out.write(encoded(audio, rate))
     return written
 
 

@@ -25,6 +25,7 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import read_audio, read_info
+from open_seq2seq.data.audio.encoding import encoded
 from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
@@ -154,14 +155,12 @@ def with_noise(audio: np.ndarray, decibels: float, random: np.random.Generator) 
 
 def write_strings(strings: list[tuple[str, np.ndarray, int]], output_dir: str, name: str) -> None:
     """Writes the recordings ``strings/<name>-0000.flac``, ``…-0001.flac``, … and their list ``<name>.csv``."""
-    import soundfile
-
     os.makedirs(os.path.join(output_dir, "strings"), exist_ok=True)
     rows = []
     for number, (text, audio, rate) in enumerate(strings):
         file = f"strings/{name}-{number:04d}.flac"
         with disk.writing(os.path.join(output_dir, file), disk.always) as out:
-            soundfile.write(out, audio, rate, format="FLAC")
+            out.write(encoded(audio, rate, "FLAC"))
         rows.append((file, os.path.getsize(os.path.join(output_dir, file)), text))
     write_csv(os.path.join(output_dir, f"{name}.csv"), rows)
     deco_print(f"{os.path.join(output_dir, name)}.csv: {len(rows)} strings")

@@ -27,6 +27,7 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_audio, read_info
+from open_seq2seq.data.audio.encoding import encoded
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -109,8 +110,6 @@ def write_silence(data_dir: str, output_dir: str) -> list[str]:
     Raises:
       DataError: there is no folder of background noise, or one of its recordings is damaged.
     """
-    import soundfile
-
     folder = os.path.join(data_dir, _NOISE)
     if not os.path.isdir(folder):
         raise DataError(f"The folder {folder}, from which the class silence is made, does not exist: unpack the whole "
@@ -130,7 +129,7 @@ def write_silence(data_dir: str, output_dir: str) -> list[str]:
                 continue
             piece = os.path.join(output_dir, _SILENCE, f"{name[:-4]}-{stretch:03d}_nohash_{number:04d}.wav")
             with disk.writing(piece, disk.always) as out:
-                soundfile.write(out, audio[start:start + rate], rate, "PCM_16", format="WAV")
+                out.write(encoded(audio[start:start + rate], rate))
             written.append(os.path.relpath(piece, data_dir))
     return written
 

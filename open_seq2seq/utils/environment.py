@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import site
 import sys
@@ -61,6 +62,16 @@ def problem_of(error: BaseException) -> str | None:
     names = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
     hint = _HINTS.get(error.errno)
     return f"{names or 'The system'}: {error.strerror}{f': {hint}' if hint else ''}."
+
+
+def problem_in(text: str) -> str | None:
+    """Returns the message for a system error that TensorFlow reports as text; None for other texts.
+
+    An example is ``x.png; No space left on device [Op:WriteFile]``.
+    """
+    match = re.fullmatch(r"(?:\{\{.*\}\} )?(.*); (.*?)(?: \[Op:\w+\].*)?", text)
+    number = next((number for number in _HINTS if match and os.strerror(number) == match[2]), None)
+    return problem_of(OSError(number, match[2], match[1])) if match and number is not None else None
 
 
 def failing_line(error: BaseException) -> str:

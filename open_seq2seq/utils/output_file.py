@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -27,6 +28,7 @@ MARK = ".open_seq2seq-results"
 _MARK_TEXT = "Results of an inference run. The next run with this output folder replaces it if no file has changed."
 _LONGEST_NAME = 200  # bytes; file systems allow 255, and the temporary name is longer
 _MOST_MARK_BYTES = 1 << 28
+_OF_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # only writes fail with these, so that an output is meant
 
 
 def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
@@ -336,7 +338,9 @@ class OutputFiles:
     def __enter__(self) -> OutputFiles:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *trace: object) -> None:
+        if isinstance(error, OSError) and error.filename is None and error.errno in _OF_WRITES:
+            error.filename = ", ".join(self._names)
         try:
             if kind is None:
                 self.commit()
@@ -358,8 +362,8 @@ def claim(place: str, name: str) -> disk.Workplace:
     except disk.ForeignError as error:
         if error.strerror == disk.LINK:
             raise
-        raise UserError(f"{temporary}, the temporary folder for {name}, contains files that inference did not write: "
-                        "remove it, or choose another path.") from error
+        raise UserError(f"{temporary}, the temporary folder for {name}, contains files that this program did not "
+                        "write: move it, or choose another path.") from error
 
 
 def _check_folder(place: str, name: str) -> None:

@@ -213,7 +213,7 @@ def of_inputs() -> Iterator[Case]:
 def of_results() -> Iterator[Case]:
     """Yields cases with user files under the temporary names of result files."""
     name = ".out.txt.unfinished"
-    foreign = Refused("files that inference did not write")
+    foreign = Refused("files that this program did not write")
     yield Case(f"{name} is a user's file", INFER, foreign, fault=write(name, MINE))
     yield Case(f"{name} is a user's folder", INFER, foreign,
                fault=replace_by_folder(name, "notes.txt"))

@@ -7,9 +7,14 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from open_seq2seq.training.checkpoints import run_saver
+from open_seq2seq.training.loop.metrics_file import read_metrics
+from open_seq2seq.training.loop.passes import EvaluationPass
+from open_seq2seq.training.loop.trainer import Trainer
 from tests.integration.conftest import start_process
 
 pytestmark = pytest.mark.long
@@ -79,6 +84,67 @@ def test_a_checkpoint_comes_before_an_evaluation_and_settles_the_state_once(work
         note(kind, name)
     assert command("--mode=train_eval", "--eval_steps=4", "--max_steps=4")[0] == 0
     assert events == ["save_checkpoint", "average", "evaluate", "save_checkpoint"]
+
+
+class Killed(BaseException):
+    """Ends a run as a kill does: nothing is saved."""
+
+
+def kill_at_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number: int) -> None:
+    """Kills the run when a function is called for this time, counted from 1."""
+    real, calls = getattr(owner, name), []
+
+    def call(*args: Any, **more: Any) -> Any:
+        calls.append(name)
+        if len(calls) == number:
+            raise Killed
+        return real(*args, **more)
+
+    monkeypatch.setattr(owner, name, call)
+
+
+def contents(logdir: Path) -> dict[str, Any]:
+    """What a logdir holds, by path; without the random name of the run and the name of the process."""
+    found: dict[str, Any] = {}
+    for path in sorted(path for path in logdir.rglob("*") if path.is_file() and path.name != ".lock"):
+        name = str(path.relative_to(logdir))
+        found[name] = read_metrics(path) if name == "metrics.csv" else path.read_bytes()
+        if path.name == "state.json":
+            found[name] = {key: value for key, value in json.loads(path.read_text()).items()
+                           if key not in ("run", "state_sha256")}
+    return found
+
+
+WHOLE = ("--mode=train_eval", "--max_steps=10", "--save_checkpoint_steps=4", "--eval_steps=2", "--print_loss_steps=2",
+         "--print_samples_steps=2", "--average_checkpoints=2")
+
+
+def test_a_run_killed_again_and_again_leaves_the_logdir_of_one_that_was_not(workspace, command, monkeypatch):
+    """All metrics, samples, best models and the average are those of a run without a kill, not its weights alone."""
+    assert command(*WHOLE)[0] == 0
+    (workspace / "run").rename(workspace / "whole")
+    more, names = (), set()
+    for owner, name, number in (
+            (Trainer, "_make_step", 4),  # before the first checkpoint, after a best model
+            (EvaluationPass, "run", 2),  # that of step 4
+            (run_saver, "best_name", 1),  # the next best model, after its evaluation
+            (EvaluationPass, "run", 4),  # the last one, of step 10
+            (EvaluationPass, "run", 2)):  # that of the average
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            kill_at_call(patch, owner, name, number)
+            command(*WHOLE, *more)
+        names |= {json.loads(path.read_text())["run"] for path in (workspace / "run").glob("*/*/state.json")}
+        (workspace / "run/notes.txt").write_text("the user's own", encoding="utf-8")
+        more = ("--continue_learning",)
+    code, out, err = command(*WHOLE, *more)
+    assert code == 0 and "Nothing left to do" not in out, err
+    assert command(*WHOLE, *more)[1].count("Nothing left to do") == 1
+    assert (workspace / "run/notes.txt").read_text() == "the user's own"
+    (workspace / "run/notes.txt").unlink()
+    whole, parts = contents(workspace / "whole"), contents(workspace / "run")
+    assert {*whole} == {*parts}
+    assert [key for key in whole if whole[key] != parts[key]] == []
+    assert len(names) == 1  # the start that was begun anew is the same run, so its best models count
 
 
 def test_a_signal_does_not_wait_for_an_evaluation(workspace, command, monkeypatch):

@@ -124,6 +124,9 @@ def test_config_file_is_needed_and_has_to_exist(tmp_path, capsys):
     (UserError("slip"), ["Error: slip"]), (UserError("a name \x1b[31mred"), ["Error: a name \\x1b[31mred"]),
     (OSError(errno.ENAMETOOLONG, "File name too long", "xxx"), ["Error: xxx: File name too long: choose a shorter"]),
     (tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"), ["Error: The device ran out of memory"]),
+    (tf.errors.ResourceExhaustedError(None, None, "{{function_node __wrapped__WriteFile_device_/job:localhost}} "
+                                      "run/a.png; No space left on device [Op:WriteFile]"),
+     ["Error: run/a.png: No space left on device: free some space."]),
 ])
 def test_errors_of_a_run_are_sentences(config, ran, capsys, error, lines):
     ran.result = error

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from open_seq2seq.training.run.start_mark import START_MARK
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 INSTALLED = "/opt/openseq2seq/"  # where the image has the repository
@@ -198,6 +200,9 @@ def test_resume(tmp_path):
     assert run(script, str(tmp_path / "none"), "echo", "a b", "c").stdout == "a b c\n"
     (tmp_path / "config.yaml").touch()
     assert run(script, str(tmp_path), "echo", "a").stdout == "a\n"
+    (tmp_path / START_MARK).touch()
+    assert run(script, str(tmp_path), "echo", "a").stdout == "a --continue_learning\n"
+    (tmp_path / START_MARK).unlink()
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "state.json").touch()
     assert run(script, str(tmp_path), "echo", "a").stdout == "a --continue_learning\n"

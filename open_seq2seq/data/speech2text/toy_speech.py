@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from open_seq2seq.data.audio.encoding import encoded
 from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
@@ -83,8 +84,6 @@ def write_toy_speech(folder: str, sizes: dict[str, int], words: tuple[int, int] 
       seed: seed of the random numbers.
       rate: sampling rate in Hz.
     """
-    import soundfile
-
     os.makedirs(os.path.join(folder, "wav"), exist_ok=True)
     for number, (name, size) in enumerate(sizes.items()):
         rows = []
@@ -94,7 +93,7 @@ def write_toy_speech(folder: str, sizes: dict[str, int], words: tuple[int, int] 
             file = f"wav/{name}-{utterance:04d}.wav"
             path = os.path.join(folder, file)
             with disk.writing(path, disk.always) as out:
-                soundfile.write(out, synthesize(text, draw_voice(random), random, rate), rate, "PCM_16", format="WAV")
+                out.write(encoded(synthesize(text, draw_voice(random), random, rate), rate))
             rows.append((file, os.path.getsize(path), text))
         write_csv(os.path.join(folder, f"{name}.csv"), rows)
     write_lines(os.path.join(folder, "vocab.txt"), ALPHABET)

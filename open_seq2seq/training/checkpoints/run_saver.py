@@ -30,6 +30,7 @@ from open_seq2seq.training.checkpoints.folders import (
     regular_name,
     regular_step,
 )
+from open_seq2seq.training.checkpoints.writing import RESUME_ADVICE
 from open_seq2seq.training.loop.run_variables import RunPosition, RunVariables
 from open_seq2seq.training.run.inputs import RunInputs
 from open_seq2seq.utils import disk
@@ -63,24 +64,26 @@ class RunSaver:
         and ``best_metric_mode`` are used.
       config_yaml: the resolved config.
       inputs: files and data that the run has read.
+      start_mark: file that is removed once a regular checkpoint is complete; None if there is none.
 
     Attributes:
       directory: folder of the regular checkpoints.
       config_yaml: the resolved config.
       inputs: files and data that the run has read.
+      saved_step: step of the run's last regular checkpoint; -1 if there is none.
     """
 
     def __init__(self, directory: Path, best_dir: Path, run: str, params: Mapping[str, Any], config_yaml: str,
-                 inputs: RunInputs) -> None:
+                 inputs: RunInputs, start_mark: Path | None = None) -> None:
         self.directory, self.config_yaml, self.inputs = directory, config_yaml, inputs
         self.inputs.state()  # computes the fingerprints now, before the files can change
-        self._best_dir, self._run = best_dir, run
+        self._best_dir, self._run, self._start_mark = best_dir, run, start_mark
         self._metric = params["best_metric"]
         self._sign = 1.0 if params["best_metric_mode"] == "max" else -1.0
         keep = params["num_checkpoints"]
         self._regular = Checkpointer(directory, max(keep, params["average_checkpoints"] or 0), regular_step, run)
         self._best = Checkpointer(best_dir, keep, self._best_order, run)
-        self._saved_step = -1
+        self.saved_step = -1
         self._evaluated: tuple[int, dict[str, float]] = (-1, {})  # step and metrics of the last evaluation
 
     @property
@@ -99,11 +102,17 @@ class RunSaver:
         Raises:
           CheckpointError: the previous regular checkpoint could not be written.
         """
-        if position.step != self._saved_step:
+        if position.step != self.saved_step:
             step, metrics = self._evaluated  # after the last update, evaluation can precede saving
             more = {METRICS: metrics} if step == position.step else {}
-            self._regular.save(regular_name(position.step), self._snapshot(position, variables, more, carried))
-            self._saved_step = position.step
+            self._regular.save(regular_name(position.step), self._snapshot(position, variables, more, carried),
+                               self._remove_start_mark)
+            self.saved_step = position.step
+
+    def _remove_start_mark(self) -> None:
+        if self._start_mark is not None:
+            with contextlib.suppress(OSError):
+                disk.remove_listed(self._start_mark.parent, [self._start_mark.name])
 
     def regular(self) -> list[tuple[int, Path]]:
         """Returns (step, folder) of the run's regular checkpoints, the newest first."""
@@ -142,34 +151,46 @@ class RunSaver:
         self._regular.wait()
         self._best.wait()
 
-    def offer_best(self, position: RunPosition, variables: RunVariables, metrics: Mapping[str, float]) -> bool:
+    def offer_best(self, position: RunPosition, variables: RunVariables, metrics: Mapping[str, float],
+                   keeps: bool = True) -> bool:
         """Saves a best model if its metric is better than that of every kept one; returns whether it is saved.
 
-        The metrics are also added to the regular checkpoint of this step, even if it is saved later.
+        The metrics are then added to the regular checkpoint of this step, even if it is saved later. A checkpoint with
+        metrics therefore says that nothing of its evaluation is missing.
 
         Args:
           position: the run's position.
           variables: the weights and the optimizer's variables.
           metrics: result of the evaluation at this step.
+          keeps: whether best models are saved.
 
         Raises:
           ConfigError: ``best_metric`` is not among the metrics.
           CheckpointError: the previous checkpoint could not be written.
         """
-        value = value_of(self._metric, metrics)
+        value = value_of(self._metric, metrics) if keeps else float("nan")
         self._evaluated = position.step, {name: float(number) for name, number in metrics.items()}
-        if position.step == self._saved_step:
-            self._regular.wait()
-            self._note(self.directory / regular_name(position.step), metrics)
-        self._best.wait()
+        is_saved = position.step == self.saved_step
+        self.wait()
+
+        def note() -> None:
+            if is_saved:
+                self._note(self.directory / regular_name(position.step), metrics)
+
+        if not self._is_best(value):
+            note()
+            return False
+        self._best.save(best_name(self._metric, value, position.step),
+                        self._snapshot(position, variables, {METRICS: self._evaluated[1]}), note)
+        return True
+
+    def _is_best(self, value: float) -> bool:
+        if value != value or self._sign * value <= max(self._kept_scores(), default=float("-inf")):
+            return False
         if self._best_dir.is_symlink():
             deco_print(f"WARNING: {self._best_dir} has become a link, which is not followed: this best model is not "
                        "saved.")
             return False
-        if value != value or self._sign * value <= max(self._kept_scores(), default=float("-inf")):
-            return False
-        self._best.save(best_name(self._metric, value, position.step),
-                        self._snapshot(position, variables, {METRICS: self._evaluated[1]}))
         return True
 
     def average(self, count: int, has_jump: Callable[[int, int], bool]) -> Snapshot:
@@ -194,7 +215,7 @@ class RunSaver:
             deco_print(f"The average leaves out the checkpoints up to {paths[used].name}, because the learning rate "
                        "jumped after it, or its schedule was changed.")
         average = average_checkpoints(paths[:used][::-1])
-        write_snapshot(average, self.averaged_dir / regular_name(average.state["step"]))
+        write_snapshot(average, self.averaged_dir / regular_name(average.state["step"]), RESUME_ADVICE)
         return average
 
     def note_average(self, average: Snapshot, metrics: Mapping[str, float]) -> None:
@@ -203,6 +224,13 @@ class RunSaver:
         Inference uses these metrics to choose a checkpoint.
         """
         self._note(self.averaged_dir / regular_name(average.state["step"]), metrics)
+
+    def has_average(self, step: int, with_metrics: bool) -> bool:
+        """Returns whether the average after a step is complete, if requested with the metrics of its evaluation."""
+        with contextlib.suppress(CheckpointError):
+            state = read_state(self.averaged_dir / regular_name(step))
+            return state.get(RUN, "") == self._run and (METRICS in state or not with_metrics)
+        return False
 
     def _note(self, folder: Path, metrics: Mapping[str, float]) -> None:
         try:

@@ -52,7 +52,9 @@ def read_state(path: Path) -> dict[str, Any]:
 
 
 def files_of(path: Path, run: str | None = None) -> list[str] | None:
-    """Returns the names of a checkpoint's files as listed in its verified state; these may be deleted with it.
+    """Returns the names of a checkpoint's files, as listed in its verified state, and of their folder.
+
+    These may be deleted with the checkpoint, the folder if it is then empty.
 
     Args:
       path: the folder of the checkpoint.
@@ -68,7 +70,8 @@ def files_of(path: Path, run: str | None = None) -> list[str] | None:
     if run is not None and state.get(RUN, "") != run:
         return None
     known = (WEIGHTS, OPTIMIZER, CONFIG)
-    return [STATE, *(name for name in state[CHECKSUMS] if name in known or name.startswith(f"{ASSETS}/"))]
+    # The folder itself, too, which is empty if the model has no assets.
+    return [STATE, ASSETS, *(name for name in state[CHECKSUMS] if name in known or name.startswith(f"{ASSETS}/"))]
 
 
 def unreadable(path: Path, error: OSError) -> CheckpointError:

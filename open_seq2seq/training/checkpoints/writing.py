@@ -29,10 +29,15 @@ from open_seq2seq.training.checkpoints.files import (
     sha256,
     state_checksum,
 )
+from open_seq2seq.training.checkpoints.folders import ALL_FOLDERS, list_checkpoints
 from open_seq2seq.training.checkpoints.state import files_of, read_state
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
+
+RESUME_ADVICE = (" Fix this problem, for instance by freeing space, and give --continue_learning: the run continues "
+                 "from its last complete checkpoint, or begins anew if it has none.")
+"""Advice of a training run whose checkpoint cannot be written."""
 
 Arrays = Mapping[str, "tf.Variable | np.ndarray"]
 
@@ -67,26 +72,29 @@ def _copies(arrays: Arrays) -> dict[str, np.ndarray]:
     return {name: np.array(v.numpy() if isinstance(v, tf.Variable) else v, order="C") for name, v in arrays.items()}
 
 
-def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
+def write_snapshot(snapshot: Snapshot, folder: Path, advice: str = "") -> None:
     """Writes a checkpoint under a temporary name, syncs it to disk, and renames it.
 
     An existing ``folder`` is replaced if it is a checkpoint of the same run with an intact ``state.json``; any other
     file or folder of that name is renamed with a warning.
 
+    Args:
+      snapshot: contents of the checkpoint.
+      folder: final path of the checkpoint.
+      advice: sentence for the error message.
+
     Raises:
       CheckpointError: the disk is full, or the folder cannot be written; no partial checkpoint is left behind.
     """
     run = str(snapshot.state.get(RUN, ""))
-    files = [WEIGHTS, OPTIMIZER, CONFIG, STATE, *(f"{ASSETS}/{name}" for name in snapshot.assets)]
     try:
-        with disk.new_folder(folder, files, lambda old: files_of(old, run)) as aside:
+        with disk.new_folder(folder, lambda old: files_of(old, run)) as aside:
             _write_files(snapshot, aside)
     except Exception as error:  # safetensors raises its own error type when the disk is full
         reason = str(error)
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror + (f": {error.filename}" if error.filename else "")
-        raise CheckpointError(f"The checkpoint {folder} could not be written: {reason}. Earlier checkpoints are "
-                              "untouched: fix this problem and resume with --continue_learning.") from error
+        raise CheckpointError(f"The checkpoint {folder} could not be written: {reason}.{advice}") from error
 
 
 def _write_files(snapshot: Snapshot, folder: Path) -> None:
@@ -130,10 +138,16 @@ def note_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Removes checkpoints that a killed run left incomplete, and restores those that it was about to replace."""
+    """Removes checkpoints and other files that a killed run left incomplete in its folder, and in the folders there.
+
+    Checkpoints that it was about to replace are restored.
+    """
     if directory.is_symlink():
         return
-    disk.remove_unfinished(directory)
+    folders = [directory / name for name in ALL_FOLDERS]
+    inner = [path for folder in folders if folder.is_dir() and not folder.is_symlink() for path in folder.iterdir()]
+    for place in (directory, *folders, *inner, *list_checkpoints(directory)):
+        disk.remove_unfinished(place)
     # Older versions renamed the checkpoint that they were replacing. A folder with such a name that is not an intact
     # checkpoint may belong to the user and is left alone.
     for path in directory.glob(f"{REPLACED}*"):
@@ -164,14 +178,19 @@ class Checkpointer:
         self._error: CheckpointError | None = None
         remove_unfinished(directory)
 
-    def save(self, name: str, snapshot: Snapshot) -> None:
+    def save(self, name: str, snapshot: Snapshot, then: Callable[[], None] = lambda: None) -> None:
         """Starts writing ``directory/name`` once the previous write has finished.
+
+        Args:
+          name: name of the checkpoint's folder.
+          snapshot: contents of the checkpoint.
+          then: called in the background once the checkpoint is complete.
 
         Raises:
           CheckpointError: the previous write failed.
         """
         self.wait()
-        self._thread = threading.Thread(target=self._write, args=(name, snapshot), name="checkpoint")
+        self._thread = threading.Thread(target=self._write, args=(name, snapshot, then), name="checkpoint")
         self._thread.start()
 
     def wait(self) -> None:
@@ -187,9 +206,10 @@ class Checkpointer:
             error, self._error = self._error, None
             raise error
 
-    def _write(self, name: str, snapshot: Snapshot) -> None:
+    def _write(self, name: str, snapshot: Snapshot, then: Callable[[], None]) -> None:
         try:
-            write_snapshot(snapshot, self._directory / name)
+            write_snapshot(snapshot, self._directory / name, RESUME_ADVICE)
+            then()
             self._rotate(name)
         except CheckpointError as error:
             self._error = error

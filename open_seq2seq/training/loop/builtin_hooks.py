@@ -16,12 +16,17 @@ def hooks_of(trainer: Trainer) -> list[Hook]:
     hooks: list[Hook] = []
     if params["print_loss_steps"] and is_chief:
         hooks.append(ProgressHook(params["print_loss_steps"]))
-    if params["save_checkpoint_steps"] and trainer.saves:  # save before calling hooks that may fail
-        hooks.append(CheckpointHook(params["save_checkpoint_steps"]))
-    if params["print_samples_steps"] and is_chief:
-        hooks.append(SamplesHook(params["print_samples_steps"]))
+    # What belongs to a step is written before its checkpoint, so that a run resumed from the checkpoint lacks nothing
+    # of it, except the evaluation, which takes long and is made up (``awaits_evaluation``).
+    saves = params["save_checkpoint_steps"] if trainer.saves else None
+    if saves:
+        hooks.append(SettleHook(saves))
     if every := params["save_summaries_steps"] or params["print_loss_steps"]:
         hooks.append(SummaryHook(every, params["summaries"]))
+    if params["print_samples_steps"] and is_chief:
+        hooks.append(SamplesHook(params["print_samples_steps"]))
+    if saves:
+        hooks.append(CheckpointHook(saves))
     # --benchmark sets logdir to an empty string.
     hooks.append(BenchmarkHook(params["bench_start"], params["print_bench_info_steps"], params["logdir"] == ""))
     if trainer.eval_model is not None:
@@ -110,6 +115,18 @@ class SummaryHook(Hook):
             self._loss.restart()
 
 
+class SettleHook(Hook):
+    """Settles the state of a step that has a checkpoint, so that it can be saved even if the hooks in between fail."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self._every = every
+
+    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
+        if trainer.step % self._every == 0:
+            trainer.settle()
+
+
 class CheckpointHook(Hook):
     """Saves a checkpoint every ``save_checkpoint_steps`` updates and at the end."""
 
@@ -132,23 +149,32 @@ class EvaluationHook(Hook):
     def __init__(self, every: int) -> None:
         super().__init__()
         self._every = every
-        self._evaluated_at = -1
 
     def begin(self, trainer: Trainer) -> None:
-        # A checkpoint is written before the evaluation after its step, so a run that is resumed from it may lack the
-        # result of this evaluation, on which averaging of weights and early stopping can depend.
-        if trainer.step % self._every == 0 and (trainer.optimizer.awaits(trainer.step)
-                                                or trainer.early_stopping.awaits(trainer.step)):
-            self._evaluate(trainer)
+        if awaits_evaluation(trainer):
+            deco_print("The run was stopped before the evaluation of this checkpoint was complete: it follows now.")
+            trainer.evaluate()
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
         if trainer.step % self._every == 0:
-            self._evaluate(trainer)
+            trainer.evaluate()
 
     def end(self, trainer: Trainer) -> None:
-        if trainer.finished and self._evaluated_at != trainer.step:
-            self._evaluate(trainer)
+        if trainer.finished and trainer.evaluated_at != trainer.step:
+            trainer.evaluate()
 
-    def _evaluate(self, trainer: Trainer) -> None:
-        self._evaluated_at = trainer.step
-        trainer.evaluate()
+
+def awaits_evaluation(trainer: Trainer) -> bool:
+    """Returns whether the evaluation after the last update is due and incomplete; the same on all ranks.
+
+    A checkpoint is written before the evaluation after its step, so a run that is resumed from it may lack the result,
+    on which the best model, averaging of weights and early stopping can depend. A step that a recovery undid is not
+    evaluated.
+    """
+    step = trainer.step
+    if trainer.eval_model is None or step == 0 or any(event.get("step") == step for event in trainer.divergence.events):
+        return False
+    if step % trainer.eval_model.params["eval_steps"] and not trainer.finished:
+        return False
+    return (trainer.evaluated_at != step or trainer.optimizer.awaits(step)
+            or trainer.early_stopping.awaits(step))

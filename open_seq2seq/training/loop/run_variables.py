@@ -45,6 +45,7 @@ class RunPosition:
       divergence: result of ``DivergenceHistory.state``.
       mixed_choice: kinds of operations computed in bfloat16; None if the run's dtype leaves no choice.
       rates: string that identifies the learning-rate schedule; see ``MixedPrecisionOptimizer.rates``.
+      evaluated_at: step of the last complete evaluation; -1 before the first.
     """
 
     step: int
@@ -55,6 +56,7 @@ class RunPosition:
     divergence: dict[str, Any]
     mixed_choice: list[str] | None
     rates: str = ""
+    evaluated_at: int = -1
 
     def as_state(self) -> dict[str, Any]:
         """Returns the values as entries of a checkpoint's ``state.json``."""

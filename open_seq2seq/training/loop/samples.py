@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 import tensorflow as tf
 
+from open_seq2seq.data.audio.encoding import encoded
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.training.loop.summaries import Summaries
 from open_seq2seq.utils import disk
@@ -82,7 +82,7 @@ class RunReporter(Reporter):
             tf.summary.image(name, pixels[np.newaxis])
         if self._folder is not None:
             with self.file(name, ".png") as path:
-                tf.io.write_file(str(path), tf.io.encode_png(pixels))
+                disk.fill(path, tf.io.encode_png(pixels).numpy())
 
     def figure(self, name: str, figure: Any) -> None:
         if self._summaries is not None or self._folder is not None:
@@ -100,7 +100,7 @@ class RunReporter(Reporter):
             tf.summary.audio(name, clipped[np.newaxis, :, np.newaxis], rate)
         if self._folder is not None:
             with self.file(name, ".wav") as path:
-                soundfile.write(path, clipped, rate, subtype="PCM_16")
+                disk.fill(path, encoded(clipped, rate))
 
     @contextlib.contextmanager
     def file(self, name: str, suffix: str) -> Iterator[Path]:

@@ -87,6 +87,7 @@ class Trainer:
       stop: receives the signals that stop the run.
       is_whole: whether the current state is that after ``step`` updates; False during an update.
       is_settled: whether ``settle`` has succeeded since the last update.
+      evaluated_at: step of the last complete evaluation; -1 before the first.
     """
 
     def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
@@ -97,6 +98,7 @@ class Trainer:
         model.data_layer.seed = seed
         self.offset = 0
         self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
+        self.evaluated_at = -1
         self.stop = StopRequest(self.saves)
         self._objects, self._uncounted = 0, list[Any]()
         self._votes: Any = None
@@ -271,7 +273,8 @@ class Trainer:
     def position(self) -> RunPosition:
         """The run's position, and other values that a checkpoint stores besides variables."""
         return RunPosition(self.step, self.epoch, self.micro_batch, self.seed, self.runner.world_size,
-                           self.divergence.state(), choice_of(self.model.params), self.optimizer.rates)
+                           self.divergence.state(), choice_of(self.model.params), self.optimizer.rates,
+                           self.evaluated_at)
 
     def synchronize(self) -> None:
         """Broadcasts the weights and the optimizer's variables from rank 0 to all ranks."""
@@ -344,12 +347,11 @@ class Trainer:
                 if self.optimizer.observe(self.step, metrics["val_loss"]) and not self.finished:
                     deco_print("The validation loss no longer falls: averaging of the weights begins.", offset=1)
                 self._keep_results(metrics)
-            if keep_best and self.saver is not None and self.model.params["save_checkpoint_steps"]:
-                self.saver.offer_best(self.position, self.state, metrics)
+                self.evaluated_at = self.step
         return metrics
 
     def _keep_results(self, metrics: dict[str, float]) -> None:
-        """Writes the metrics of an evaluation, its samples, and its worst examples, for the report of the run."""
+        """Writes the metrics of an evaluation, its samples, its worst examples and, if it is the best, the model."""
         assert self._evaluation is not None
         if self.saver is not None or self.summaries is not None:
             self._evaluation.report(self._reporter())
@@ -357,6 +359,8 @@ class Trainer:
             self.metrics.write(self.step, self.epochs, metrics)
         if self.saver is not None and self._evaluation.worst:
             self._reporter().json(WORST_EXAMPLES, self._evaluation.worst)
+        if self.saver is not None:  # last: a checkpoint with metrics marks that its evaluation is complete
+            self.saver.offer_best(self.position, self.state, metrics, bool(self.model.params["save_checkpoint_steps"]))
 
     def _stops_evaluation(self) -> bool:
         """Returns whether a signal stops the evaluation: never the last one, and never one by several processes."""

@@ -78,7 +78,7 @@ def write_batch(folder: Path, batch: dict[str, Any], event: Mapping[str, Any], c
     disk.remove_unfinished(folder.parent)
     folder = disk.free_name(folder)
     arrays: dict[str, Any] = {path: _plain(array) for path, array in flatten(batch).items()}
-    with disk.new_folder(folder, (BATCH, CARRIED, EVENT, CONFIG), lambda _: None) as aside:
+    with disk.new_folder(folder, lambda _: None) as aside:
         _write_arrays(aside / BATCH, arrays)
         if carried:
             _write_arrays(aside / CARRIED, carried)

@@ -112,7 +112,7 @@ def _config_of_training(config_file: str | None, mode: str, overrides: list[Over
     checkpoint = _newest(logdir)
     if checkpoint is None:
         raise UserError(f"--continue_learning was given, but there is no checkpoint in {logdir}: give the logdir of "
-                        "the run to resume.")
+                        "the run to resume or, if it was stopped before its first checkpoint, its --config_file.")
     file = load_config(checkpoint / CONFIG, trust_code)
     return Source(file, overrides, mode, _moved_files(file, overrides))
 

@@ -16,6 +16,7 @@ from open_seq2seq.runners.preflight import check_agreement
 from open_seq2seq.runners.watchdog.watchdog import Watchdog, watched
 from open_seq2seq.training.checkpoints.choosing import written_last
 from open_seq2seq.training.hooks import Hook
+from open_seq2seq.training.loop.builtin_hooks import awaits_evaluation
 from open_seq2seq.training.loop.run_variables import RunPosition
 from open_seq2seq.training.loop.train import train
 from open_seq2seq.training.loop.trainer import Trainer
@@ -185,7 +186,7 @@ class ElasticTraining:
             latest = max(known, key=lambda position: position.step)
             trainer = self._continue(runner, latest, positions.index(latest), notes)
         hook = CommitHook(self._kept, self._membership, self._params["elastic_commit_steps"])
-        signum = None if trainer.finished else train(trainer, [hook])
+        signum = None if trainer.finished and not awaits_evaluation(trainer) else train(trainer, [hook])
         return training_setup.finish(trainer, signum)
 
     def _begin(self, runner: ElasticRunner, notes: list[str]) -> Trainer:
@@ -210,6 +211,7 @@ class ElasticTraining:
         runner.broadcast(trainer.state_variables, root)
         trainer.resume(position.step, position.micro_batch)
         trainer.divergence.resume(position.divergence)
+        trainer.evaluated_at = position.evaluated_at
         again = max(self._kept.reached - position.step, 0)
         repeated = f"; {again} updates are repeated" if again else ""
         deco_print(f"Elastic: {self._reason or 'processes changed'}. Training continues at step {position.step} with "

@@ -25,13 +25,14 @@ from open_seq2seq.training.checkpoints.folders import (
 from open_seq2seq.training.loop.metrics_file import METRICS
 from open_seq2seq.training.run.logdir_lock import LOCK, refuse_checkpoint
 from open_seq2seq.training.run.overview import OVERVIEW
+from open_seq2seq.training.run.start_mark import START_MARK, is_marked, started_run
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
 
 # Entries that a log directory may contain when a new run starts. Events and samples are not among them, because those
 # of two runs would be mixed.
-_HARMLESS = (LOCK, DIVERGENCE, KEPT_FILES)
+_HARMLESS = (LOCK, START_MARK, DIVERGENCE, KEPT_FILES)
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class LogDir:
       checkpoint: checkpoint folder to resume from, or to evaluate; None for a new run.
       base_checkpoint: checkpoint folder from ``load_model`` with the initial weights, or None.
       run: name of the run, which distinguishes its checkpoints from those of other runs.
+      begins_anew: whether the directory holds only the start of this run, which continues its table of metrics.
     """
 
     root: Path | None
@@ -54,6 +56,7 @@ class LogDir:
     checkpoint: Path | None = None
     base_checkpoint: Path | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    begins_anew: bool = False
 
     def of_run(self, state: Mapping[str, Any] | None) -> LogDir:
         """Returns this object with the run's name in a checkpoint's ``state.json``; unchanged if ``state`` is None."""
@@ -123,7 +126,10 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
             base = _base_checkpoint(params)
         except UserError as error:
             _raise_or_warn(error, lenient)
-    return LogDir(root, folder, folder / BEST_MODELS if folder else None, checkpoint, base)
+    best = folder / BEST_MODELS if folder else None
+    if training and root is not None and checkpoint is None and options.continue_learning and is_marked(root):
+        return LogDir(root, folder, best, None, base, started_run(root, options), True)
+    return LogDir(root, folder, best, checkpoint, base)
 
 
 def _folder(options: RunOptions, root: Path) -> Path:
@@ -138,7 +144,8 @@ def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     given = params.get("logdir")
     root = Path(given).expanduser() if given else None
     folder = None if root is None else _folder(options, root)
-    return LogDir(root, folder, folder / BEST_MODELS if folder else None)
+    best = folder / BEST_MODELS if folder else None
+    return LogDir(root, folder, best) if root is None else LogDir(root, folder, best, run=started_run(root, options))
 
 
 def _raise_or_warn(error: UserError, lenient: bool) -> None:
@@ -171,6 +178,9 @@ def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
     if root.exists() and not root.is_dir():
         raise UserError(f"The log directory {root} is a file: choose another logdir.")
     refuse_checkpoint(root)
+    checkpoint = find_checkpoint(folder)
+    if checkpoint is None and options.continue_learning and is_marked(root):
+        return None  # only the start of a run, which is begun anew
     if _is_empty(root):
         if options.continue_learning:
             raise UserError(f"--continue_learning was given, but the log directory {root} {_lacks(root)}: leave the "
@@ -179,9 +189,7 @@ def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
     if not options.continue_learning:
         raise UserError(f"The log directory {root} is not empty: give --continue_learning to resume its training, "
                         "or choose another logdir to start from scratch.")
-    # Training never resumes from best_models, only from the newest checkpoint.
-    checkpoint = find_checkpoint(folder)
-    if checkpoint is None:
+    if checkpoint is None:  # training never resumes from best_models
         raise CheckpointError(f"--continue_learning was given, but there is no checkpoint in {folder}: "
                               "choose another logdir to start from scratch.")
     return checkpoint

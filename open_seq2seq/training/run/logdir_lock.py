@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from open_seq2seq.training.checkpoints.files import STATE
+from open_seq2seq.training.run.start_mark import START_MARK
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
@@ -99,5 +100,5 @@ class LogDirLock:
     def _leave_nothing(self, root: Path) -> None:
         """Removes the directory that this lock has made, if the run failed before it wrote anything there."""
         with contextlib.suppress(OSError):
-            if os.listdir(root) == [LOCK]:
-                disk.remove_listed(root, [LOCK])
+            if {*os.listdir(root)} <= {LOCK, START_MARK}:
+                disk.remove_listed(root, [LOCK, START_MARK])

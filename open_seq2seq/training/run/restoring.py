@@ -13,7 +13,7 @@ from open_seq2seq.optimizers.combinations import AVERAGES, averages_weights
 from open_seq2seq.optimizers.weight_average import MEAN_COUNT, MEAN_TRIGGER
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.training.checkpoints import Checkpoint, assign_matching, assign_strictly, load_checkpoint, match
-from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED
+from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED, METRICS
 from open_seq2seq.training.checkpoints.kept_files import check_assets
 from open_seq2seq.training.loop.run_variables import RunVariables
 from open_seq2seq.training.loop.trainer import Trainer
@@ -68,6 +68,7 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     assign_strictly(trainer.variables, checkpoint.weights, checkpoint.path)
     if trainer.saver is not None:
         trainer.saver.inputs.check(checkpoint)
+        trainer.saver.saved_step = int(checkpoint.state["step"])
     state = trainer.optimizer.state()
     values = {name: value for name, value in checkpoint.optimizer.items() if not name.startswith(CARRIED)}
     lines = [line for line in match(state, values).lines() if not any(part in line for part in _MAY_DIFFER)]
@@ -100,6 +101,7 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
         deco_print(f"The checkpoint was saved with {ranks(before)}, and training continues with {ranks(now)} from "
                    f"batch {trainer.micro_batch}: an update now uses {now / before:g} times as many examples.")
     trainer.divergence.resume(state.get("divergence", {}))
+    trainer.evaluated_at = trainer.step if METRICS in state else -1
 
 
 def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:

@@ -18,6 +18,7 @@ from open_seq2seq.runners.preflight import check_data
 from open_seq2seq.training.checkpoints import Checkpoint, assign_matching, choosing
 from open_seq2seq.training.checkpoints.kept_files import MODES, keep_files
 from open_seq2seq.training.checkpoints.run_saver import RunSaver
+from open_seq2seq.training.loop.builtin_hooks import awaits_evaluation
 from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.training.run.config_changes import check_config
@@ -26,6 +27,7 @@ from open_seq2seq.training.run.logdir import LogDir, check_logdir
 from open_seq2seq.training.run.logdir_lock import LogDirLock
 from open_seq2seq.training.run.logs import RunLogs
 from open_seq2seq.training.run.restoring import load_base_model, restore_position, restore_run
+from open_seq2seq.training.run.start_mark import START_MARK, write_mark
 from open_seq2seq.utils.console import deco_print
 
 
@@ -71,6 +73,8 @@ def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStac
     if options.mode in ("train", "train_eval"):
         stack.enter_context(LogDirLock(spec.params.get("logdir") or None))
     logdir = check_logdir(options, spec.params)
+    if options.mode in ("train", "train_eval") and logdir.root is not None and logdir.checkpoint is None:
+        write_mark(logdir.root, logdir.run, options)
     if options.enable_logs and logdir.root is not None:
         stack.enter_context(RunLogs(logdir.root, options.config_file, options.argv))
     return logdir
@@ -145,13 +149,13 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
     if logdir.checkpoint_dir is not None and logdir.best_dir is not None:
         config = options.config
         saver = RunSaver(logdir.checkpoint_dir, logdir.best_dir, logdir.run, model.params,
-                         to_yaml(config.as_sections()), inputs)
+                         to_yaml(config.as_sections()), inputs, logdir.root / START_MARK if logdir.root else None)
         with config.config_file.in_use():
             keep_files(saver.directory, config.base_model,
                        {mode: config.merge(mode)[0] for mode in ("train", *MODES)})
     summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
     # A new run in a used logdir begins another table; a process that joins an elastic run continues its table.
-    is_new = not options.continue_learning and not options.elastic
+    is_new = logdir.checkpoint is None and not logdir.begins_anew and not options.elastic
     metrics = MetricsFile(logdir.checkpoint_dir, is_new) if saver and logdir.checkpoint_dir else None
     with runner.scope():
         trainer = Trainer(model, eval_model, runner, seed, saver, summaries_dir, metrics)
@@ -175,6 +179,10 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
     """
     for line in trainer.describe_shapes():
         deco_print(line)
+    if logdir.begins_anew:
+        deco_print(f"{logdir.root} holds only the start of this run, without a checkpoint: the run begins anew.")
+    if state is None:
+        trainer.early_stopping.rewind(0)  # evaluations of a start that is begun anew
     if trainer.rate_scale != 1:
         deco_print(f"lr_scale_with_world: the policy's learning rate is multiplied by {trainer.rate_scale}")
     if checkpoint is not None:
@@ -188,17 +196,29 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
     else:
         deco_print("Starting training from scratch")
     trainer.synchronize()
+    trainer.is_settled = state is not None  # a checkpoint's state is, and settling it again could change its last bits
 
 
 def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
-    """Returns whether the run has already finished; in this case, also prints a message."""
+    """Returns whether the run has already finished; in this case, also prints a message.
+
+    A run that was stopped during its last evaluation, or before its average was complete, has not finished.
+    """
+    if not trainer.finished or awaits_evaluation(trainer) or _lacks_average(trainer):
+        return False
     if trainer.early_stopping.has_ended:
         deco_print(f"Nothing left to do: {trainer.early_stopping}; raise stop_after_evals_without_gain to continue "
                    "training.")
-    elif trainer.finished:
+    else:
         deco_print(f"Nothing left to do: the run in {logdir.root} already made {trainer.step} of "
                    f"{trainer.last_step} steps; raise max_steps or num_epochs to continue training.")
-    return trainer.finished
+    return True
+
+
+def _lacks_average(trainer: Trainer) -> bool:
+    saver = trainer.saver
+    return trainer.saves and bool(trainer.model.params["average_checkpoints"]) and not trainer.runner.share(
+        saver is None or saver.has_average(trainer.step, trainer.eval_model is not None))
 
 
 def finish(trainer: Trainer, signum: int | None) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import fcntl
 import functools
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -22,6 +24,8 @@ FOREIGN = "a file with this name exists that no run has created; it is not repla
 
 TEMPORARY = ".tmp-"
 """Prefix of the names of unfinished files and folders."""
+_TAG = ".open_seq2seq"  # follows the random digits in the names of unfinished files
+_UNFINISHED = re.compile(rf"{re.escape(TEMPORARY)}[0-9a-f]{{16}}({re.escape(_TAG)}(\..*)?)?")
 _LONGEST_ENDING = 20  # characters of a suffix that temporary names keep
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -46,12 +50,42 @@ def always(file: BinaryIO) -> bool:
     return True
 
 
+def temporary_name(suffix: str = "") -> str:
+    """Returns a random name for an unfinished folder or, with a suffix that begins with ``_TAG``, for a file."""
+    return f"{TEMPORARY}{secrets.token_hex(8)}{suffix}"
+
+
+def is_temporary_name(name: str) -> bool:
+    """Returns whether a name is one of ``temporary_name``."""
+    return _UNFINISHED.fullmatch(name) is not None
+
+
+@contextlib.contextmanager
+def naming(path: StrPath) -> Iterator[None]:
+    """Context manager that adds a path to system errors that name none, such as those of a write to a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
+def lock(file: IO[bytes] | int) -> bool:
+    """Locks a file; returns False if another process holds the lock, True on file systems without locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
+
+
 @contextlib.contextmanager
 def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Path]:
     """Yields the path of a new, empty file, which at the end of the context is renamed to ``path``.
 
-    After an error, it is removed, and ``path`` is unchanged. The new file has the suffix of ``path``, because some
-    libraries choose a format by it.
+    After an error, it is removed, and ``path`` is unchanged. After a kill, ``remove_unfinished`` removes it. The new
+    file has the suffix of ``path``, because some libraries choose a format by it.
 
     Args:
       path: final path. An existing file is replaced atomically and never changed; if the path itself is a symbolic
@@ -66,17 +100,20 @@ def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Pat
     path = os.fspath(path)
     check_replaceable(path, is_own)
     folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f"{TEMPORARY}{secrets.token_hex(8)}{os.path.splitext(name)[1][:_LONGEST_ENDING]}")
-    os.close(os.open(temporary, os.O_WRONLY | _NEW, 0o666))
+    temporary = os.path.join(folder, temporary_name(_TAG + os.path.splitext(name)[1][:_LONGEST_ENDING]))
+    descriptor = os.open(temporary, os.O_WRONLY | _NEW, 0o666)
     try:
-        yield Path(temporary)
-        if durable:
-            sync(temporary)
+        lock(descriptor)  # until the end, so that no other process takes the file for that of a killed one
+        with naming(path):
+            yield Path(temporary)
+            if durable:
+                sync(temporary)
         check_replaceable(path, is_own)
         os.replace(temporary, path)
         if durable:
             sync_entries(folder or ".")
     finally:
+        os.close(descriptor)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
 
@@ -121,14 +158,14 @@ def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
 
 def write_new(path: StrPath, content: bytes | str) -> None:
     """Creates a file with the given content; text is written as UTF-8."""
-    with new_file(path) as file:
+    with naming(path), new_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def fill(path: StrPath, text: str) -> None:
-    """Writes text, as UTF-8, into the empty file that ``placing`` yields."""
+def fill(path: StrPath, content: bytes | str) -> None:
+    """Writes bytes, or text as UTF-8, into the empty file that ``placing`` yields."""
     with open(path, "r+b") as file:
-        file.write(text.encode())
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def append(path: StrPath, text: str, is_own: IsOwn) -> None:
@@ -137,7 +174,7 @@ def append(path: StrPath, text: str, is_own: IsOwn) -> None:
     Raises:
       ForeignError: the path is not a regular file, or ``is_own`` does not accept the file.
     """
-    with open(path, "a+b", opener=_unfollowed) as file:
+    with naming(path), open(path, "a+b", opener=_unfollowed) as file:
         file.seek(0)
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not is_own(file):
             raise ForeignError(path, FOREIGN)
@@ -146,7 +183,7 @@ def append(path: StrPath, text: str, is_own: IsOwn) -> None:
 
 def copy_new(source: StrPath, target: StrPath) -> str:
     """Copies a file to a new file; returns the SHA-256 checksum of the copy."""
-    with open(source, "rb") as file, new_file(target) as out:
+    with naming(target), open(source, "rb") as file, new_file(target) as out:
         shutil.copyfileobj(file, out, 1 << 20)
     with open(target, "rb") as copy:
         return checksum_of(copy)
@@ -222,7 +259,8 @@ def sync(path: StrPath) -> None:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise

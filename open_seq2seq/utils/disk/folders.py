@@ -1,19 +1,16 @@
 """Folders that get their names when they are complete, and the removal of folders that they replace.
 
-A folder is written or removed inside a temporary folder, such as ``.tmp-<random digits>``, next to its final path. A
-marker file in the temporary folder lists the files that may be removed. If a process is killed at any moment, the next
-process reads the marker, restores the folder that was about to be replaced, and removes these files. A marker may also
-say that all files in the written folder may be removed.
+A folder is written or removed inside a temporary folder, such as ``.tmp-<random digits>``, next to its final path. If a
+process is killed at any moment, the next process reads the marker file in the temporary folder, restores the folder
+that was about to be replaced, and removes all unfinished files and the listed files of the folder to be removed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -27,12 +24,17 @@ from open_seq2seq.utils.disk.files import (
     ForeignError,
     always,
     check_replaceable,
+    is_temporary_name,
+    lock,
+    naming,
     new_file,
     sync_entries,
+    temporary_name,
 )
 from open_seq2seq.utils.own_files import NotOwnFileError, open_own
 
 MARK = "made-by-open_seq2seq.json"
+_NEW_MARK = f"{MARK}.new"
 _WRITTEN, _OLD = "written", "old"
 _MOST_MARK_BYTES = 1 << 22
 
@@ -49,7 +51,6 @@ class Workplace:
     Args:
       folder: path of the new temporary folder.
       place: final path of the file or folder that is written.
-      files: paths of the files to be written if ``place`` is a folder; None for any files.
 
     Attributes:
       written: path in ``folder`` of the file or folder to write.
@@ -58,17 +59,20 @@ class Workplace:
       FileExistsError: ``folder`` exists.
     """
 
-    def __init__(self, folder: Path, place: Path, files: Iterable[str] | None) -> None:
+    def __init__(self, folder: Path, place: Path) -> None:
         self.folder, self.written, self._old, self._place = folder, folder / _WRITTEN, folder / _OLD, place
-        listed = None if files is None else sorted(files)
-        self._about = {"place": place.name, "files": listed, "old": [], "replaces": False}
+        self._about: dict[str, Any] = {"place": place.name, "files": None, "old": [], "replaces": False}
         folder.mkdir(mode=0o700)
-        self._mark = _new_mark(folder, self._about)
+        try:
+            self._mark = _new_mark(folder, self._about)
+        except OSError:
+            _remove_if_empty(folder)
+            raise
 
     @classmethod
-    def beside(cls, place: Path, files: Iterable[str] | None = ()) -> Workplace:
+    def beside(cls, place: Path) -> Workplace:
         """Creates a ``Workplace`` with a unique name next to ``place``."""
-        return cls(place.parent / f"{TEMPORARY}{secrets.token_hex(8)}", place, files)
+        return cls(place.parent / temporary_name(), place)
 
     @classmethod
     def claimed(cls, folder: Path, place: Path) -> Workplace:
@@ -82,7 +86,7 @@ class Workplace:
         """
         while True:
             with contextlib.suppress(FileExistsError, FileNotFoundError):
-                return cls(folder, place, None)
+                return cls(folder, place)
             if folder.is_symlink() or not folder.is_dir():
                 raise ForeignError(folder, LINK if folder.is_symlink() else FOREIGN)
             _remove_if_empty(folder)
@@ -151,19 +155,18 @@ class Workplace:
 
 
 @contextlib.contextmanager
-def new_folder(place: Path, files: Iterable[str], files_of: FilesOf) -> Iterator[Path]:
+def new_folder(place: Path, files_of: FilesOf) -> Iterator[Path]:
     """Yields the path of a new folder, which is renamed to ``place`` at the end, or removed after an error.
 
     Args:
       place: final path; ``Workplace.put`` describes what happens if it exists.
-      files: paths of the files that will be written in it.
       files_of: recognises folders of this package.
 
     Raises:
       OSError: the folder cannot be written; ``place`` is unchanged.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    work = Workplace.beside(place, files)
+    work = Workplace.beside(place)
     try:
         work.written.mkdir()
         yield work.written
@@ -197,7 +200,7 @@ def remove_folder(place: Path, files: list[str]) -> None:
 
 
 def remove_listed(folder: Path, files: Iterable[str]) -> bool:
-    """Removes regular files, then ``folder`` and the folders of the files if they are empty.
+    """Removes regular files, then ``folder``, the folders of the files and listed folders if they are empty.
 
     Args:
       folder: the folder that contains the files.
@@ -210,7 +213,7 @@ def remove_listed(folder: Path, files: Iterable[str]) -> bool:
     for name in files:
         if _is_below(folder, name):
             _unlink(folder, name)
-            parents |= set(PurePosixPath(name).parents)
+            parents |= {PurePosixPath(name), *PurePosixPath(name).parents}
     for parent in sorted(parents, key=lambda path: -len(path.parts)):
         _remove_if_empty(folder / parent)
     return not os.path.lexists(folder)
@@ -235,11 +238,14 @@ def free_name(place: Path) -> Path:
 def remove_unfinished(directory: Path) -> None:
     """Removes unfinished files of killed processes, and restores folders that they were about to replace.
 
-    Folders without a marker file are not touched.
+    Folders are recognised by their marker file, files and empty folders by the form of their names.
     """
-    for folder in list(directory.glob(f"{TEMPORARY}*")) if directory.is_dir() and not directory.is_symlink() else ():
+    for entry in list(directory.glob(f"{TEMPORARY}*")) if directory.is_dir() and not directory.is_symlink() else ():
         with contextlib.suppress(OSError):
-            _take_over(folder)
+            if not is_temporary_name(entry.name) or entry.is_symlink() or entry.is_dir():
+                _take_over(entry)
+            elif entry.is_file():
+                _remove_unlocked(entry)
 
 
 def _take_over(folder: Path) -> None:
@@ -254,6 +260,7 @@ def _take_over(folder: Path) -> None:
     except NotOwnFileError as error:
         raise ForeignError(folder, FOREIGN) from error
     except FileNotFoundError as error:
+        _remove_unmarked(folder)
         if not folder.exists():
             return
         raise ForeignError(folder, FOREIGN) from error
@@ -264,7 +271,7 @@ def _take_over(folder: Path) -> None:
             about = None
         if about is None:
             raise ForeignError(folder, FOREIGN)
-        if not _lock(mark):
+        if not lock(mark):
             raise BlockingIOError(errno.EWOULDBLOCK, "another process is using it", str(folder))
         _clear(folder, folder.parent, about)
     if folder.exists():
@@ -281,7 +288,9 @@ def _clear(folder: Path, directory: Path, about: dict[str, Any]) -> None:
     """
     place, old, written = directory / about["place"], folder / _OLD, folder / _WRITTEN
     if written.is_dir() and not written.is_symlink():
-        remove_listed(written, _below(written) if about["files"] is None else about["files"])
+        if about["files"] is not None:  # older versions listed the files
+            remove_listed(written, about["files"])
+        _remove_below(written, only_folders=about["files"] is not None)
     else:
         _unlink(folder, _WRITTEN)
     if old.is_dir() and not old.is_symlink():
@@ -289,6 +298,7 @@ def _clear(folder: Path, directory: Path, about: dict[str, Any]) -> None:
             os.rename(old, place)
         elif not remove_listed(old, about["old"]):
             _give_back(old, place)
+    _unlink(folder, _NEW_MARK)
     if not any(os.path.lexists(path) for path in (old, written)):
         _unlink(folder, MARK)
     _remove_if_empty(folder)
@@ -307,23 +317,37 @@ def _give_back(old: Path, place: Path) -> None:
 
 
 def _new_mark(folder: Path, about: dict[str, Any]) -> IO[bytes]:
-    mark = new_file(folder / f"{MARK}.new")
-    mark.write(json.dumps(about).encode())
-    mark.flush()
-    if about["replaces"]:  # so that the folder to be replaced can be restored even after a power failure
-        os.fsync(mark.fileno())
-    _lock(mark)
-    os.replace(folder / f"{MARK}.new", folder / MARK)
+    path = folder / _NEW_MARK
+    mark = new_file(path)
+    try:
+        lock(mark)
+        with naming(path):
+            mark.write(json.dumps(about).encode())
+            mark.flush()
+            if about["replaces"]:  # so that the folder to be replaced can be restored even after a power failure
+                os.fsync(mark.fileno())
+        os.replace(path, folder / MARK)
+    except OSError:
+        mark.raw.close()  # without another attempt to write what the disk has no space for
+        _unlink(folder, _NEW_MARK)
+        raise
     return mark
 
 
-def _lock(file: IO[bytes]) -> bool:
-    """Locks a file; returns False if another process holds the lock, True on file systems without locks."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
-    return True
+def _remove_unmarked(folder: Path) -> None:
+    """Removes a temporary folder whose process was killed before it had a marker file; others are not touched."""
+    if folder.is_dir() and os.listdir(folder) == [_NEW_MARK]:
+        _remove_unlocked(folder / _NEW_MARK)
+        _remove_if_empty(folder)
+    elif is_temporary_name(folder.name):
+        _remove_if_empty(folder)
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Removes a regular file unless a process that writes it holds its lock."""
+    with open_own(path.parent, path.name) as file:
+        if lock(file):
+            _unlink(path.parent, path.name)
 
 
 def _checked(about: Any) -> dict[str, Any] | None:
@@ -335,9 +359,12 @@ def _checked(about: Any) -> dict[str, Any] | None:
     return about if os.path.basename(about["place"]) == about["place"] not in ("", ".", "..") else None
 
 
-def _below(folder: Path) -> list[str]:
-    """Returns the paths of all files below a folder."""
-    return [str(Path(parent, name).relative_to(folder)) for parent, _, names in os.walk(folder) for name in names]
+def _remove_below(folder: Path, only_folders: bool) -> None:
+    """Removes all regular files below a folder, unless ``only_folders``, and then its empty folders and itself."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in () if only_folders else names:
+            _unlink(Path(parent), name)
+        _remove_if_empty(Path(parent))
 
 
 def _is_below(folder: Path, name: str) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import itertools
+import resource
+import sys
 import tarfile
 from pathlib import Path
 
@@ -202,3 +205,24 @@ def test_a_speaker_left_out(digits):
 def test_digits_that_cannot_be(digits, argument, words):
     result = run("prepare_digits", "--data_dir=in", "--validation_takes=2", argument, cwd=digits)
     assert result.returncode == 2 and words in result.stderr
+
+
+def test_toy_speech_on_a_full_disk_is_one_error(tmp_path, monkeypatch):
+    """Also over an earlier output, whose files stay as they are."""
+    from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
+
+    unreported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unreported.append)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for before in ({}, {"train": 1}):
+        write_toy_speech(str(tmp_path), before, rate=8000)
+        kept = {path: path.read_bytes() for path in tmp_path.rglob("*.wav")}
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+        try:
+            with pytest.raises(OSError, match="train-0000.wav"):
+                write_toy_speech(str(tmp_path), {"train": 1}, rate=8000)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        gc.collect()
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*.wav")} == kept
+        assert unreported == [] and not list(tmp_path.rglob(".tmp-*"))

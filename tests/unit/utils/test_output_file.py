@@ -135,7 +135,7 @@ def test_where_results_are_written_until_they_are_whole_nothing_of_the_users_is_
         (place / "written").write_text("mine")
     else:
         os.link(tmp_path / "victim", place)
-    with pytest.raises(UserError, match="files that inference did not write"), OutputFiles() as outputs:
+    with pytest.raises(UserError, match="files that this program did not write"), OutputFiles() as outputs:
         outputs.open(f"{tmp_path}/out.txt")
     assert {path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == {"mine"}
     assert not (tmp_path / "out.txt").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -196,8 +197,10 @@ def test_full_disk_is_told_at_the_next_call_and_costs_nothing(logdir, make_snaps
     with monkeypatch.context() as patch:
         patch.setattr(disk, "write_new", full)
         checkpointer.save("model.ckpt-2", make_snapshot(2))
-        with pytest.raises(CheckpointError, match="No space left on device"):
+        with pytest.raises(CheckpointError, match="No space left on device.*--continue_learning: .* or begins anew"):
             checkpointer.save("model.ckpt-3", make_snapshot(3))
+        with pytest.raises(CheckpointError, match=r"could not be written: No space left on device\.$"):
+            write_snapshot(make_snapshot(3), logdir / "average")  # of a script, which does not train
     assert names(logdir) == ["model.ckpt-1"]
     assert load_checkpoint(logdir / "model.ckpt-1").state["step"] == 1
     checkpointer.wait()  # told once
@@ -233,6 +236,32 @@ def test_killed_before_the_rename(logdir, make_snapshot, monkeypatch):
     Checkpointer(logdir, 3, step_of)  # the next run
     assert names(logdir) == ["model.ckpt-1"]
     assert load_checkpoint(logdir / "model.ckpt-1").state["step"] == 1
+
+
+def test_killed_within_a_write_of_a_model_without_assets(logdir, make_snapshot, monkeypatch):
+    """The weights are half written to a file that safetensors named; a sample and the metrics are unfinished, too."""
+    def save_file(arrays, path):
+        (Path(path).parent / ".tmpaB3xYz").write_bytes(b"half")
+        raise Killed
+
+    write_snapshot(make_snapshot(1), logdir / "model.ckpt-1")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("safetensors.numpy.save_file", save_file)
+        write_snapshot(dataclasses.replace(make_snapshot(2), assets={}), logdir / "model.ckpt-2")
+    for folder in ("samples/step-1", "best_models", "model.ckpt-1"):
+        (logdir / folder).mkdir(parents=True, exist_ok=True)
+        (logdir / folder / f".tmp-{'0' * 16}.open_seq2seq.json").touch()
+    Checkpointer(logdir, 3, step_of)  # the next run
+    assert not list(logdir.rglob(".tmp*")) and names(logdir) == ["best_models", "model.ckpt-1", "samples"]
+
+
+def test_checkpoints_without_assets_are_replaced_and_removed(logdir, make_snapshot):
+    checkpointer = Checkpointer(logdir, 1, step_of)
+    for step in (1, 1, 2):
+        checkpointer.save(f"model.ckpt-{step}", dataclasses.replace(make_snapshot(step), assets={}))
+    checkpointer.wait()
+    assert names(logdir) == ["model.ckpt-2"]
+    assert load_checkpoint(logdir / "model.ckpt-2").assets == {}
 
 
 @pytest.mark.parametrize("at", [1, 2])

@@ -13,6 +13,7 @@ from open_seq2seq.training.checkpoints.folders import find_checkpoint, list_chec
 from open_seq2seq.training.run.logdir import check_logdir
 from open_seq2seq.training.run.logdir_lock import LogDirLock
 from open_seq2seq.training.run.logs import RunLogs, git_info
+from open_seq2seq.training.run.start_mark import write_mark
 from open_seq2seq.utils.errors import UserError
 
 
@@ -105,6 +106,36 @@ def test_situations(tmp_path, capsys, mode, what, given, expected):
     assert (found.root, found.checkpoint_dir, found.best_dir) == (logdir, folder, folder / "best_models")
     assert found.checkpoint == (logdir / expected if expected else None)
     assert capsys.readouterr().out == ""
+
+
+def test_the_start_of_a_run_is_begun_anew(tmp_path):
+    """Under its name, or under another one if the config has changed; no file is touched."""
+    params, resumes = {"logdir": str(tmp_path / "log")}, options(continue_learning=True)
+    logdir = make(tmp_path, "foreign")
+    write_mark(logdir, "a run", options())
+    checkpoint(logdir, "best_models", "val_loss=1.2500-step-50")
+    with pytest.raises(UserError, match="is not empty: give --continue_learning"):
+        check_logdir(options(), params)
+    before = sorted(logdir.rglob("*"))
+    found = check_logdir(resumes, params)
+    assert (found.checkpoint, found.run, found.begins_anew) == (None, "a run", True)
+    other = RunOptions("train", ResolvedConfig(ConfigFile("/c.py", "M", {"base_params": {"max_steps": 3}}), "train"),
+                       continue_learning=True)
+    found = check_logdir(other, params)
+    assert found.run != "a run" and found.begins_anew and sorted(logdir.rglob("*")) == before
+    made = checkpoint(logdir, "model.ckpt-7")
+    found = check_logdir(resumes, params)
+    assert found.checkpoint == made and not found.begins_anew
+
+
+@pytest.mark.parametrize("content", ["", "null", "[]", "{", '{"run": 1, "config_sha256": ""}'])
+def test_a_file_with_the_name_of_the_mark_is_no_mark(tmp_path, content):
+    logdir = make(tmp_path, "foreign")
+    (logdir / ".run-start.json").write_text(content)
+    with pytest.raises(UserError, match="there is no checkpoint"):
+        check_logdir(options(continue_learning=True), {"logdir": str(logdir)})
+    with pytest.raises(UserError, match="run-start.json"):
+        write_mark(logdir, "a run", options())
 
 
 def test_the_flag_decides_between_two_folders_of_checkpoints(tmp_path):

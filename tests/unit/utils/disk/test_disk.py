@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import json
 import os
+import resource
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +16,8 @@ import pytest
 
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.disk import ForeignError, ListedFolder
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.output_file import OutputFiles
 
 OURS = b"ours:"
 
@@ -26,7 +33,7 @@ def files_of(folder: Path) -> list[str] | None:
 
 def write_folder(place: Path, text: str, *more: str) -> None:
     names = ["data", "sub/more", *more]
-    with disk.new_folder(place, [*names, "list"], files_of) as folder:
+    with disk.new_folder(place, files_of) as folder:
         for name in names:
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
@@ -241,15 +248,103 @@ def test_killed_at_any_moment(work, monkeypatch, action):
         if action == "keep notes":
             assert (base / "run/notes").read_text() == "mine"
         assert (base / ".tmp-notes/diary").read_text() == "dear"
-        # A kill between making a folder and marking it leaves an empty one, or one with an unfinished mark.
-        left = [path for path in base.iterdir() if path.name not in ("run", ".tmp-notes")]
-        assert all(not set(tree(path)) - {f"{disk.MARK}.new"} for path in left)
+        assert {path.name for path in base.iterdir()} <= {"run", ".tmp-notes"}
         count += 1
     assert count > 8
 
 
+@pytest.mark.parametrize("files", [None, ["data"]], ids=["this version", "an older version"])
+def test_what_a_library_left_in_an_unfinished_folder_is_removed(work, files):
+    """Such as empty folders, and the temporary files with names of its own that safetensors writes."""
+    folder = work / f".tmp-{'0' * 16}"
+    (folder / "written/assets").mkdir(parents=True)
+    (folder / "written/data").write_text("half")
+    if files is None:
+        (folder / "written/.tmpaB3xYz").write_text("half")
+    (folder / disk.MARK).write_text(json.dumps({"place": "run", "files": files, "old": [], "replaces": False}))
+    disk.remove_unfinished(work)
+    assert tree(work) == {}
+
+
+def test_an_unfinished_file_is_removed_once_its_process_has_gone(work, monkeypatch):
+    (work / ".tmp-notes.json").write_text("mine")
+    with disk.placing(work / "new.json", is_ours) as temporary:
+        disk.remove_unfinished(work)
+        assert temporary.exists() and temporary.suffix == ".json"
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(os, "replace", lambda *args: (_ for _ in ()).throw(Killed))
+        patch.setattr(os, "unlink", lambda *args: None)
+        with disk.placing(work / "other.json", is_ours):
+            pass
+    assert len(tree(work)) == 3
+    disk.remove_unfinished(work)
+    assert set(tree(work)) == {"new.json", ".tmp-notes.json"}
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[list[object]]:
+    """Lets every write fail, as on a full disk; yields a list of errors that nobody could report."""
+    unreported: list[object] = []
+    limit, hook = resource.getrlimit(resource.RLIMIT_FSIZE), sys.unraisablehook
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    sys.unraisablehook = unreported.append
+    try:
+        yield unreported
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        gc.collect()
+        sys.unraisablehook = hook
+
+
+def write_output(place: Path) -> None:
+    with OutputFiles() as outputs:
+        outputs.open(str(place)).write("x" * 100_000)
+
+
+def write_short_output(place: Path) -> None:
+    with OutputFiles() as outputs:
+        outputs.open(str(place)).write("x")
+
+
+def append_row(place: Path) -> None:
+    with open(place, "wb"):
+        pass
+    disk.append(place, "row", lambda file: True)
+
+
+def write_file(place: Path) -> None:
+    with disk.writing(place, is_ours) as file:
+        file.write(OURS)
+
+
+WRITES = {"writing": write_file, "append": append_row, "output file": write_output,
+          "short output file": write_short_output,
+          "write_new": lambda place: disk.write_new(place, "text"),
+          "copy_new": lambda place: disk.copy_new(__file__, place),
+          "new_folder": lambda place: write_folder(place, "new")}
+
+
+@pytest.mark.parametrize("way", WRITES)
+def test_a_full_disk_is_reported_with_the_file_and_leaves_nothing_in_the_way(work, way):
+    with full_disk() as unreported, pytest.raises((OSError, UserError)) as error:
+        WRITES[way](work / "place")
+    assert unreported == [] and str(work) in str(error.value)
+    assert set(tree(work)) <= {"place"}
+    (work / "place").unlink(missing_ok=True)
+    WRITES[way](work / "place")
+    assert (work / "place").exists()
+
+
+def test_an_output_whose_mark_could_not_be_written_is_written_by_the_next_command(work):
+    """Of an older version, or of a process that was killed."""
+    (work / ".out.unfinished").mkdir()
+    (work / f".out.unfinished/{disk.MARK}.new").touch()
+    write_output(work / "out")
+    assert set(tree(work)) == {"out"}
+
+
 def test_what_another_process_writes_is_left_alone(work):
-    with disk.new_folder(work / "run", ["data"], files_of) as folder:
+    with disk.new_folder(work / "run", files_of) as folder:
         (folder / "data").write_text("half")
         disk.remove_unfinished(work)
         assert (folder / "data").exists()

@@ -35,8 +35,6 @@ ALLOWED = {
                                                           "and the process's number",
     ("training/checkpoints/writing.py", "save_file"): "safetensors opens it, in a folder that utils.disk has just made",
     ("training/checkpoints/kept_copies.py", "copyfile"): "into a new file of utils.disk",
-    ("training/loop/samples.py", "write_file"): "into a new file of utils.disk",
-    ("training/loop/samples.py", "write"): "into a new file of utils.disk",
     ("decoding/ctc/logits_file.py", "open"): "a member of an archive that is open",
     ("utils/console.py", "open"): "/dev/null",
 }
