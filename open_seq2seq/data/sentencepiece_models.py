@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from open_seq2seq.data.text_files import writing
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_data, read_lines
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.unicode_text import composition_rules
 
 
 def load_sentencepiece(path: str) -> Any:
@@ -63,6 +65,9 @@ def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: in
 def train_pieces(lines: Iterable[str], what: str, model_prefix: str, vocab_size: int, **options: Any) -> int:
     """Trains a SentencePiece model with the ids that data layers expect: pad 0, eos 1, bos 2, unk 3.
 
+    The model composes letters (NFC) and reads every white space as a space, but changes no other character: the NFKC
+    that SentencePiece does by default makes 102 of 10², which a translation could then not contain.
+
     Args:
       lines: the text.
       what: what the text is, for messages.
@@ -91,12 +96,15 @@ def train_pieces(lines: Iterable[str], what: str, model_prefix: str, vocab_size:
             raise
 
     with tempfile.TemporaryDirectory() as folder:
+        rules = f"{folder}/rules.tsv"
+        disk.write_new(rules, "".join(f"{_code_points(old)}\t{_code_points(new)}\n"
+                                      for old, new in composition_rules().items()))
         try:
             sentencepiece.set_random_generator_seed(0)
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=guarded(), model_prefix=f"{folder}/pieces", vocab_size=vocab_size,
                 shuffle_input_sentence=True, pad_id=0, eos_id=1, bos_id=2, unk_id=3, num_threads=os.cpu_count() or 1,
-                minloglevel=2, **options)
+                normalization_rule_tsv=rules, minloglevel=2, **options)
         except Exception as error:
             if failures:
                 raise failures[0] from error
@@ -106,3 +114,7 @@ def train_pieces(lines: Iterable[str], what: str, model_prefix: str, vocab_size:
             with open(f"{folder}/pieces.{ending}", "rb") as file, writing(f"{model_prefix}.{ending}") as out:
                 shutil.copyfileobj(file, out)
         return load_sentencepiece(f"{folder}/pieces.model").get_piece_size()
+
+
+def _code_points(text: str) -> str:
+    return " ".join(f"{ord(char):X}" for char in text)

@@ -1,0 +1,28 @@
+"""SentencePiece models keep the text, except for composed letters and white space."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+
+from open_seq2seq.data.sentencepiece_models import load_sentencepiece, train_sentencepiece
+
+LINE = "10² ½… ﬁn ™ Ａ カ ｶ ① é ế क़ 한 xyz z\u200cw"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    (folder / "text").write_text(f"{LINE}\n" * 50, encoding="utf-8")
+    return load_sentencepiece(train_sentencepiece([str(folder / "text")], str(folder / "m"), 28, "unigram"))
+
+
+@pytest.mark.parametrize(("line", "expected"), [
+    (LINE, unicodedata.normalize("NFC", LINE)),
+    (unicodedata.normalize("NFD", LINE), unicodedata.normalize("NFC", LINE)),
+    ("e\u0302\u0301 \u00ea\u0301", "ế ế"),  # from all parts, and from a letter that is partly composed
+    ("x\u00a0y\u3000z\ty  x\u2009z ", "x y z y x z"),
+])
+def test_a_trained_model_composes_letters_and_changes_nothing_else(model, line, expected):
+    assert model.decode(model.encode(line)) == expected
