@@ -31,7 +31,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("lists", nargs="+", metavar="LIST", help="lists of recordings and transcripts, in the formats "
                         "of dataset_files: CSV, JSON lines, LibriSpeech folders")
     parser.add_argument("--output", default="vocab.txt", metavar="FILE", help="file to write (default: %(default)s)")
-    parser.add_argument("--unicode_form", choices=["NFC", "NFD", "NFKC", "NFKD"], help="Unicode normalisation")
     add_spelling_arguments(parser)
     return parser.parse_args(argv)
 

@@ -47,6 +47,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import OutputFiles, check_no_input, check_output_file
 from open_seq2seq.utils.script import finite_float, run_script
+from open_seq2seq.utils.unicode_text import TextIds
 
 Texts = dict[str, str]
 # The search's parameter n_best has no flag, because --n_best names a file. It is beam_width with --dump_all_beams_to,
@@ -307,11 +308,12 @@ def text_scorer(args: argparse.Namespace) -> Callable[[str], float]:
     """Returns a function that computes a text's natural log probability under the n-gram model."""
     options = {**DEFAULTS, **search_options(args)}
     model = load_language_model(options["lm_path"], options["lm_vocabulary"])
-    ids = {CASES[options["lm_case"]](word): number for number, word in reversed(list(enumerate(model.words)))}
+    words = reversed(list(enumerate(model.words)))
+    ids = TextIds({CASES[options["lm_case"]](word): number for number, word in words}, -1)
     units = characters_of_lines if options["lm_type"] == "character" else words_of_lines
 
     def log_prob(text: str) -> float:
-        scores, end = sentence_scores(model, (ids.get(unit, -1) for unit in next(units([text]))))
+        scores, end = sentence_scores(model, (ids[unit] for unit in next(units([text]))))
         return sum(scores) + (end if options["lm_sentence_end"] else 0.0)
 
     return log_prob

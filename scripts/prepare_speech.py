@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     lists = [os.path.join(args.output_dir, f"{part}.csv") for part in PARTS]
     dropped, vocab = (os.path.join(args.output_dir, name) for name in ("dropped.csv", "vocab.txt"))
     check_args(args, [*lists, dropped, vocab])
-    normalize = text_normalizer({**vars(args), "unicode_form": None})
+    normalize = text_normalizer(vars(args))
     header, recordings = read_recordings(args.table, args.speaker_column)
     kept = clean(recordings, normalize)
     try:

@@ -15,6 +15,9 @@ from open_seq2seq.utils.data_files import read_data, read_lines
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.unicode_text import composition_rules
 
+BLANK = "\u2581"
+"""SentencePiece's symbol for a space."""
+
 
 def load_sentencepiece(path: str) -> Any:
     """Loads a model file and returns its ``SentencePieceProcessor``.
@@ -41,6 +44,11 @@ def sentencepiece_of(content: bytes, path: str) -> Any:
     except (OSError, RuntimeError) as error:
         reason = error
     raise DataError(f"{path} is not a valid SentencePiece model: name the .model file, not .vocab.") from reason
+
+
+def normalized(processor: Any, line: str) -> str:
+    """Returns a line after the changes that a model makes before it splits the line into pieces."""
+    return processor.normalize(line).replace(BLANK, " ").strip()
 
 
 def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: int, model_type: str = "bpe",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.progress import format_count
+from open_seq2seq.utils.unicode_text import composed
 
 _MARKS = {"replace": "S", "delete": "D", "insert": "I"}
 
@@ -119,7 +120,7 @@ def alignment_text(reference: str, hypothesis: str) -> str:
 
     Asterisks stand for the missing word of an insertion or a deletion.
     """
-    steps = align(reference.split(), hypothesis.split())
+    steps = align(composed(reference).split(), composed(hypothesis).split())
     widths = [max(len(step.reference), len(step.hypothesis), 1) for step in steps]
     rows = ([step.reference or "*" * width for step, width in zip(steps, widths, strict=True)],
             [step.hypothesis or "*" * width for step, width in zip(steps, widths, strict=True)],
@@ -131,7 +132,7 @@ def alignment_text(reference: str, hypothesis: str) -> str:
 
 def error_rates(references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str] | None = None,
                 worst: int = 10) -> ErrorRates:
-    """Returns the error rates of a corpus.
+    """Returns the error rates of a corpus; composed and decomposed letters are equal.
 
     Args:
       references: the true transcripts; words are separated by any white space.
@@ -149,7 +150,7 @@ def error_rates(references: Sequence[str], hypotheses: Sequence[str], names: Seq
     names = names if names is not None else [str(number) for number in range(len(references))]
     words, characters, judged = ErrorCounts(), ErrorCounts(), []
     for name, reference, hypothesis in zip(names, references, hypotheses, strict=True):
-        ours, theirs = reference.split(), hypothesis.split()
+        ours, theirs = composed(reference).split(), composed(hypothesis).split()
         counts = count_errors(ours, theirs)
         words = words.plus(counts)
         characters = characters.plus(count_errors(" ".join(ours), " ".join(theirs)))

@@ -10,12 +10,13 @@ import stat
 import zlib
 from collections.abc import Iterator
 from io import BufferedReader
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from open_seq2seq.utils.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
 """The byte-order mark that some programs write at the beginning of UTF-8 files."""
+_GZIP = b"\x1f\x8b"
 MOST_LINE_BYTES = 1 << 24
 """Maximum length of a line in bytes, because a small gzip file can expand to a line that does not fit in memory."""
 
@@ -66,46 +67,65 @@ def opened_data(path: str, what: str = "The file") -> Iterator[BinaryIO]:
         raise DataError(f"{what} {shown(path)} cannot be read: {error.strerror or error}.") from error
 
 
-def read_data(path: str, what: str = "The file", most_bytes: int = 1 << 30) -> bytes:
+@contextlib.contextmanager
+def opened_text(path: str, what: str = "The file") -> Iterator[BinaryIO]:
+    """Context manager that opens a file of text, plain or compressed by gzip, for reading its uncompressed bytes.
+
+    Args:
+      path: the file; see ``opened_data``.
+      what: what the file is, for messages.
+
+    Raises:
+      DataError: the file cannot be read, or is not valid gzip although it looks like it.
+    """
+    with opened_data(path, what) as file:
+        try:
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_packed(path, file) else file
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(f"{what} {shown(path)} is not a valid gzip file: {str(error).rstrip('.')}.") from error
+
+
+def is_packed(path: str, file: BinaryIO) -> bool:
+    """Returns whether a file is compressed by gzip, by its name or its first bytes, with which UTF-8 cannot begin."""
+    return path.endswith(".gz") or (isinstance(file, BufferedReader) and file.peek(2)[:2] == _GZIP)
+
+
+def read_data(path: str, what: str = "The file", most_bytes: int = 1 << 30, unpack: bool = False) -> bytes:
     """Returns the content of a file.
 
     Args:
       path: the file.
       what: what the file is, for messages.
-      most_bytes: maximum size of the file.
+      most_bytes: maximum size of the content.
+      unpack: whether to return the uncompressed content of a file that is compressed by gzip.
 
     Raises:
       DataError: the file cannot be read, or has more than ``most_bytes``.
     """
-    with opened_data(path, what) as file:
+    with (opened_text if unpack else opened_data)(path, what) as file:
         content = file.read(most_bytes + 1) or b""
     if len(content) > most_bytes:
-        raise DataError(f"{what} {shown(path)} has more than {most_bytes:,} bytes: give a smaller file.")
+        raise DataError(f"{what} {shown(path)} has more than {most_bytes:,} bytes: give a smaller file"
+                        f"{', or the unpacked one' if unpack else ''}.")
     return content
 
 
-def read_lines(path: str, what: str = "The file", unpack: bool = True) -> Iterator[str]:
+def read_lines(path: str, what: str = "The file") -> Iterator[str]:
     """Yields the lines of a UTF-8 text file without line endings (LF or CR LF) and without a byte-order mark.
 
     Args:
-      path: the file.
+      path: the file, plain or compressed; see ``opened_text``.
       what: what the file is, for messages.
-      unpack: whether to decompress files whose names end in ``.gz``.
 
     Raises:
       DataError: the file cannot be opened, is not gzip although named ``.gz``, is not UTF-8, or has a line that is too
         long.
     """
-    with opened_data(path, what) as file:
-        packed = unpack and path.endswith(".gz")
-        lines = gzip.GzipFile(fileobj=file) if packed else file
+    with opened_text(path, what) as file:
         number, line = 0, b"\n"
-        try:
-            while line := lines.readline(MOST_LINE_BYTES + 1):
-                number += 1
-                yield _decoded(line.removeprefix(BOM) if number == 1 else line, path, number)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise DataError(f"{what} {shown(path)} is not a valid gzip file: {str(error).rstrip('.')}.") from error
+        while line := file.readline(MOST_LINE_BYTES + 1):
+            number += 1
+            yield _decoded(line.removeprefix(BOM) if number == 1 else line, path, number)
 
 
 def _decoded(line: bytes, path: str, number: int) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_data, shown, too_long
+from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_text, shown, too_long
 from open_seq2seq.utils.errors import DataError, UserError
 
 STANDARD_INPUT = "-"
@@ -146,7 +146,7 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
 def _append(out: BinaryIO, name: str, path: str) -> None:
     """Copies a file's lines, and checks them here, so that messages name this file instead of the combined one."""
     number, line = 0, b""
-    with opened_data(path, "The text file") as file:
+    with opened_text(path, "The text file") as file:
         while more := file.readline(MOST_LINE_BYTES + 1):
             number, line = number + 1, more.removeprefix(BOM) if not number else more
             if len(line) > MOST_LINE_BYTES:

@@ -13,7 +13,7 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import examined
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.image2label.augmentation import beta_quantiles, mixed, mixing_weights, standardized
-from open_seq2seq.data.image2label.decoding import decode_rgb
+from open_seq2seq.data.image2label.decoding import decode_rgb, on_white
 from open_seq2seq.data.image2label.image_files import find_images
 from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
 from open_seq2seq.data.image2label.params import image_problems
@@ -225,6 +225,8 @@ class ImageDataLayer(DataLayer):
     def make_interactive_batch(self, inputs: Sequence[Any]) -> dict[str, Any]:
         """Returns a batch of images, each given as a path or as a uint8 array ``[height, width, 3]``.
 
+        Arrays ``[height, width, 4]``, with an alpha channel, are put on a white background, as image files are.
+
         Raises:
           DataError: there are no images, or one cannot be used.
         """
@@ -237,10 +239,10 @@ class ImageDataLayer(DataLayer):
     def _seen(self, given: Any) -> tf.Tensor:
         if not isinstance(given, (str, os.PathLike)):
             pixels = np.asarray(given)
-            if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
+            if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (3, 4) or not pixels.size:
                 raise DataError(f"An image must be a uint8 array [height, width, 3], got {pixels.dtype} of shape "
                                 f"{list(pixels.shape)}.")
-            return tf.constant(pixels)
+            return on_white(tf.constant(pixels))
         try:
             return decode_rgb(tf.io.read_file(os.fspath(given)))
         except tf.errors.OpError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from open_seq2seq.data.image2label.image_sets import FileSet
 from open_seq2seq.data.tables import csv_rows
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.unicode_text import TextIds
 
 _SHOWN = 20
 _HEADER = (("image", "file", "filename", "path"), ("label", "class"))
@@ -67,17 +68,17 @@ def files_in_folders(folder: str, classes: Sequence[str], needs_all: bool) -> Fi
       DataError: the folder cannot be read or has no subfolders, there are no images at all, or a class has no images
         although ``needs_all`` is True.
     """
-    present = class_folders(folder)
+    present, numbers = class_folders(folder), numbers_of(classes)
     paths: list[str] = []
     labels: list[int] = []
     dropped: Counter[str] = Counter()
-    unknown = [name for name in present if name not in classes]
+    unknown = [name for name in present if numbers[name] < 0]
     for name in present:
         found, others = images_below(os.path.join(folder, name))
         dropped[NOT_IMAGES] += others
-        if name in classes:
+        if name not in unknown:
             paths += found
-            labels += [classes.index(name)] * len(found)
+            labels += [numbers[name]] * len(found)
         else:
             dropped[f"in folders that are not among the classes, such as {shown(unknown[0])}"] += len(found)
     without = sorted(set(range(len(classes))) - set(labels))
@@ -121,7 +122,7 @@ def read_rows(path: str, what: str, columns: Sequence[str] | None, header: Seque
     Raises:
       DataError: the file cannot be read, is empty or not valid CSV, has no header, or has a row with too few columns.
     """
-    rows = csv_rows(path, _checked_lines(path, what), "\t" if path.endswith(".tsv") else ",")
+    rows = csv_rows(path, _checked_lines(path, what), "\t" if path.removesuffix(".gz").endswith(".tsv") else ",")
     order: list[int] | None = None if columns is None else [columns.index("file"), columns.index("label")]
     for first, _, values in rows:
         place = f"{shown(path)}:{first}"
@@ -155,18 +156,23 @@ def _order(values: Sequence[str], header: Sequence[Sequence[str]], place: str) -
     return [place for place in found if place is not None]
 
 
-def number_of(label: str, numbers: Mapping[str, int], place: str) -> int:
+def numbers_of(classes: Sequence[str]) -> TextIds:
+    """Returns the indices of classes by name, also by names that are composed of other characters; -1 for others."""
+    return TextIds({name: number for number, name in enumerate(classes)}, -1)
+
+
+def number_of(label: str, numbers: TextIds, place: str) -> int:
     """Returns the index of a class.
 
     Args:
       label: name of the class, as read from the file.
-      numbers: dict of class name → index.
+      numbers: see ``numbers_of``.
       place: file and line of the label, for the message.
 
     Raises:
       DataError: there is no such class.
     """
-    if label not in numbers:
+    if numbers[label] < 0:
         names = list(numbers)
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise DataError(f"{place}: the label is {shown(label)[:200]!r}, but the classes are "
@@ -185,7 +191,7 @@ def files_of_lists(lists: Sequence[str], root: str | None, classes: Sequence[str
     Raises:
       DataError: a file or a row cannot be used.
     """
-    numbers = {name: number for number, name in enumerate(classes)}
+    numbers = numbers_of(classes)
     paths, labels, places = [], [], []
     for path in lists:
         base = os.path.dirname(path) if root is None else root

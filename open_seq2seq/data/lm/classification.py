@@ -17,13 +17,13 @@ from open_seq2seq.data.lm.params import (
     VOCABULARY,
     build_vocabulary,
     make_tokenizer,
+    other_vocabulary,
     tokenizer_params,
     vocabulary_path,
     with_model_params,
 )
 from open_seq2seq.data.lm.reviews import rating_of, read_review, review_files
 from open_seq2seq.data.lm.tokenizers import Split, WithoutEnds
-from open_seq2seq.data.lm.unknown import unknown_remarks
 from open_seq2seq.data.lm.vocabulary import LMVocabulary
 from open_seq2seq.data.tables import Table
 from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
@@ -103,12 +103,8 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
         return list(corpus.padded(rows, self._max_tokens, self.params["use_start_token"],
                                   keep_end=self.params["truncate"] == "start", special=special))
 
-    def remarks(self) -> list[str]:
-        """Returns the share of unknown tokens in the texts, if there are any."""
-        if self._corpus is None:
-            return []
-        return unknown_remarks(self._corpus, len(self._corpus.tokens), self._tokenizer.inner, self.params,
-                               self._source_name)
+    def _other_vocabulary(self) -> str:
+        return other_vocabulary(self.params)
 
     def assets(self) -> dict[str, str]:
         """Returns the vocabulary file or the SentencePiece model, and the list of classes."""

@@ -22,6 +22,7 @@ from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.unicode_text import composed, plain
 
 VOCABULARY = "vocab.txt"
 """Name of the vocabulary in ``processed_data_folder``, and in a checkpoint's assets."""
@@ -90,6 +91,16 @@ def vocabulary_path(params: Mapping[str, Any]) -> str | None:
     """Returns the path of the vocabulary file, or None if no parameter names it."""
     folder = params["processed_data_folder"]
     return params["lm_vocab_file"] or (os.path.join(folder, VOCABULARY) if folder else None)
+
+
+def other_vocabulary(params: Mapping[str, Any]) -> str:
+    """Returns the clause that says which vocabulary does not fit a text, and how to use another."""
+    if (params["tokenizer"] or {}).get("type") == "sentencepiece":
+        return f"the SentencePiece model {shown(params['tokenizer']['model'])} does not fit this text: name another one"
+    where = f"the vocabulary {shown(vocabulary_path(params) or '')} does not fit this text"
+    if params["lm_vocab_file"]:
+        return f"{where}: if it is the wrong one, correct lm_vocab_file"
+    return f"{where}: if it was built from another one, remove it, or name another processed_data_folder"
 
 
 def tokens_in(assets: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -171,7 +182,8 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
         raise DataError(f"The file {file} with the vocabulary does not exist: name the model's vocab.txt as "
                         "lm_vocab_file, or train with processed_data_folder, where training writes it.")
     else:
-        vocabulary = build(split_raw_words if fit and kind == "words" else split)
+        raw = fit and kind == "words"
+        vocabulary = build((lambda line: split_raw_words(plain(line))) if raw else lambda line: split(composed(line)))
         vocabulary.save(file, _settings(params))
     if fit and kind == "words":
         return FittingTokenizer(vocabulary, split, " ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import re
@@ -13,6 +14,14 @@ import numpy as np
 from open_seq2seq.data.lm.vocabulary import END, LMVocabulary
 from open_seq2seq.data.text2text.tokenizers import SentencePieceTokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
+from open_seq2seq.utils.unicode_text import (
+    APOSTROPHES,
+    TextIds,
+    composed,
+    continuing_characters,
+    plain,
+    spelled,
+)
 
 Split = Callable[[str], Sequence[str]]
 
@@ -69,15 +78,26 @@ def split_characters(line: str) -> list[str]:
 
 
 _MARKUP = re.compile(r"<br\s*/?>")
-_PARTS = re.compile(r"\w+(?=n't)|n't|'(?:s|re|ve|ll|d|m)\b|\w+|[^\w\s]", re.IGNORECASE)
+
+
+@functools.cache
+def _parts(more: str) -> re.Pattern[str]:
+    """Returns the pattern of words and punctuation; ``more`` is a class of characters that continue a word."""
+    word = rf"\w[\w{more}]*"
+    return re.compile(rf"{word}(?=n't)|n't|'(?:s|re|ve|ll|d|m)\b|{word}|[^\w\s{more}]", re.IGNORECASE)
 
 
 def split_raw_words(line: str) -> list[str]:
-    """Returns the words and punctuation of raw text, without ``<br>`` tags.
+    """Returns the words and punctuation of raw text, without ``<br>`` tags; combining marks belong to their words.
 
     Contractions are split as in WikiText: ``don't`` becomes ``do n't``, and ``it's`` becomes ``it 's``.
     """
-    return _PARTS.findall(_MARKUP.sub(" ", line))
+    return _parts(continuing_characters()).findall(_MARKUP.sub(" ", line))
+
+
+def split_at_marks(line: str) -> list[str]:
+    """Returns the words and punctuation of raw text as ``split_raw_words``, but each combining mark is a token."""
+    return _parts("").findall(_MARKUP.sub(" ", line))
 
 
 class VocabularyTokenizer:
@@ -94,13 +114,17 @@ class VocabularyTokenizer:
         self.vocab_size = len(vocabulary)
         self.tokens: Sequence[str] = vocabulary.tokens
         self.end_id, self.unknown_id = vocabulary.end_id, vocabulary.unknown_id
-        self.fingerprint = hashlib.sha256(f"{split.__name__} {vocabulary.fingerprint}".encode()).hexdigest()
+        self._ids = TextIds(vocabulary.ids, self.unknown_id)
+        self.fingerprint = hashlib.sha256(f"plain {split.__name__} {vocabulary.fingerprint}".encode()).hexdigest()
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        split = [[*self._split(line), END] for line in lines]
+        split = [[*self._tokens_of(line), END] for line in lines]
         counts = np.fromiter(map(len, split), np.int64, len(split))
-        ids = map(self.vocabulary.ids.get, itertools.chain.from_iterable(split), itertools.repeat(self.unknown_id))
+        ids = map(self._ids.__getitem__, itertools.chain.from_iterable(split))
         return np.fromiter(ids, np.int32, int(counts.sum())), counts
+
+    def _tokens_of(self, line: str) -> Sequence[str]:
+        return self._split(spelled(line, self._ids) if self._split is split_characters else line)
 
     def decode(self, ids: Iterable[int]) -> str:
         lines: list[list[str]] = [[]]
@@ -112,8 +136,7 @@ class VocabularyTokenizer:
         return "\n".join(self._separator.join(line) for line in lines)
 
     def first_unknown(self, line: str) -> str:
-        known = self.vocabulary.ids
-        return next((token for token in self._split(line) if known.get(token, self.unknown_id) == self.unknown_id), "")
+        return next((token for token in self._tokens_of(line) if self._ids[token] == self.unknown_id), "")
 
 
 class PieceTokenizer:
@@ -129,6 +152,7 @@ class PieceTokenizer:
         self._pieces = SentencePieceTokenizer(path)
         self.vocab_size = self._pieces.vocab_size
         self.tokens: Sequence[str] = self._pieces.tokens
+        self.first_unknown, self.normalized = self._pieces.first_unknown, self._pieces.normalized
         self.fingerprint = hashlib.sha256(f"lines of {self._pieces.fingerprint}".encode()).hexdigest()
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -139,24 +163,27 @@ class PieceTokenizer:
         flat = np.asarray(ids).reshape(-1)
         return "\n".join(self._pieces.decode(line) for line in np.split(flat, np.flatnonzero(flat == self.end_id) + 1))
 
-    def first_unknown(self, line: str) -> str:
-        ids, _ = self._pieces.encode([line])
-        places = np.flatnonzero(ids == self.unknown_id)
-        return self._pieces.split(line)[int(places[0])] if len(places) else ""
-
 
 class FittingTokenizer(VocabularyTokenizer):
-    """Splits raw text into words as in the training text of a language model; looks up unknown words in lower case."""
+    """Splits raw text into words as in the training text of a language model; looks up unknown words in lower case.
 
-    def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        return super().encode(list(map(self._fitted, lines)), threads)
+    Typographic apostrophes are read as ASCII ones, and combining marks belong to their words, unless the vocabulary
+    shows that its text was split in another way, as that of earlier versions.
+    """
 
-    def first_unknown(self, line: str) -> str:
-        return super().first_unknown(self._fitted(line))
+    def __init__(self, vocabulary: LMVocabulary, split: Split, separator: str) -> None:
+        super().__init__(vocabulary, split, separator)
+        marks = re.compile(f"[{continuing_characters()}]")
+        marked = [token for token in vocabulary.tokens if not token.isascii() and marks.search(token)]
+        self._splits_at_marks = bool(marked) and all(len(token) == 1 for token in marked)
+        self._keeps_apostrophes = any(char in vocabulary.ids for char in APOSTROPHES[1:])
 
-    def _fitted(self, line: str) -> str:
-        known = self.vocabulary.ids
-        return self._separator.join(word if word in known else word.lower() for word in split_raw_words(line))
+    def _tokens_of(self, line: str) -> list[str]:
+        if self._splits_at_marks:
+            words = split_at_marks(line)
+        else:
+            words = split_raw_words(composed(line) if self._keeps_apostrophes else plain(line))
+        return [word if word in self._ids else word.lower() for word in words]
 
 
 class WithoutEnds:
@@ -169,6 +196,7 @@ class WithoutEnds:
     def __init__(self, tokenizer: LMTokenizer) -> None:
         self.inner = tokenizer
         self.vocab_size, self.fingerprint = tokenizer.vocab_size, tokenizer.fingerprint
+        self.unknown_id, self.first_unknown = tokenizer.unknown_id, tokenizer.first_unknown
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Returns the concatenated ids of all lines and the number of ids in each line."""

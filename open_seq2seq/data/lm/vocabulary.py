@@ -78,7 +78,7 @@ class LMVocabulary:
         tokens: list[str] = []
         counts: list[int] = []
         last = ""
-        for number, line in enumerate(read_lines(path, "The vocabulary of the language model", unpack=False), 1):
+        for number, line in enumerate(read_lines(path, "The vocabulary of the language model"), 1):
             identity, tab, rest = line.partition("\t")
             token, second, count = rest.rpartition("\t")
             if last:

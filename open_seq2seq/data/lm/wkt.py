@@ -18,15 +18,23 @@ from open_seq2seq.data.lm.params import (
     VOCABULARY,
     build_vocabulary,
     make_tokenizer,
+    other_vocabulary,
     tokenizer_kind,
     tokenizer_params,
     vocabulary_path,
     with_model_params,
 )
 from open_seq2seq.data.lm.random_lengths import SHORTEST_BASE, chunk_offsets, num_random_chunks
-from open_seq2seq.data.lm.unknown import count_unknown, unknown_in_prompts, unknown_remarks
-from open_seq2seq.data.lm.vocabulary import LMVocabulary
+from open_seq2seq.data.lm.tokenizers import PieceTokenizer
+from open_seq2seq.data.lm.vocabulary import UNKNOWN, LMVocabulary
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
+from open_seq2seq.data.text_remarks import (
+    changed_remarks,
+    count_ids,
+    reserved_remarks,
+    unknown_in_prompts,
+    unknown_remarks,
+)
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.disk import process_folder
@@ -131,7 +139,7 @@ class WKTDataLayer(DataLayer):
         if not params["data_root"]:
             raise ConfigError([f"'{path}/data_root' is missing: name the folder that contains {_FILES[mode][0]}, or "
                                "name the text itself as text_file."])
-        found = [os.path.join(params["data_root"], name) for name in _FILES[mode]]
+        found = [os.path.join(params["data_root"], name + packed) for name in _FILES[mode] for packed in ("", ".gz")]
         return next((file for file in found if os.path.exists(file)), found[0])
 
     def _build(self, split: Any) -> LMVocabulary:
@@ -260,7 +268,7 @@ class WKTDataLayer(DataLayer):
 
     def _report_unknown(self, corpus: TokenCorpus) -> None:
         """Prints the number of unknown tokens in texts of interactive use, for the first texts that have any."""
-        for line in [] if self._has_reported_unknown else unknown_in_prompts(corpus, self.tokenizer):
+        for line in [] if self._has_reported_unknown else unknown_in_prompts(corpus, self.tokenizer, UNKNOWN):
             self._has_reported_unknown = True
             deco_print(line)
 
@@ -296,25 +304,36 @@ class WKTDataLayer(DataLayer):
     def text_size(self) -> tuple[int, int] | None:
         """Returns the numbers of words and of bytes in the text; None if only a part of the text is read.
 
-        Words are separated by white space; each line end counts as a word, too.
+        Words are separated by white space; each line end counts as a word and as a byte, too.
         """
         if self._corpus is None or self.params["small"] or (self._shifts > 1):
             return None
-        words = sum(len(line.split()) + 1 for line in read_lines(self._corpus.path, "The text file", unpack=False))
-        return words, self._corpus.num_bytes
+        words = num_bytes = 0
+        for line in read_lines(self._corpus.path, "The text file"):
+            words, num_bytes = words + len(line.split()) + 1, num_bytes + len(line.encode()) + 1
+        return words, num_bytes
 
     @property
     def num_unknown(self) -> int:
         """Number of unknown tokens in the text."""
-        return 0 if self._corpus is None else count_unknown(self._corpus.tokens[:self._size], self.tokenizer)
+        return 0 if self._corpus is None else count_ids(self._corpus.tokens[:self._size], self.tokenizer.unknown_id)
 
     def remarks(self) -> list[str]:
-        """Returns the number of unknown tokens in the text or in the prompts, if there are any."""
+        """Returns the numbers of unknown tokens and of ``<eos>`` in the text, or in the prompts, if there are any."""
         if self._prompts is not None:
-            return unknown_in_prompts(self._prompts, self.tokenizer)
+            return unknown_in_prompts(self._prompts, self.tokenizer, UNKNOWN)
         if self._corpus is None:
             return []
-        return unknown_remarks(self._corpus, self._size, self.tokenizer, self.params, self._corpus.path)
+        text = self._corpus, self._size
+        return [*unknown_remarks(*text, self.tokenizer, other_vocabulary(self.params), self._corpus.path),
+                *reserved_remarks(*text, {self.end_id: self.tokens[self.end_id]}, self._corpus.path, self.end_id),
+                *self._changed_lines(self._corpus)]
+
+    def _changed_lines(self, corpus: TokenCorpus) -> list[str]:
+        if not isinstance(self.tokenizer, PieceTokenizer):
+            return []
+        return changed_remarks(map(corpus.line, range(len(corpus))), self.tokenizer.normalized,
+                               self.params["tokenizer"]["model"], corpus.path)
 
     def data_files(self, *kinds: str) -> dict[str, str]:
         """Returns the text of this mode."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import abc
+import unicodedata
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
-from open_seq2seq.data.sentencepiece_models import load_sentencepiece
-from open_seq2seq.utils.data_files import read_lines
+from open_seq2seq.data.sentencepiece_models import load_sentencepiece, normalized
+from open_seq2seq.data.text_remarks import changed_remarks
+from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.unicode_text import spelled
 
 
 class Alphabet(abc.ABC):
@@ -29,6 +33,14 @@ class Alphabet(abc.ABC):
         self.size = len(labels) + (2 if autoregressive else 0)
         self.start_id = len(labels) if autoregressive else None
         self.end_id = len(labels) + 1 if autoregressive else None
+
+    def spelled(self, text: str) -> str:
+        """Returns a text in the form of the alphabet's characters: composed or decomposed, with its apostrophes."""
+        return text
+
+    def remarks(self, texts: Iterable[str], source: str) -> list[str]:
+        """Returns lines about how the alphabet fits transcripts; ``source`` is their file."""
+        return []
 
     @abc.abstractmethod
     def encode(self, text: str) -> list[int]:
@@ -73,9 +85,18 @@ class Characters(Alphabet):
         super().__init__(path, _read_characters(path), autoregressive)
         self._ids = {character: number for number, character in enumerate(self.labels)}
 
+    def spelled(self, text: str) -> str:
+        return spelled(text, self._ids)
+
+    def remarks(self, texts: Iterable[str], source: str) -> list[str]:
+        twice = [character for character in self.labels
+                 if len(parts := unicodedata.normalize("NFD", character)) > 1 and set(parts) <= self._ids.keys()]
+        return [f"WARNING: the alphabet {shown(self.path)} spells {describe_characters(''.join(twice))} in two ways, "
+                "as one character and as several: make a new one with scripts/create_alphabet.py."] if twice else []
+
     def encode(self, text: str) -> list[int]:
         try:
-            return [self._ids[character] for character in text]
+            return [self._ids[character] for character in self.spelled(text)]
         except KeyError:
             raise self._unknown_error(text) from None
 
@@ -83,7 +104,7 @@ class Characters(Alphabet):
         return "".join(self.labels[i] for i in self._visible(ids))
 
     def unknown(self, text: str) -> str:
-        return "".join(dict.fromkeys(character for character in text if character not in self._ids))
+        return "".join(dict.fromkeys(character for character in self.spelled(text) if character not in self._ids))
 
 
 class Pieces(Alphabet):
@@ -113,6 +134,9 @@ class Pieces(Alphabet):
             raise self._unknown_error(text)
         return ids
 
+    def remarks(self, texts: Iterable[str], source: str) -> list[str]:
+        return changed_remarks(texts, partial(normalized, self._processor), self.path, source)
+
     def decode(self, ids: Iterable[int]) -> str:
         return self._processor.decode(self._visible(ids))
 
@@ -136,7 +160,7 @@ def describe_characters(characters: str) -> str:
 
 def _read_characters(path: str) -> list[str]:
     characters: dict[str, None] = {}
-    for number, line in enumerate(read_lines(path, "The alphabet", unpack=False), 1):
+    for number, line in enumerate(read_lines(path, "The alphabet"), 1):
         if len(line) > 1:
             raise DataError(f"{path}:{number}: the line {line[:60]!r} has several characters: write one per line, or "
                             "set bpe to True for a SentencePiece model.")

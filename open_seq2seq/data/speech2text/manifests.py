@@ -14,7 +14,7 @@ from typing import Any
 from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, recordings_of
 from open_seq2seq.data.folders import files_below
 from open_seq2seq.data.text_files import write_lines
-from open_seq2seq.utils.data_files import opened_data, read_lines, shown
+from open_seq2seq.utils.data_files import opened_text, read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
 FILE_COLUMN, TEXT_COLUMN = "wav_filename", "transcript"
@@ -159,7 +159,7 @@ class CsvList:
 def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
     if os.path.isdir(entry):
         yield from _read_folder(entry, needs_text)
-    elif entry.lower().endswith(_JSON_SUFFIXES):
+    elif entry.lower().removesuffix(".gz").endswith(_JSON_SUFFIXES):
         yield from _read_json(entry, audio_root, needs_text)
     elif not needs_text and (entry.lower().endswith(AUDIO_SUFFIXES) or not _is_csv(entry)):
         yield Utterance(shown(entry), entry, None, entry, 0)
@@ -172,9 +172,9 @@ def _is_csv(path: str) -> bool:
 
     The suffix alone does not suffice, because recordings can have any suffix.
     """
-    if path.lower().endswith(".csv") or not os.path.isfile(path):
+    if path.lower().removesuffix(".gz").endswith(".csv") or not os.path.isfile(path):
         return True
-    with opened_data(path) as file:
+    with opened_text(path) as file:
         return FILE_COLUMN.encode() in file.readline(1000)
 
 

@@ -92,7 +92,7 @@ class Recordings:
         self.transcripts: Transcripts | None = None
         if self._labelled:
             normalize = text_normalizer(params)
-            texts = [None if u.text is None else normalize(u.text) for u in self.utterances]
+            texts = [None if u.text is None else alphabet.spelled(normalize(u.text)) for u in self.utterances]
             self.transcripts = Transcripts(texts, alphabet)
         self.dropped: dict[str, int] = {}
         self.rows = np.arange(len(self.utterances))

@@ -333,6 +333,12 @@ class Speech2TextDataLayer(DataLayer):
         """Returns the text of ids ``[time]`` up to ``</S>``; blanks are skipped."""
         return self.alphabet.decode(ids)
 
+    def remarks(self) -> list[str]:
+        """Returns lines about how the alphabet fits the transcripts."""
+        transcripts = None if self.mode == "interactive_infer" else self._set.transcripts
+        texts = [] if transcripts is None else transcripts.texts
+        return self.alphabet.remarks(filter(None, texts), ", ".join(self.params["dataset_files"]))
+
     def report_dropped(self) -> dict[str, int]:
         """Returns the number of rows that were left out for each reason."""
         return dict(self._set.dropped)

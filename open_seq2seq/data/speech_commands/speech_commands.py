@@ -32,6 +32,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
+from open_seq2seq.utils.unicode_text import TextIds
 
 
 class SpeechCommandsDataLayer(DataLayer):
@@ -101,8 +102,9 @@ class SpeechCommandsDataLayer(DataLayer):
 
     def _listed(self) -> list[tuple[str, int, str]]:
         """Returns (path, class index, file and line of the row) of all recordings."""
-        numbers = {str(number): number for number in range(self.num_classes)}
-        numbers.update({name: number for number, name in enumerate(self.class_names)})
+        names = enumerate(self.class_names)
+        numbers = TextIds({**{str(number): number for number in range(self.num_classes)},
+                           **{name: number for number, name in names}}, -1)
         found = []
         for path in self.params["dataset_files"]:
             for row in read_rows(path, "The list of recordings", ("label", "file")):

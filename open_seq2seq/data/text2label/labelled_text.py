@@ -15,10 +15,12 @@ from open_seq2seq.data.fields import Field
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
 from open_seq2seq.data.text2text.corpus import TokenCorpus, corpus_of_lines
 from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
-from open_seq2seq.data.text2text.tokenizers import Tokenizer, make_tokenizer
+from open_seq2seq.data.text2text.tokenizers import make_tokenizer, other_vocabulary
+from open_seq2seq.data.text_remarks import unknown_remarks
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import ConfigError, DataError, did_you_mean
 from open_seq2seq.utils.given_files import check_given, one_text
+from open_seq2seq.utils.unicode_text import TextIds
 
 _TEXT_PARAMS = ("src_vocab_file", "tokenizer", "delimiter", "special_tokens_already_in_vocab", "pad_vocab_to_eight",
                 "map_parallel_calls", "prefetch_buffer_size")
@@ -122,7 +124,7 @@ class LabelledTextDataLayer(DataLayer):
         """The file or folder of the examples, for messages."""
         return self.params["text_file"]
 
-    def _make_tokenizer(self) -> Tokenizer:
+    def _make_tokenizer(self) -> Any:
         return make_tokenizer(self.params, self.params_path)
 
     @property
@@ -167,10 +169,10 @@ class LabelledTextDataLayer(DataLayer):
         return np.array([number for number, _ in rows], np.int32), texts, labels
 
     def _numbered(self, rows: list[tuple[int, str]]) -> np.ndarray:
-        known = {label: number for number, label in enumerate(self.labels)}
+        known = TextIds({label: number for number, label in enumerate(self.labels)}, -1)
         file = shown(self._source_name)
         for line, label in rows:
-            if label.strip() not in known:
+            if known[label.strip()] < 0:
                 raise DataError(f"{file}:{line}: the label {label.strip()[:60]!r} is not one of the classes "
                                 f"{', '.join(self.labels)[:200]}: correct the line, label_column, or the classes in "
                                 f"'{self.params_path}'.{did_you_mean(label.strip(), self.labels)}")
@@ -259,6 +261,16 @@ class LabelledTextDataLayer(DataLayer):
     def source_to_text(self, ids: Any) -> str:
         """Returns the text of ids ``[time]`` up to EOS, without special tokens."""
         return self._tokenizer.decode(ids)
+
+    def remarks(self) -> list[str]:
+        """Returns the share of unknown tokens in the texts, if there are any."""
+        if self._corpus is None:
+            return []
+        return unknown_remarks(self._corpus, len(self._corpus.tokens), self._tokenizer, self._other_vocabulary(),
+                               self._source_name)
+
+    def _other_vocabulary(self) -> str:
+        return other_vocabulary(self.params, "source")
 
     def report_dropped(self) -> dict[str, int]:
         """Returns the number of training texts that were dropped because they are empty."""

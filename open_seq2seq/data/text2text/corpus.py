@@ -33,7 +33,7 @@ from open_seq2seq.data.text2text.tokenizers import Tokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens, rounded_up
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_data, read_data, too_long
+from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, is_packed, not_utf8, opened_data, read_data, too_long
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.progress import Bar
 
@@ -92,11 +92,6 @@ class TokenCorpus:
     def counts(self) -> np.ndarray:
         """Number of tokens in each sentence ``[sentences]``, int32."""
         return np.diff(self.offsets).astype(np.int32)
-
-    @property
-    def num_bytes(self) -> int:
-        """Size of the text in bytes, without line ends for a corpus of ``corpus_of_lines``."""
-        return int(self._arrays.line_starts[-1])
 
     def line(self, number: int) -> str:
         """Returns a line of the file by its number (from 0), without white space at its ends."""
@@ -185,7 +180,8 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
     """Returns the sentences of a text file, from its index if that is valid.
 
     Args:
-      path: UTF-8 text file, one sentence per line.
+      path: UTF-8 text file, one sentence per line. A file that is compressed by gzip has no index; its text is in
+        memory.
       tokenizer: converts lines to ids.
       index_dir: folder of the index. By default, the index of a large file is in the folder ``.os2s_index`` beside the
         file, or in the user's cache folder if the former is not writable; small files are tokenised in memory.
@@ -196,8 +192,8 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
       DataError: the file is missing, empty or not UTF-8, or the index cannot be written.
     """
     with opened_data(path, "The text file") as file:
-        size = os.fstat(file.fileno()).st_size
-    if index_dir is None and size < INDEX_FROM_BYTES:
+        in_memory = is_packed(path, file) or (index_dir is None and os.fstat(file.fileno()).st_size < INDEX_FROM_BYTES)
+    if in_memory:
         return _in_memory(path, tokenizer, threads)
 
     def index(thorough: bool) -> MappedIndex:
@@ -249,7 +245,7 @@ def _token_type(vocab_size: int) -> Any:
 
 
 def _in_memory(path: str, tokenizer: Tokenizer, threads: int) -> TokenCorpus:
-    text = read_data(path, "The text file")
+    text = read_data(path, "The text file", unpack=True)
     chunks = list(_chunks(io.BytesIO(text), path, tokenizer, threads))
     tokens = np.concatenate([chunk.tokens for chunk in chunks])
     starts = np.concatenate([chunk.starts for chunk in chunks] + [[len(text)]])

@@ -51,14 +51,19 @@ class ColumnTokenizer:
       column: index of the column, from 0.
     """
 
-    def __init__(self, tokenizer: Tokenizer, column: int) -> None:
+    def __init__(self, tokenizer: Any, column: int) -> None:
         self._tokenizer, self._column = tokenizer, column
+        self.unknown_id = int(SpecialTextTokens.UNK_ID)
         self.vocab_size = tokenizer.vocab_size
         self.fingerprint = hashlib.sha256(f"column {column} {tokenizer.fingerprint}".encode()).hexdigest()
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Returns the concatenated ids of the column in all lines, and the number of ids in each line."""
         return self._tokenizer.encode([column_of(line, self._column) for line in lines], threads)
+
+    def first_unknown(self, line: str) -> str:
+        """Returns the first unknown token of the column in a line, or an empty string."""
+        return self._tokenizer.first_unknown(column_of(line, self._column))
 
     def decode(self, ids: Any) -> str:
         """Returns the text of ids."""

@@ -344,6 +344,10 @@ class MultiCorpusDataLayer(DataLayer):
         return lines + [f"{name}: {size:,} examples, read {times}×, {share:.1%} of an epoch"
                         for name, size, times, share in rows if name]
 
+    def remarks(self) -> list[str]:
+        """Returns lines about the unknown tokens of each corpus; see ``ParallelTextDataLayer``."""
+        return [line for part in self._parts.values() for line in part.remarks()]
+
     def report_dropped(self) -> dict[str, int]:
         """Returns the number of training pairs that were dropped from each corpus, for each reason."""
         return {f"{reason} ({name})": count for name, part in self._parts.items()

@@ -13,6 +13,7 @@ from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
 from open_seq2seq.data.text2text.corpus import TokenCorpus, corpus_of_lines
+from open_seq2seq.data.text2text.side_remarks import Side
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
 from open_seq2seq.data.text2text.text_params import max_length_param
 from open_seq2seq.utils.data_files import read_lines, shown
@@ -101,6 +102,10 @@ class TableTextDataLayer(ParallelTextDataLayer):
         counts = np.stack([corpus.counts for corpus in sides], axis=1)
         self._select(counts)
         self._num_empty_sources = int((counts[:, :self.num_sources].max(axis=1) == 0).sum())
+
+    def _sides(self) -> list[Side]:
+        more = [Side(corpus, self._source_tokenizer, "source") for corpus in self._more]
+        return [*super()._sides(), *more]
 
     def _tokenizers(self) -> list[Any]:
         return [self._source_tokenizer] * self.num_sources + [self._target_tokenizer] * self._reads_targets

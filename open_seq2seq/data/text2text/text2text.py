@@ -24,6 +24,7 @@ from open_seq2seq.data.text2text.given_targets import (
     load_given_targets,
     prefixes,
 )
+from open_seq2seq.data.text2text.side_remarks import Side, side_remarks
 from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
@@ -343,6 +344,15 @@ class ParallelTextDataLayer(DataLayer):
         return cut + [f"the index of {corpus.path} was compared with the whole text"
                       for corpus in dict.fromkeys([self._source, self._target])
                       if corpus is not None and corpus.is_indexed]
+
+    def remarks(self) -> list[str]:
+        """Returns lines about how the texts and their vocabularies fit."""
+        return [] if self._source is None else side_remarks(self._sides(), self.params)
+
+    def _sides(self) -> list[Side]:
+        own_target = self._target if self._target is not self._source else None
+        return [Side(self._corpus(), self._of_column(self._source_tokenizer, 0), "source"),
+                *([] if own_target is None else [Side(own_target, self._target_tokenizer, "target")])]
 
     def report_dropped(self) -> dict[str, int]:
         """Returns the number of training pairs that were dropped for each reason."""

@@ -11,14 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from open_seq2seq.config.params import Param, check_params
-from open_seq2seq.data.sentencepiece_models import sentencepiece_of
+from open_seq2seq.data.sentencepiece_models import BLANK, normalized, sentencepiece_of
 from open_seq2seq.data.text2text.vocabulary import NUM_SPECIAL, SpecialTextTokens, Vocabulary, rounded_up
-from open_seq2seq.utils.data_files import read_data
+from open_seq2seq.utils.data_files import read_data, shown
 from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.unicode_text import TextIds
 
 _KINDS = ("delimiter", "sentencepiece")
-# SentencePiece's symbol for a space.
-_BLANK = "\u2581"
 
 
 class Tokenizer(Protocol):
@@ -65,6 +64,9 @@ class TextTokenizer(Tokenizer, Protocol):
 class DelimiterTokenizer:
     """Splits tokenised lines at a delimiter, and looks up the tokens in a vocabulary.
 
+    A space as delimiter stands for every white space, also for no-break and ideographic spaces, unless a token of the
+    vocabulary contains one. A token that is not in the vocabulary is looked up in another Unicode form (``TextIds``).
+
     Args:
       vocabulary: the known tokens; all others become UNK.
       delimiter: the separator of tokens.
@@ -74,25 +76,34 @@ class DelimiterTokenizer:
       ConfigError: the delimiter is empty.
     """
 
+    unknown_id = int(SpecialTextTokens.UNK_ID)
+
     def __init__(self, vocabulary: Vocabulary, delimiter: str = " ", detokenize: bool = False) -> None:
         if not delimiter:
             raise ConfigError(["'data_layer_params/delimiter' is empty: set it to the separator of tokens."])
         self.vocabulary, self.delimiter, self.detokenize = vocabulary, delimiter, detokenize
         self.vocab_size = len(vocabulary)
         self.tokens: Sequence[str] = vocabulary.tokens
-        self.fingerprint = hashlib.sha256(f"delimiter {delimiter!r} {vocabulary.fingerprint}".encode()).hexdigest()
+        self._ids = TextIds(vocabulary.ids, self.unknown_id)
+        self._at_white_space = delimiter == " " and not any(len(token.split()) > 1 for token in vocabulary.tokens)
+        self.fingerprint = hashlib.sha256(f"split at {delimiter!r} {vocabulary.fingerprint}".encode()).hexdigest()
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         split = [self.split(line) for line in lines]
         counts = np.fromiter(map(len, split), np.int64, len(split))
-        lookup = self.vocabulary.ids.get
-        ids = map(lookup, itertools.chain.from_iterable(split), itertools.repeat(int(SpecialTextTokens.UNK_ID)))
+        ids = map(self._ids.__getitem__, itertools.chain.from_iterable(split))
         return np.fromiter(ids, np.int32, int(counts.sum())), counts
+
+    def first_unknown(self, line: str) -> str:
+        """Returns the first token of a line that is not in the vocabulary; an empty string if there is none."""
+        return next((token for token in self.split(line) if self._ids[token] == self.unknown_id), "")
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.join(self.tokens_of(ids))
 
     def split(self, line: str) -> list[str]:
+        if self._at_white_space:
+            return line.split()
         return [token for token in line.strip().split(self.delimiter) if token]
 
     def tokens_of(self, ids: Iterable[int]) -> list[str]:
@@ -106,7 +117,7 @@ class DelimiterTokenizer:
         """Returns a tokenised line as ``decode`` would return it: as plain text if ``detokenize`` is True."""
         if not self.detokenize:
             return tokenised
-        return "".join(tokenised.split(self.delimiter)).replace(_BLANK, " ").strip()
+        return "".join(tokenised.split(self.delimiter)).replace(BLANK, " ").strip()
 
 
 class SentencePieceTokenizer:
@@ -119,6 +130,8 @@ class SentencePieceTokenizer:
     Raises:
       DataError: the file is missing, is not a SentencePiece model, or has other special ids.
     """
+
+    unknown_id = int(SpecialTextTokens.UNK_ID)
 
     def __init__(self, path: str, pad_vocab_to_eight: bool = False) -> None:
         self.path = path
@@ -147,6 +160,15 @@ class SentencePieceTokenizer:
 
     def split(self, line: str) -> list[str]:
         return self._processor.encode(line, out_type=str)
+
+    def first_unknown(self, line: str) -> str:
+        """Returns the first piece of a line that is not in the model; an empty string if there is none."""
+        places = np.flatnonzero(self.encode([line])[0] == self.unknown_id)
+        return self.split(line)[int(places[0])] if len(places) else ""
+
+    def normalized(self, line: str) -> str:
+        """Returns a line after the changes that the model makes before it splits the line."""
+        return normalized(self._processor, line)
 
     def tokens_of(self, ids: Iterable[int]) -> list[str]:
         return [self._processor.id_to_piece(i) for i in self._known(ids)]
@@ -214,6 +236,19 @@ def _files_of(params: Mapping[str, Any], path: str, sides: Sequence[str]) -> lis
     if missing:
         raise ConfigError(missing)
     return [params[name] for name in names]
+
+
+def other_vocabulary(params: Mapping[str, Any], side: str) -> str:
+    """Returns the clause that says which vocabulary does not fit a text, and how to use another.
+
+    Args:
+      params: the parameters of a text data layer.
+      side: ``source`` or ``target``.
+    """
+    (file,), name = _files_of(params, "", (side,)), {"source": "src_vocab_file", "target": "tgt_vocab_file"}[side]
+    if (params["tokenizer"] or {}).get("type") == "sentencepiece":
+        return f"the SentencePiece model {shown(file)} does not fit this text: name another one"
+    return f"the vocabulary {shown(file)} does not fit this text: correct {name}, or change the text as that of {name}"
 
 
 def _made(file: str, params: Mapping[str, Any]) -> Any:

@@ -86,7 +86,7 @@ class Vocabulary:
 
 def _read_tokens(path: str) -> list[str]:
     tokens = []
-    for number, line in enumerate(read_lines(path, "The vocabulary file", unpack=False), 1):
+    for number, line in enumerate(read_lines(path, "The vocabulary file"), 1):
         token = line.split("\t")[0].strip(" ")
         if "\r" in token or "\0" in token:
             raise DataError(f"{path}:{number}: {token[:60]!r} is not a token: the vocabulary must be UTF-8 text with "

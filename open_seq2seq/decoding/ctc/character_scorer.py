@@ -7,6 +7,7 @@ import numpy as np
 from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ngram.model import LanguageModel
 from open_seq2seq.decoding.ngram.text import SPACE
+from open_seq2seq.utils.unicode_text import TextIds
 
 _MAX_SCORES = 2**22  # maximum number of cached scores; 64 MB, including the states
 
@@ -29,8 +30,8 @@ class CharacterScorer:
                  score_end: bool = True) -> None:
         self._model, self._symbols = model, symbols
         self._alpha, self._beta, self._score_end = alpha, beta, score_end
-        places = {word: place for place, word in enumerate(model.words)}
-        self._words = np.array([places.get(SPACE if label == " " else label, -1) for label in symbols.labels], np.int64)
+        places = TextIds({word: place for place, word in enumerate(model.words)}, -1)
+        self._words = np.array([places[SPACE if label == " " else label] for label in symbols.labels], np.int64)
         self._row_of: dict[int, int] = {}
         self._gains = np.empty([0, len(symbols)])
         self._next = np.empty([0, len(symbols)], np.int64)

@@ -30,7 +30,7 @@ class Lexicon:
         characters = sorted(set("".join(symbols.texts)))
         self._codes = {character: code for code, character in enumerate(characters, 1)}
         self._base = len(characters) + 1
-        spelled = [(spelling, word) for word, spelling in enumerate(map(symbols.spelling, spellings))
+        spelled = [(spelling, word) for word, spelling in enumerate(map(symbols.word_spelling, spellings))
                    if spelling and all(character in self._codes for character in spelling)]
         self.left_out = len(spellings) - len(spelled)
         keys, word_of = self._build(spelled)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from open_seq2seq.utils.unicode_text import spelled
+
 _PIECE_START = "\u2581"  # SentencePiece's marker for the start of a word
 _BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece's byte_fallback: UTF-8 bytes of characters without a piece
 _MARKED = "open_seq2seq.mark_each_byte"
@@ -41,6 +43,7 @@ class Symbols:
         self._in_bytes = any(map(_BYTE.fullmatch, self.labels))
         self._units = [self._unit(label) for label in self.labels]
         self.texts = [unit.strip(" ") for unit in self._units]
+        self._characters = frozenset("".join(self.texts))
         self.starts_word = np.array([unit.startswith(" ") for unit in self._units], bool)
 
     def __len__(self) -> int:
@@ -54,6 +57,10 @@ class Symbols:
     def spelling(self, text: str) -> str:
         """Returns a text unchanged or, if some symbols are bytes, with one character for each of its UTF-8 bytes."""
         return text.encode("utf-8", "replace").decode("latin-1") if self._in_bytes else text
+
+    def word_spelling(self, word: str) -> str:
+        """Returns the ``spelling`` of a word, composed or decomposed as the alphabet is."""
+        return self.spelling(word if self._in_bytes else spelled(word, self._characters))
 
     def _spelled(self, spelling: str) -> str:
         """Inverse of ``spelling``: returns the text, with U+FFFD for invalid bytes."""

@@ -20,6 +20,7 @@ from open_seq2seq.utils.output_file import OutputFiles
 _LN10 = math.log(10.0)
 _MOST = 1e30
 _COUNT = re.compile(r"ngram\s+(\d{1,3})\s*=\s*(\d{1,18})\s*$")
+_SEPARATOR = re.compile(r"[ \t]+")
 _SECTION = re.compile(r"\\(\d{1,3})-grams:\s*$")
 
 
@@ -111,7 +112,8 @@ def _read_section(reader: _Reader, lines: Iterator[str], n: int, count: int, wor
             break
         if row == count:
             raise reader.error(f"there are more {n}-grams than the {count} announced.")
-        fields = line.split()
+        # Words may contain other spaces, such as a no-break space.
+        fields = line.split() if line.isascii() else [field for field in _SEPARATOR.split(line) if field]
         try:
             if not n + 1 <= len(fields) <= n + 2:
                 raise ValueError

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
-
 from open_seq2seq.decoding.ngram.arpa import read_arpa
 from open_seq2seq.decoding.ngram.kenlm import KenlmModel
 from open_seq2seq.decoding.ngram.model import LanguageModel
-from open_seq2seq.utils.data_files import opened_data, read_lines
+from open_seq2seq.utils.data_files import opened_text, read_lines
 from open_seq2seq.utils.errors import DataError
 
 
@@ -32,8 +29,5 @@ def load_language_model(path: str, vocabulary: str | None = None) -> LanguageMod
 
 
 def _is_kenlm_binary(path: str) -> bool:
-    with opened_data(path, "The language model") as file:
-        try:
-            return (gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file).read(5) == b"mmap "
-        except (EOFError, zlib.error, gzip.BadGzipFile):  # read_arpa reports the damage
-            return False
+    with opened_text(path, "The language model") as file:
+        return file.read(5) == b"mmap "

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from open_seq2seq.decoding.ngram.model import LanguageModel
+from open_seq2seq.utils.unicode_text import TextIds
 
 
 class Perplexity(NamedTuple):
@@ -41,11 +42,11 @@ def sentence_scores(model: LanguageModel, words: Iterable[int]) -> tuple[list[fl
 
 def perplexity(model: LanguageModel, sentences: Iterable[Sequence[str]]) -> Perplexity:
     """Returns the perplexity of sentences, each a sequence of words."""
-    ids = {word: number for number, word in enumerate(model.words)}
+    ids = TextIds({word: number for number, word in enumerate(model.words)}, -1)
     total = total_known = 0.0
     words = unknown = count = 0
     for sentence in sentences:
-        numbers = [ids.get(word, -1) for word in sentence]
+        numbers = [ids[word] for word in sentence]
         scores, end = sentence_scores(model, numbers)
         for number, score in zip(numbers, scores, strict=True):
             total += score

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.unicode_text import composed
 
 SPACE = "<space>"
 CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
@@ -30,12 +31,11 @@ def read_transcripts(path: str) -> Iterator[str]:
 
 
 def words_of_lines(lines: Iterable[str], case: str = "as_is") -> Iterator[list[str]]:
-    """Yields the words of each line; ``case`` is ``as_is``, ``lower`` or ``upper``."""
+    """Yields the words of each line, in composed letters; ``case`` is ``as_is``, ``lower`` or ``upper``."""
     change = CASES[case]
-    return (change(line).split() for line in lines)
+    return (change(composed(line)).split() for line in lines)
 
 
 def characters_of_lines(lines: Iterable[str], case: str = "as_is") -> Iterator[list[str]]:
-    """Yields the characters of each line, with ``<space>`` between words."""
-    change = CASES[case]
-    return ([SPACE if c == " " else c for c in " ".join(change(line).split())] for line in lines)
+    """Yields the characters of each line, in composed letters, with ``<space>`` between words."""
+    return ([SPACE if c == " " else c for c in " ".join(words)] for words in words_of_lines(lines, case))

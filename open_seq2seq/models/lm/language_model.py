@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.names import in_package
 from open_seq2seq.config.params import FREE, SAY, Param, check_params
-from open_seq2seq.data.lm.unknown import share_of
+from open_seq2seq.data.text_remarks import share_of
 from open_seq2seq.decoders.fake_decoder import FakeDecoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
