@@ -8,6 +8,12 @@ from open_seq2seq.utils.errors import DataError
 WORDS = ["a", "the", "caf\u00e9", "\u4f60\u597d", "\u043c\u0438\u0440", "tree", "trees", "\U0001f600"]
 
 
+def test_composed_and_decomposed_letters_are_equal():
+    rates = error_rates(["caf\u00e9 noir"], ["cafe\u0301 noir"])
+    assert (rates.wer, rates.cer, rates.characters.reference) == (0.0, 0.0, 9)
+    assert alignment_text("caf\u00e9", "cafe\u0301").split("\n")[2].strip() == ""
+
+
 def sentences(count, seed):
     numbers = random.Random(seed)
     return [" ".join(numbers.choices(WORDS, k=numbers.randint(1, 12))) for _ in range(count)]

@@ -54,6 +54,16 @@ def test_an_alphabet_is_that_of_all_transcripts(tmp_path):
     assert "--lower_case" in ok("create_alphabet", "c.csv", cwd=tmp_path).stdout and "--lower_case" not in out
 
 
+def test_an_alphabet_has_each_letter_in_one_form(tmp_path):
+    lines = ["wav_filename,transcript", "a.wav,caf\u00e9 l'a", "b.wav,cafe\u0301 l\u2019a"]
+    (tmp_path / "a.csv").write_text("\n".join(lines), encoding="utf-8")
+    out = ok("create_alphabet", "a.csv", cwd=tmp_path).stdout
+    alphabet = Characters(str(tmp_path / "vocab.txt"))
+    assert alphabet.labels == [" ", "'", "a", "c", "f", "l", "\u00e9"]
+    assert "(U+2019) is read as \"'\" (U+0027): 1 time" in out
+    assert alphabet.encode("cafe\u0301 l\u2019a") == alphabet.encode("caf\u00e9 l'a")
+
+
 @pytest.mark.parametrize(("rows", "words"), [('"one\nline"', "line break"), ("", "All transcripts in")])
 def test_an_alphabet_that_cannot_be(tmp_path, rows, words):
     (tmp_path / "a.csv").write_text(f"wav_filename,transcript\na.wav,{rows}\n", encoding="utf-8")

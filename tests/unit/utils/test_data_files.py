@@ -11,6 +11,7 @@ import pytest
 from open_seq2seq.data.sentencepiece_models import load_sentencepiece
 from open_seq2seq.data.speech2text.alphabet import make_alphabet
 from open_seq2seq.data.speech2text.manifests import read_manifests
+from open_seq2seq.data.tables import Table
 from open_seq2seq.data.text2text.corpus import load_corpus
 from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer
 from open_seq2seq.data.text2text.vocabulary import Vocabulary
@@ -83,6 +84,36 @@ def test_a_line_without_end_takes_no_memory(tmp_path, reader):
 
     with pytest.raises(DataError, match="x.*:1: the line has more than 16,777,216 bytes"):
         READERS[reader](put(tmp_path / "x", write))
+
+
+@pytest.mark.parametrize("name", ["x.gz", "x"])  # recognised by its name, and by its first bytes
+def test_compressed_text_is_read_like_plain_text(tmp_path, name):
+    def put(text):
+        for suffix in ("", ".csv", ".json"):
+            (tmp_path / f"plain{suffix}").write_bytes(text)
+            base = f"x{suffix}.gz" if name == "x.gz" else f"x{suffix}"
+            (tmp_path / base).write_bytes(gzip.compress(text))
+        return str(tmp_path / "plain"), str(tmp_path / "x")
+
+    def both(read, text, suffix=""):
+        plain, packed = put(text)
+        found = [read(path + suffix + end) for path, end in ((plain, ""), (packed, ".gz" if name == "x.gz" else ""))]
+        assert found[0] == found[1] and found[0]
+
+    both(lambda path: Vocabulary.load(path, False).tokens, b"a\nb\n")
+    both(lambda path: make_alphabet(path).labels, b"a\nb\n")
+    both(lambda path: list(read_transcripts(path)), b"a b\nb\n")
+    both(lambda path: [u.text for u in read_manifests([path], None, True)],
+         b"wav_filename,transcript\na.wav,b c\n", ".csv")
+    both(lambda path: [u.text for u in read_manifests([path], None, True)],
+         b'{"audio_filepath": "a.wav", "text": "b c"}\n', ".json")
+    both(lambda path: [u.name for u in read_manifests([path], None, False)],
+         b"wav_filename,transcript\na.wav,b c\n", ".csv")
+    both(lambda path: Table(path, [2, 1]).rows().__next__(), b"a,b\n", ".csv")
+    for folder in (None, str(tmp_path / "index")):
+        both(lambda path, folder=folder: [load_corpus(path, DelimiterTokenizer(Vocabulary("PESUab")), folder).line(1)],
+             b"a b\nb a\n")
+    both(lambda path: list(read_lines(given_files.one_text([path, path]))), b"a b\nb")
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

@@ -75,8 +75,9 @@ def test_unusual_images_are_converted(folder):
     alpha = np.full_like(grey, 100)
     files = {
         "grey.png": (tf.io.encode_png(grey).numpy(), np.repeat(grey, 3, -1)),
-        "grey-alpha.png": (tf.io.encode_png(np.concatenate([grey, alpha], -1)).numpy(), np.repeat(grey, 3, -1)),
-        "alpha.png": (tf.io.encode_png(np.concatenate([pixels, alpha], -1)).numpy(), pixels),
+        "grey-alpha.png": (tf.io.encode_png(np.concatenate([grey, alpha], -1)).numpy(),
+                           155 + np.repeat(grey, 3, -1) * (100 / 255)),
+        "alpha.png": (tf.io.encode_png(np.concatenate([pixels, alpha], -1)).numpy(), 155 + pixels * (100 / 255)),
         "deep.png": (tf.io.encode_png(pixels.astype(np.uint16) * 257).numpy(), pixels),
     }
     for path in (folder / "dark").glob("*.png"):
@@ -95,6 +96,72 @@ def test_unusual_images_are_converted(folder):
     for name in ("four.bmp", "press.jpg", "frame.gif"):
         np.testing.assert_allclose(found[name], pixels[:, 1:10] / 255, atol=0.12)
     np.testing.assert_allclose(found["grey.jpg"], np.repeat(grey, 3, -1)[:, 1:10] / 255, atol=0.05)
+
+
+decode_in_graph = tf.function(decode_rgb)
+
+
+def transparent(kind):
+    """Returns (file of a 2 × 2 image, format): a transparent, a half transparent or transparent, and two red pixels."""
+    from PIL import Image
+
+    red = [255, 255, 255] if kind in ("LA", "grey key", "bit key") else [200, 10, 0]
+    pixels = np.array([[[0, 90, 7, 0], [*red, 128]], [[*red, 255], [*red, 255]]], np.uint8)
+    image, options = Image.fromarray(pixels), {}
+    if kind in ("palette", "GIF", "GIF with its own colours"):
+        image, options = Image.fromarray(np.array([[1, 2], [2, 2]], np.uint8), "P"), {"transparency": 1}
+        image.putpalette([5, 5, 5, 0, 90, 7, *red])
+    elif kind == "LA":
+        image = Image.fromarray(pixels[..., 2:], "LA")
+    elif kind == "colour key":
+        image, options = Image.fromarray(pixels[..., :3]), {"transparency": (0, 90, 7)}
+    elif kind in ("grey key", "bit key"):
+        image, options = Image.fromarray(pixels[..., 0]).convert("1" if kind == "bit key" else "L"), {"transparency": 0}
+    file = io.BytesIO()
+    image.save(file, "BMP" if kind == "BMP" else "GIF" if "GIF" in kind else "PNG", **options)
+    content = file.getvalue()
+    if kind == "GIF with its own colours":  # moved from the file to its first frame
+        size = 3 << ((content[10] & 7) + 1)
+        start = content.index(b"\x2c", 13 + size)
+        content = (content[:10] + bytes([content[10] & 0x7F]) + content[11:13] + content[13 + size:start + 9]
+                   + bytes([0x80 | content[10] & 7]) + content[13:13 + size] + content[start + 10:])
+    return content, red
+
+
+@pytest.mark.parametrize("kind", ["RGBA", "LA", "palette", "colour key", "grey key", "bit key", "GIF",
+                                  "GIF with its own colours", "BMP"])
+def test_transparent_images_are_put_on_white(kind):
+    content, red = transparent(kind)
+    image = decode_in_graph(tf.constant(content)).numpy()
+    assert image[0, 0].tolist() == [255] * 3 and image[1].tolist() == [red, red]
+    mixed = [int(value * 128 / 255 + 127 + 0.5) for value in red] if kind in ("RGBA", "LA", "BMP") else red
+    np.testing.assert_allclose(image[0, 1], mixed, atol=1)
+
+
+def test_a_fourth_channel_of_a_bmp_file_that_is_not_used():
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(np.array([[[1, 2, 3, 0], [4, 5, 6, 0]]], np.uint8)).save(file, "BMP")
+    assert decode_rgb(tf.constant(file.getvalue())).numpy().tolist() == [[[1, 2, 3], [4, 5, 6]]]
+
+
+def test_an_icon_gives_the_same_input_in_all_modes_and_as_an_array(folder):
+    """A black triangle on a transparent background whose hidden colour is black."""
+    y, x = np.mgrid[:9, :11]
+    icon = np.zeros((9, 11, 4), np.uint8)
+    icon[..., 3] = np.where(abs(x - 5) < y, 255, 0)
+    flat = np.where(icon[..., 3:] > 0, icon[..., :3], 255).astype(np.uint8)
+    for name, pixels in (("dark/icon.png", icon), ("light/flat.png", flat)):
+        (folder / name).write_bytes(tf.io.encode_png(pixels).numpy())
+    for path in folder.glob("*/?.png"):
+        path.unlink()
+    batches = [ImageFolderDataLayer(folder_params(folder, mode="eval")).make_batch(np.arange(2))]
+    layer = ImageFolderDataLayer(folder_params(folder, mode="interactive_infer"))
+    batches += [layer.make_interactive_batch(inputs) for inputs in ([icon, flat], [folder / "dark/icon.png", flat])]
+    for batch in batches:
+        np.testing.assert_array_equal(*batch["source_tensors"][0])
+        np.testing.assert_allclose(batch["source_tensors"][0], batches[0]["source_tensors"][0], atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["eager", "graph"])

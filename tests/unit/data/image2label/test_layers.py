@@ -1,6 +1,7 @@
 """Batches of the data layers of images: exact, from every kind of file."""
 
 import pickle
+import unicodedata
 
 import numpy as np
 import pytest
@@ -157,3 +158,18 @@ def test_modules_of_the_tensorflow_1_toolkit():
 
     assert image2label.CifarDataLayer is CifarDataLayer and image2label.ImagenetDataLayer is ImagenetDataLayer
     assert speech_commands.SpeechCommandsDataLayer is SpeechCommandsDataLayer
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("of_folder", ["NFC", "NFD"])
+def test_names_of_folders_and_labels_may_be_in_another_unicode_form(folder, form, of_folder):
+    (folder / "dark").rename(folder / unicodedata.normalize(of_folder, "caf\u00e9"))
+    classes = [unicodedata.normalize(form, "caf\u00e9"), "light"]
+    layer = ImageFolderDataLayer(folder_params(folder, mode="train", classes=classes))
+    assert layer.num_examples == 6 and not layer.report_dropped()
+    name = unicodedata.normalize(of_folder, "caf\u00e9")
+    (folder / "list.csv").write_text(f"image,label\n{name}/0.png,{name}\nlight/1.png,light\n", encoding="utf-8")
+    layer = ImageFolderDataLayer(folder_params(None, mode="eval", classes=classes) | {
+        "folder": None, "dataset_files": [str(folder / "list.csv")]})
+    labels = layer.make_batch(np.arange(2))["target_tensors"][0]
+    np.testing.assert_array_equal(labels, [[1, 0], [0, 1]])

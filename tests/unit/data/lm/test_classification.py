@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import pytest
 
@@ -179,3 +181,48 @@ def test_bad_input_is_named(root, name):
         params = {**params, "data_root": str(root / params["data_root"])}
     with pytest.raises(error, match=expected):
         make(kind, root, **params)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("अच्छी फ़िल्म, बहुत!", ["अच्छी", "फ़िल्म", ",", "बहुत", "!"]),  # vowel signs and a nukta
+    ("می‌خواهم", ["می‌خواهم"]),  # a joiner within the word
+    ("x̂ = ŷ", ["x̂", "=", "ŷ"]), ("❤️ 👍🏽", ["❤", "👍", "🏽"]), ("a ̂ b", ["a", "b"]),
+])
+def test_combining_marks_belong_to_their_words(text, words):
+    assert split_raw_words(text) == words
+
+
+HINDI = "अच्छी फ़िल्म"
+
+
+def fitted(root, text, *tokens):
+    LMVocabulary.of_counts(count_tokens([tokens])).save(str(root / "lm/vocab.txt"))
+    write(root / "t.tsv", f"a\t{text}")
+    return texts(make(TextClassificationDataLayer, root, "eval", text_file=str(root / "t.tsv"), labels=["a", "b"],
+                      use_start_token=False, max_length=30))[0][0].removesuffix(" <eos>")
+
+
+@pytest.mark.parametrize(("text", "tokens", "expected"), [
+    (HINDI, HINDI.split(), HINDI), (unicodedata.normalize("NFD", "Café"), ["café"], "café"),
+    ("café", [unicodedata.normalize("NFD", "café")], unicodedata.normalize("NFD", "café")),
+    ("Don\u2019t, it\u2019s", ["do", "n't", "it", "'s", ","], "do n't , it 's"),
+    # A vocabulary of earlier versions: marks and apostrophes were tokens.
+    ("फ़िल्", ["फ", "़", "ि", "ल", "्"], "फ ़ ि ल ्"), ("don\u2019t", ["don", "\u2019", "t", "n't"], "don \u2019 t"),
+])
+def test_a_text_is_split_as_that_of_the_vocabulary(root, text, tokens, expected):
+    assert fitted(root, text, *tokens) == expected
+
+
+def test_a_new_vocabulary_has_each_word_in_one_form(tmp_path):
+    nfd = unicodedata.normalize("NFD", "café")
+    write(tmp_path / "t.tsv", "a\tcafé l\u2019a", f"b\t{nfd} l'a")
+    layer = make(TextClassificationDataLayer, tmp_path, text_file=str(tmp_path / "t.tsv"), labels=["a", "b"],
+                 min_count=1)
+    assert sorted(layer.tokens) == sorted(["<unk>", "<eos>", "café", "l", "'", "a"])
+    assert texts(layer)[0] == ["<eos> café l ' a <eos>"] * 2 and layer.remarks() == []
+
+
+def test_labels_may_be_in_another_unicode_form(root):
+    write(root / "t.tsv", f"{unicodedata.normalize('NFD', 'café')}\tgood", "b\tbad")
+    assert texts(make(TextClassificationDataLayer, root, text_file=str(root / "t.tsv"), labels=["café", "b"]))[1] == [
+        "café", "b"]

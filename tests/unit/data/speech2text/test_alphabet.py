@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import pytest
 
@@ -89,3 +91,19 @@ def test_normalisation_only_by_parameters():
     assert text_normalizer(none)(" Ä!") == " Ä!"
     assert text_normalizer({**none, "lower_case": True, "remove_characters": "!."})("Ä!.") == "ä"
     assert text_normalizer({**none, "unicode_form": "NFD"})("é") == "e\u0301"
+
+
+@pytest.mark.parametrize(("characters", "text", "expected"), [
+    ("là", unicodedata.normalize("NFD", "là"), "là"), (unicodedata.normalize("NFD", "là"), "là", None),
+    ("l'a", "l\u2019a", "l'a"), ("l\u2019a", "l'a", "l\u2019a")])
+def test_transcripts_are_spelled_as_the_alphabet(write, characters, text, expected):
+    alphabet = make_alphabet(write("\n".join(dict.fromkeys(characters))))
+    expected = expected or unicodedata.normalize("NFD", text)
+    assert alphabet.unknown(text) == "" and alphabet.decode(alphabet.encode(text)) == expected
+    assert alphabet.spelled(text) == expected
+
+
+def test_an_alphabet_that_spells_a_letter_in_two_ways_is_named(write):
+    found = make_alphabet(write("e\n\u00e9\n\u0301\nx\n")).remarks([], "list.csv")
+    assert len(found) == 1 and "spells 'é' (U+00E9) in two ways" in found[0]
+    assert make_alphabet(write("e\n\u00e9\nx\n")).remarks([], "list.csv") == []

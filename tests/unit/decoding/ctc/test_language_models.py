@@ -1,5 +1,6 @@
 import math
 import tracemalloc
+import unicodedata
 
 import numpy as np
 import pytest
@@ -40,6 +41,19 @@ CHARACTERS = arpa_text("""
 -0.3\ta b
 -0.2\t<space> b
 """)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("other", ["NFC", "NFD"])
+def test_words_are_spelled_as_the_alphabet(form, other):
+    labels = list(dict.fromkeys(unicodedata.normalize(form, "caf\u00e9 "))) + ["'"]
+    lexicon = Lexicon([unicodedata.normalize(other, "caf\u00e9"), "c\u2019a", "x"], Symbols(labels))
+    assert lexicon.left_out == 1
+    for word, spelling in enumerate((unicodedata.normalize(form, "caf\u00e9"), "c'a")):
+        node = 0
+        for char in spelling:
+            node = lexicon.next_of_one(node)[labels.index(char)]
+        assert lexicon.word_of_one(node) == word
 
 
 @pytest.fixture(scope="module")

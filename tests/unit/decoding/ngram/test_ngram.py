@@ -16,6 +16,7 @@ from open_seq2seq.decoding.ngram import (
 )
 from open_seq2seq.decoding.ngram.kenlm import KenlmModel
 from open_seq2seq.decoding.ngram.perplexity import sentence_scores
+from open_seq2seq.decoding.ngram.text import characters_of_lines, words_of_lines
 from open_seq2seq.utils.errors import DataError
 from tests.unit.decoding.arpa_text import arpa_text
 
@@ -40,6 +41,28 @@ def small(tmp_path):
     path = tmp_path / "small.arpa"
     path.write_text(ARPA)
     return path
+
+
+def test_words_may_contain_a_no_break_space(tmp_path):
+    path = tmp_path / "spaces.arpa"
+    path.write_text(arpa_text("""
+-0.5\t</s>
+-99\t<s>\t-0.2
+-0.6\t10\u00a0% -0.3
+-0.8\té
+""", """
+-0.4  <s>\t10\u00a0%
+"""), encoding="utf-8")
+    model = read_arpa(str(path))
+    assert model.words == ["</s>", "<s>", "10\u00a0%", "é"] and model.counts == [4, 1]
+
+
+def test_new_models_have_composed_words_and_find_others():
+    nfd = "cafe\u0301"
+    assert list(words_of_lines([f"un {nfd}"])) == [["un", "caf\u00e9"]]
+    assert list(characters_of_lines([f"u {nfd}"])) == [["u", "<space>", *"caf\u00e9"]]
+    model = estimate([["caf\u00e9", "un"]] * 3, 1).model
+    assert perplexity(model, [[nfd]]).unknown == 0
 
 
 def text(count=300, seed=0, kinds=12):
