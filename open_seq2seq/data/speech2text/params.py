@@ -70,7 +70,8 @@ def _text_params() -> dict[str, Any]:
         "autoregressive": Param(bool, False, "Whether to add <S> and </S> to the alphabet and end targets with </S>, "
                                 "as decoders with attention require.", on_change=REFUSE),
         "lower_case": Param(bool, False, "Whether to convert transcripts to lower case."),
-        "unicode_form": Param([None, "NFC", "NFD", "NFKC", "NFKD"], None, "Unicode normalisation of transcripts."),
+        "unicode_form": Param([None, "NFC", "NFD", "NFKC", "NFKD"], None, "Unicode normalisation of "
+                              "transcripts; None for the form of the alphabet's characters."),
         "remove_characters": Param(str, "", "Characters to remove from transcripts, such as punctuation."),
     }
 
