@@ -15,6 +15,7 @@ from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
+from open_seq2seq.data.text2text.cut_texts import CountsTexts
 from open_seq2seq.data.text2text.given_targets import (
     ColumnTokenizer,
     check_given_targets,
@@ -27,6 +28,7 @@ from open_seq2seq.data.text2text.given_targets import (
 from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
+from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import check_given, one_text
@@ -34,7 +36,7 @@ from open_seq2seq.utils.given_files import check_given, one_text
 __all__ = ["ParallelTextDataLayer", "SpecialTextTokens"]
 
 
-class ParallelTextDataLayer(DataLayer):
+class ParallelTextDataLayer(CountsTexts, DataLayer):
     """Sentence pairs from two text files with one sentence per line.
 
     A sentence becomes ``[S] + tokens + [EOS]``, without S if ``use_start_token`` is False. In training, pairs are
@@ -51,6 +53,7 @@ class ParallelTextDataLayer(DataLayer):
     """
 
     length_limit = "max_length"
+    parallel_files = ("source_file", "target_file")
     reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
@@ -63,7 +66,6 @@ class ParallelTextDataLayer(DataLayer):
         self._target: TokenCorpus | None = None
         self._prefix: TokenCorpus | None = None
         self._newest_lines: list[str] = []
-        self._num_empty_sources = 0
         if self.mode != "interactive_infer":
             self._load()
 
@@ -159,7 +161,7 @@ class ParallelTextDataLayer(DataLayer):
           counts: number of tokens in each line ``[lines, sides]``, without special tokens.
         """
         empty, long = counts.min(axis=1) == 0, counts.max(axis=1) > self._max_tokens
-        self._num_cut = int(long.sum()) if self.mode != "train" else 0
+        self._cut = np.flatnonzero(long if self.mode != "train" else ())
         self._num_empty_sources = int((counts[:, 0] == 0).sum())
         self._num_empty = self._num_long = 0
         # Line number (from 0) of each example; None if all lines are examples.
@@ -238,7 +240,7 @@ class ParallelTextDataLayer(DataLayer):
           DataError: there are no sentences, or one is not a string.
         """
         corpus = self._typed(inputs)
-        self._num_empty_sources += int((corpus.counts == 0).sum())
+        self._note_typed(corpus.counts, self._max_tokens)
         numbers = np.arange(len(corpus))
         batch = {"source_tensors": self._side(corpus, numbers), "ids": numbers}
         if self._has_prefix_column:
@@ -254,6 +256,7 @@ class ParallelTextDataLayer(DataLayer):
           DataError: an input is not a string, or a translation has more tokens than ``max_length`` allows.
         """
         source = self._typed(inputs)
+        self._note_typed(source.counts, self._max_tokens)
         given = corpus_of_lines([" ".join(str(line).split("\n")) for line in targets], self._target_tokenizer)
         check_given_targets(given, source, self._max_tokens, "translation")
         numbers = np.arange(len(source))
@@ -339,10 +342,9 @@ class ParallelTextDataLayer(DataLayer):
     def examine(self) -> list[str]:
         """Verifies the checksums of all indexes and compares the indexes with the texts; rebuilds those that differ."""
         self._load(thorough=True)
-        cut = [f"truncated to max_length: {self._num_cut:,}"] if self._num_cut else []
-        return cut + [f"the index of {corpus.path} was compared with the whole text"
-                      for corpus in dict.fromkeys([self._source, self._target])
-                      if corpus is not None and corpus.is_indexed]
+        return [f"the index of {corpus.path} was compared with the whole text"
+                for corpus in dict.fromkeys([self._source, self._target])
+                if corpus is not None and corpus.is_indexed]
 
     def report_dropped(self) -> dict[str, int]:
         """Returns the number of training pairs that were dropped for each reason."""
@@ -350,15 +352,9 @@ class ParallelTextDataLayer(DataLayer):
                    f"longer than max_length {self.params['max_length']}": self._num_long}
         return {reason: count for reason, count in reasons.items() if count}
 
-    @property
-    def num_cut(self) -> int:
-        """Number of pairs that are truncated to ``max_length``; 0 in training, which drops them instead."""
-        return self._num_cut
-
-    @property
-    def num_empty_sources(self) -> int:
-        """Number of source sentences without a token; in interactive inference, of those passed so far."""
-        return self._num_empty_sources
+    def _describe_cut(self, example: int) -> str:
+        file = "source_file" if self._corpus().counts[example] > self._max_tokens else "target_file"
+        return f"{shown(self.params[file])}:{self.line_number(example)}"
 
     def assets(self) -> dict[str, str]:
         """Returns a dict of asset name → path of the vocabulary files or of the SentencePiece models."""
