@@ -48,7 +48,7 @@ _SWITCHES = {
     "--enable_logs": "save output, config, command line and git state in logdir, and checkpoints in logdir/logs",
     "--use_xla_jit": "compile the training step with XLA",
     "--elastic": "continue when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
-    "--check": "check config, data and model, try one update if the mode trains, and stop",
+    "--check": "check config, data and model, estimate the time of a training, and stop",
     "--trust_code": "let a config in a logdir import and run code from outside the package",
     "--verbose": "print the config and all variables, which training writes to the logdir in any case",
     "--benchmark": "measure training speed without saving anything",
@@ -317,13 +317,15 @@ def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Overri
         overrides = [*overrides, Override(None, ("use_xla_jit",), "True")]
     _misspelt_flags(overrides, {key for section in file.sections.values() for key in section})
     import open_seq2seq.models.builder  # noqa: F401  # registers the names of the package's classes
-    from open_seq2seq.models.missing_files import missing_files
+    from open_seq2seq.models.missing_files import half_replaced, missing_files
 
     benchmark = Benchmark(flags.bench_steps, flags.bench_start) if flags.benchmark else None
 
     def problems(base_model: Any, params: dict[str, Any], section: str, given: dict[str, Any]) -> list[str]:
         missing = missing_files(base_model, params, section, flags.continue_learning)
-        return [*_model_problems(base_model, params, section, given), *missing]
+        own = ResolvedConfig(file, flags.mode).merge(section)[0]
+        halves = half_replaced(base_model, params, own, section, overrides)
+        return [*_model_problems(base_model, params, section, given), *missing, *halves]
 
     return resolve(file, flags.mode, overrides, benchmark, problems)
 

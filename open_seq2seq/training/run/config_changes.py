@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
 from open_seq2seq.config.changes import Change, changes
+from open_seq2seq.config.files import ASSET, LARGE
 from open_seq2seq.config.loader import parse_config
 from open_seq2seq.config.options import RunOptions
-from open_seq2seq.config.params import REFUSE
+from open_seq2seq.config.params import REFUSE, as_param
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.training.checkpoints import Checkpoint
 from open_seq2seq.training.checkpoints.files import CONFIG
@@ -44,6 +48,38 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
     refused = [line for line, change in found.items() if change.kind == REFUSE]
     if refused:
         _refuse(refused, checkpoint, options.no_dir_check)
+
+
+def validates(options: RunOptions, checkpoint: Checkpoint) -> bool:
+    """Returns whether an evaluation reads the validation data of the checkpoint's run.
+
+    All strings among the data layer's parameters are assumed to name data, except files that checkpoints keep, such as
+    vocabularies. A config that cannot be compared counts as equal.
+    """
+    try:
+        before = ResolvedConfig(parse_config(checkpoint.config_yaml, str(checkpoint.path / CONFIG)), "eval")
+        old, new = before.merge("eval")[0], options.config.params("eval")
+    except ConfigError:
+        return True
+    with options.config.config_file.in_use():
+        layer = part_class(new.get("data_layer"), "data_layer")
+    declared = {name: as_param(spec).file for part in layer.declared_params() for name, spec in part.items()}
+    kinds = {name: kind for name, file in declared.items()
+             for name, kind in ({name: file} if isinstance(file, str) else file).items()}
+    kept = {name for name, kind in kinds.items() if kind in (ASSET, LARGE)}
+    return dict(_strings(old.get(_DATA), kept)) == dict(_strings(new.get(_DATA), kept))
+
+
+def _strings(params: Any, left_out: Set[str], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yields (path, string) for the strings in nested dicts and lists, except under the keys ``left_out``."""
+    if isinstance(params, (list, tuple)):
+        params = {str(number): value for number, value in enumerate(params)}
+    if isinstance(params, Mapping):
+        for key, value in params.items():
+            if key not in left_out:
+                yield from _strings(value, left_out, (*path, str(key)))
+    elif isinstance(params, str):
+        yield path, params
 
 
 def _refuse(lines: list[str], checkpoint: Checkpoint, lenient: bool) -> None:
