@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
-from typing import Any
-
 from open_seq2seq.config.changes import Change, changes
+from open_seq2seq.config.data_note import strings_in
 from open_seq2seq.config.files import ASSET, LARGE
 from open_seq2seq.config.loader import parse_config
 from open_seq2seq.config.options import RunOptions
@@ -67,19 +65,7 @@ def validates(options: RunOptions, checkpoint: Checkpoint) -> bool:
     kinds = {name: kind for name, file in declared.items()
              for name, kind in ({name: file} if isinstance(file, str) else file).items()}
     kept = {name for name, kind in kinds.items() if kind in (ASSET, LARGE)}
-    return dict(_strings(old.get(_DATA), kept)) == dict(_strings(new.get(_DATA), kept))
-
-
-def _strings(params: Any, left_out: Set[str], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yields (path, string) for the strings in nested dicts and lists, except under the keys ``left_out``."""
-    if isinstance(params, (list, tuple)):
-        params = {str(number): value for number, value in enumerate(params)}
-    if isinstance(params, Mapping):
-        for key, value in params.items():
-            if key not in left_out:
-                yield from _strings(value, left_out, (*path, str(key)))
-    elif isinstance(params, str):
-        yield path, params
+    return dict(strings_in(old.get(_DATA), kept)) == dict(strings_in(new.get(_DATA), kept))
 
 
 def _refuse(lines: list[str], checkpoint: Checkpoint, lenient: bool) -> None:
