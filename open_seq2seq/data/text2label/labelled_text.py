@@ -14,7 +14,7 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
 from open_seq2seq.data.text2text.corpus import TokenCorpus, corpus_of_lines
-from open_seq2seq.data.text2text.cut_texts import CountsTexts
+from open_seq2seq.data.text2text.counting import CountingDataLayer
 from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import Tokenizer, make_tokenizer
 from open_seq2seq.utils.data_files import read_lines, shown
@@ -25,7 +25,7 @@ _TEXT_PARAMS = ("src_vocab_file", "tokenizer", "delimiter", "special_tokens_alre
                 "map_parallel_calls", "prefetch_buffer_size")
 
 
-class LabelledTextDataLayer(CountsTexts, DataLayer):
+class LabelledTextDataLayer(CountingDataLayer):
     """Texts with one label each, from a TSV or CSV file; by default, lines ``label<TAB>text``.
 
     A text becomes ``tokens + [EOS]``, preceded by the start token S if ``use_start_token`` is True. Longer texts are

@@ -64,7 +64,7 @@ class MultiCorpusDataLayer(DataLayer):
     """
 
     length_limit = "max_length"
-    parallel_files = ("source_file", "target_file")
+    parallel_files: Sequence[str] = ("source_file", "target_file")
     reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",

@@ -15,7 +15,7 @@ from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
-from open_seq2seq.data.text2text.cut_texts import CountsTexts
+from open_seq2seq.data.text2text.counting import CountingDataLayer
 from open_seq2seq.data.text2text.given_targets import (
     ColumnTokenizer,
     check_given_targets,
@@ -36,7 +36,7 @@ from open_seq2seq.utils.given_files import check_given, one_text
 __all__ = ["ParallelTextDataLayer", "SpecialTextTokens"]
 
 
-class ParallelTextDataLayer(CountsTexts, DataLayer):
+class ParallelTextDataLayer(CountingDataLayer):
     """Sentence pairs from two text files with one sentence per line.
 
     A sentence becomes ``[S] + tokens + [EOS]``, without S if ``use_start_token`` is False. In training, pairs are
@@ -53,7 +53,7 @@ class ParallelTextDataLayer(CountsTexts, DataLayer):
     """
 
     length_limit = "max_length"
-    parallel_files = ("source_file", "target_file")
+    parallel_files: Sequence[str] = ("source_file", "target_file")
     reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 
+from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.utils import disk
 
 
-class CountsTexts:
-    """Mixin for data layers of text that truncate texts to ``max_length``.
+class CountingDataLayer(DataLayer):
+    """Base class of data layers of text that truncate texts to ``max_length``.
 
     Attributes:
       newest_cut: indices of the truncated inputs in the newest batch of interactive inference.
     """
 
-    params: Any
-    num_examples: int
     newest_cut = np.zeros(0, np.int64)
     _cut = np.zeros(0, np.int64)  # indices of the truncated examples
     _num_empty_sources = 0
@@ -46,7 +44,7 @@ class CountsTexts:
 
     def _describe_cut(self, example: int) -> str:
         """Returns how messages refer to a truncated example."""
-        return self.describe_example(example)  # type: ignore[attr-defined]
+        return self.describe_example(example)
 
     def _note_typed(self, counts: np.ndarray, max_tokens: int) -> None:
         """Notes which inputs of interactive inference, with these numbers of tokens ``[inputs]``, are empty or cut."""
