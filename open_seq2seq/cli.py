@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from open_seq2seq import __version__
+from open_seq2seq.config.data_note import names_missing_path, remedy
 from open_seq2seq.config.loader import ConfigFile, check_exists, possible_keys
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
@@ -26,7 +27,7 @@ from open_seq2seq.utils.environment import (
     problem_of,
     with_home,
 )
-from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, check_output_file, is_standard_output
 from open_seq2seq.utils.tensorflow_import import import_tensorflow
@@ -48,7 +49,7 @@ _SWITCHES = {
     "--enable_logs": "save output, config, command line and git state in logdir, and checkpoints in logdir/logs",
     "--use_xla_jit": "compile the training step with XLA",
     "--elastic": "continue when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
-    "--check": "check config, data and model, try one update if the mode trains, and stop",
+    "--check": "check config, data and model, estimate the time of a training, and stop",
     "--trust_code": "let a config in a logdir import and run code from outside the package",
     "--verbose": "print the config and all variables, which training writes to the logdir in any case",
     "--benchmark": "measure training speed without saving anything",
@@ -252,7 +253,14 @@ def _run(arguments: list[str]) -> int:
     options = parse_options(arguments)
     from open_seq2seq.training.run import session
 
-    return session.run(options)
+    try:
+        return session.run(options)
+    except DataError as error:
+        config = options.config
+        if "does not exist" in str(error) or any(
+                names_missing_path(config.params(section).get("data_layer_params")) for section in config.sections):
+            error.add_note(remedy(config.config_file.data_note))
+        raise
 
 
 def _folder_of_report(arguments: list[str]) -> Path | None:
@@ -317,15 +325,25 @@ def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Overri
         overrides = [*overrides, Override(None, ("use_xla_jit",), "True")]
     _misspelt_flags(overrides, {key for section in file.sections.values() for key in section})
     import open_seq2seq.models.builder  # noqa: F401  # registers the names of the package's classes
-    from open_seq2seq.models.missing_files import missing_files
+    from open_seq2seq.models.missing_files import half_replaced, missing_files
 
     benchmark = Benchmark(flags.bench_steps, flags.bench_start) if flags.benchmark else None
 
-    def problems(base_model: Any, params: dict[str, Any], section: str, given: dict[str, Any]) -> list[str]:
-        missing = missing_files(base_model, params, section, flags.continue_learning)
-        return [*_model_problems(base_model, params, section, given), *missing]
+    missing: list[str] = []
 
-    return resolve(file, flags.mode, overrides, benchmark, problems)
+    def problems(base_model: Any, params: dict[str, Any], section: str, given: dict[str, Any]) -> list[str]:
+        found = missing_files(base_model, params, section, flags.continue_learning)
+        missing.extend(found)
+        own = ResolvedConfig(file, flags.mode).merge(section)[0]
+        halves = half_replaced(base_model, params, own, section, overrides)
+        return [*_model_problems(base_model, params, section, given), *halves, *found]
+
+    try:
+        return resolve(file, flags.mode, overrides, benchmark, problems)
+    except ConfigError as error:
+        if missing:
+            error.add_note(remedy(file.data_note))
+        raise
 
 
 def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:

@@ -24,7 +24,7 @@ from open_seq2seq.utils.script import quiet_tensorflow
 quiet_tensorflow()
 
 from open_seq2seq.decoding.n_best import rescore
-from open_seq2seq.metrics.bleu import corpus_bleu
+from open_seq2seq.metrics.bleu import TOKENIZERS, corpus_bleu, tokenizer_hint, tokenizer_problem
 from open_seq2seq.models.text2text.result_files import read_scores
 from open_seq2seq.rescoring import log_probs
 from open_seq2seq.utils.console import deco_print
@@ -48,10 +48,13 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add("--alpha", type=finite_float, nargs="+", required=True, help="weights of the log probability to try")
     add("--beta", type=finite_float, nargs="+", default=[0.0], help="bonuses per word to try (default: 0)")
     add("--references", metavar="FILE", help="file with a reference for each line of the source")
+    add("--bleu_tokenizer", choices=TOKENIZERS, default="13a", help="sacreBLEU's tokenizer (default: 13a)")
     add("--output_file", metavar="FILE", help="output file for the best translation of each line")
     add("--trust_code", action="store_true", help="allow the language model's config to run code from outside the "
         "package")
     args = parser.parse_args(argv)
+    if problem := tokenizer_problem(args.bleu_tokenizer):
+        raise UserError(f"--bleu_tokenizer={args.bleu_tokenizer} {problem}, or choose another tokenizer.")
     if args.references is None:
         if args.output_file is None:
             raise UserError("There is nothing to do: give --output_file, or --references for BLEU.")
@@ -64,13 +67,18 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def best_of(pairs: list[tuple[float, float]], translations: list[list[str]], references: list[str]) -> int:
+def best_of(pairs: list[tuple[float, float]], translations: list[list[str]], references: list[str],
+            tokenizer: str) -> int:
     """Prints the BLEU of each pair of weights and returns the index of the best pair."""
-    bleus = [corpus_bleu(texts, references).bleu for texts in translations]
+    results = [corpus_bleu(texts, references, tokenizer) for texts in translations]
+    bleus = [result.bleu for result in results]
+    if hint := tokenizer_hint(references, tokenizer):
+        deco_print(f"WARNING: {hint} as --bleu_tokenizer.")
     for (alpha, beta), bleu in zip(pairs, bleus, strict=True):
         deco_print(f"alpha={alpha:g}, beta={beta:g}: BLEU={bleu:.2f}")
     best = max(range(len(pairs)), key=bleus.__getitem__)
-    deco_print(f"BEST: alpha={pairs[best][0]:g}, beta={pairs[best][1]:g}, BLEU={bleus[best]:.2f}")
+    deco_print(f"BEST: alpha={pairs[best][0]:g}, beta={pairs[best][1]:g}, BLEU={bleus[best]:.2f} "
+               f"({results[best].signature})")
     return best
 
 
@@ -87,7 +95,7 @@ def main(argv: list[str] | None = None) -> None:
     scores = log_probs(args.lm, (c.text for candidates in n_best.values() for c in candidates), args.trust_code)
     pairs = list(itertools.product(args.alpha, args.beta))
     translations = [[found[0].text for found in rescore(n_best, scores.__getitem__, *pair).values()] for pair in pairs]
-    best = best_of(pairs, translations, references) if references is not None else 0
+    best = best_of(pairs, translations, references, args.bleu_tokenizer) if references is not None else 0
     if args.output_file is not None:
         with OutputFiles() as outputs:
             outputs.open(args.output_file).writelines(text + "\n" for text in translations[best])

@@ -1,6 +1,7 @@
 """WikiText-2: a small recurrent language model in mixed precision.
 
-Published recipe; each chunk starts from a zero state, as published. Data: wiki.train.tokens and wiki.valid.tokens in
+Published recipe; each chunk starts from a zero state, as published.
+Data: wiki.train.tokens and wiki.valid.tokens in
 data/wikitext-2/.
 Run:  python run.py --config_file=example_configs/lm/lstm-test-small-mixed.py --mode=train_eval
 """

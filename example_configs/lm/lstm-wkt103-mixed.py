@@ -1,6 +1,7 @@
 """WikiText-103: a recurrent language model with sampled softmax, published with a perplexity of 48.6.
 
-Published recipe; each chunk starts from a zero state, as published. Data: wiki.train.tokens and wiki.valid.tokens in
+Published recipe; each chunk starts from a zero state, as published.
+Data: wiki.train.tokens and wiki.valid.tokens in
 data/wikitext-103/.
 Run:  mpiexec -np 8 python run.py --config_file=example_configs/lm/lstm-wkt103-mixed.py --mode=train_eval
 """

@@ -1,6 +1,7 @@
 """WikiText-2: a recurrent language model, published with a perplexity of 89.9.
 
-Published recipe; each chunk starts from a zero state, as published. Data: wiki.train.tokens and wiki.valid.tokens in
+Published recipe; each chunk starts from a zero state, as published.
+Data: wiki.train.tokens and wiki.valid.tokens in
 data/wikitext-2/.
 Run:  mpiexec -np 2 python run.py --config_file=example_configs/lm/lstm-wkt2-fp32.py --mode=train_eval
 """

@@ -3,7 +3,7 @@
 Amodei et al. 2015, https://arxiv.org/abs/1512.02595; LibriSpeech, 960 hours.
 No result was published for this config.
 
-Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
+Data: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/ds2_medium_4gpus.py --mode=train_eval
 
 The published recipe ran on 4 GPUs with 32 utterances each; this config has

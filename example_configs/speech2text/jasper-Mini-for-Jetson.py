@@ -2,7 +2,7 @@
 
 Li et al. 2019, https://arxiv.org/abs/1904.03288; LibriSpeech, 960 hours.
 
-Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
+Data: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/jasper-Mini-for-Jetson.py --mode=train_eval
 
 The published recipe ran on one GPU with 32 utterances.

@@ -3,7 +3,7 @@
 Li et al. 2019, https://arxiv.org/abs/1904.03288; LibriSpeech, 960 hours.
 Published: greedy WER 5.10 on dev-clean and test-clean after 400 epochs. 200.5 million parameters.
 
-Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
+Data: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/jasper10x3_LibriSpeech.py --mode=train_eval
 
 The configs behind these results are not among those last published; this config follows the settings given in the

@@ -3,7 +3,7 @@
 Li et al. 2019, https://arxiv.org/abs/1904.03288; LibriSpeech, 960 hours. About 333 million
 parameters. Published: greedy WER 3.61 on dev-clean, 3.77 on test-clean.
 
-Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
+Data: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/jasper10x5_LibriSpeech_nvgrad_masks.py --mode=train_eval
 
 The published recipe ran through Horovod (use_horovod True) on 8 GPUs with 32 utterances each; this config has

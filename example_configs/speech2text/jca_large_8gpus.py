@@ -4,7 +4,7 @@ Kim et al. 2016, https://arxiv.org/abs/1609.06773; LibriSpeech, 960 hours.
 No result was published for this config. Evaluation and inference combine both decoders; NVIDIA's
 OpenSeq2Seq used only attention, which corresponds to ctc_weight 0.0.
 
-Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
+Data: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/jca_large_8gpus.py --mode=train_eval
 
 The published recipe ran through Horovod (use_horovod True) on 8 GPUs with 64 utterances each; this config has

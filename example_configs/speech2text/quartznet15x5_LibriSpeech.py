@@ -3,7 +3,7 @@
 QuartzNet 15x5 (Kriman et al. 2019, https://arxiv.org/abs/1910.10261), LibriSpeech, 960 hours. Trained in
 float32, because this model is known to diverge in float16.
 
-Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
+Data: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/quartznet15x5_LibriSpeech.py --mode=train_eval
 
 The published recipe ran through Horovod (use_horovod True) on 8 GPUs with 32 utterances each; this config has

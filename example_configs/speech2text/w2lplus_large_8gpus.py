@@ -4,7 +4,7 @@ Wave2Letter with batch norm, a stride of 2 and a dilation
 (Collobert et al. 2016, https://arxiv.org/abs/1609.03193), LibriSpeech, 960 hours.
 Published: greedy WER 6.67 on dev-clean, 6.58 on test-clean.
 
-Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
+Data: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/w2lplus_large_8gpus.py --mode=train_eval
 
 The published recipe ran through Horovod (use_horovod True) on 8 GPUs with 32 utterances each; this config has

@@ -92,5 +92,5 @@ def named_files_below(part_class: Any, params: Mapping[str, Any], resolve: Resol
 def _declared(part_class: Any) -> dict[str, Param]:
     """Returns a component's declarations, except those that are a bare type or list instead of a ``Param``."""
     required, optional = part_class.declared_params()
-    specs = {**optional, **required}
+    specs = {**required, **optional, **required}  # in this order, but a required declaration prevails
     return {name: spec for name, spec in specs.items() if isinstance(spec, Param)}

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from open_seq2seq.config.data_note import comment_in, note_in
 from open_seq2seq.config.merge import copy_nested, size_problem
 from open_seq2seq.config.overrides import SECTIONS
 from open_seq2seq.config.params import shown
@@ -42,6 +43,7 @@ class ConfigFile:
         ``interactive_infer_params`` if the file has them.
       trusted: whether the config may name code from outside the package.
       checkpoint: folder of the checkpoint that the config belongs to; None for a file that the user named.
+      data_note: where the data come from; see ``config.data_note``.
     """
 
     path: str
@@ -49,6 +51,7 @@ class ConfigFile:
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     trusted: bool = True
     checkpoint: str | None = None
+    data_note: str = ""
 
     def in_use(self) -> AbstractContextManager[None]:
         """Returns the context manager within which the config's names must be resolved; see ``user_code.untrusted``."""
@@ -157,7 +160,7 @@ def _config_file(path: str, names: Mapping[str, Any]) -> ConfigFile:
         problems += [f"In {path}, {name} {problem}."] if problem else []
     if problems:
         raise ConfigError(problems)
-    return ConfigFile(path, base_model, sections)
+    return ConfigFile(path, base_model, sections, data_note=note_in(str(names.get("__doc__") or "")))
 
 
 def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
@@ -208,7 +211,7 @@ def _names_in(text: str, path: str) -> dict[str, Any]:
     if unknown:
         raise ConfigError([f"{path} has the unknown key '{key}': the known keys are {', '.join(known)}."
                            + did_you_mean(str(key), known) for key in unknown])
-    return names
+    return {**names, "__doc__": comment_in(text)}
 
 
 def _warn_of_misspelt_sections(path: str, names: Mapping[str, Any]) -> None:

@@ -26,7 +26,7 @@ class RunOptions:
       enable_logs: whether to save output, config, command line and git state in the logdir, and to put checkpoints into
         ``<logdir>/logs``.
       elastic: whether processes may leave and join during training.
-      check: whether to build and check everything, try one update if the mode trains, and stop.
+      check: whether to build and check everything, make some updates if the mode trains, and stop.
       verbose: whether to print the config and all variables.
       argv: the command-line arguments as given.
       moved_files: overrides that make a resumed run read copies of files that no longer exist; they are not part of

@@ -52,6 +52,7 @@ class DataLayer(Component):
         lines of standard input as they arrive.
       counting_units: values of ``batch_size_unit`` for which every example counts as one.
       length_limit: name of the parameter that limits the length of examples, for messages; None if there is none.
+      parallel_files: names of parameters whose files correspond line by line, also within nested dicts.
     """
 
     seed: int = 0
@@ -60,6 +61,7 @@ class DataLayer(Component):
     reads_lines: bool = False
     counting_units: Sequence[str] = ("examples", "sentences", "utterances", "images")
     length_limit: str | None = None
+    parallel_files: Sequence[str] = ()
     _fingerprints: Mapping[str, Fingerprint] | None = None
     _is_arithmetic = False
 

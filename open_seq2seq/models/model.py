@@ -48,6 +48,8 @@ class Model(Component):
       interactive_hint: what the user should type at the prompt of interactive inference.
       verb: name of the method of ``TrainedModel`` that returns the text of ``answer`` for each input, such as
         ``translate``; None if the model can only be used with ``TrainedModel.infer``.
+      validates: whether the model is evaluated on the validation set of its run, not on other data such as a test set;
+        results on other data are not called "validation loss".
     """
 
     data_layer: DataLayer
@@ -55,6 +57,7 @@ class Model(Component):
     object_description: str | None = None
     interactive_hint = "Type a line"
     verb: str | None = None
+    validates = True
 
     def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
         super().__init__(params, None, "model", mode)

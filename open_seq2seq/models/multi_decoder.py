@@ -10,10 +10,9 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.decoders.multi_decoder import MultiDecoder
 from open_seq2seq.losses.loss import LossTerm
-from open_seq2seq.metrics.bleu import corpus_bleu
+from open_seq2seq.metrics.bleu import TOKENIZERS
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.text2text import Text2Text
-from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 
@@ -34,6 +33,8 @@ class MultiDecoderModel(Text2Text):
             **Text2Text.get_optional_params(),
             "language": Param((str, type(None)), None, "Target language of inference, one of the data layer's; may be "
                               "None if there is only one.", on_change=FREE),
+            "bleu_tokenizer": Param((str, dict), "13a", "sacreBLEU's tokenizer, as in Text2Text, or a dict of language "
+                                    "→ tokenizer; languages that it lacks have 13a.", on_change=FREE),
         }
 
     def derived_params(self, part: str) -> dict[str, Any]:
@@ -57,9 +58,23 @@ class MultiDecoderModel(Text2Text):
             problems.append("'use_xla_jit' is True, but XLA cannot compile MultiDecoderModel, because the number of "
                             "rows per language varies: set 'use_xla_jit' to False.")
         problems += self.option_problems()
+        problems += self._unknown_tokenizers() or self.tokenizer_problems(*self.data_layer.languages)
         problems += self._language_problems() if self.mode in ("infer", "interactive_infer") else []
         if problems:
             raise ConfigError(problems)
+
+    def bleu_tokenizer(self, language: str = "") -> str:
+        given = self.params["bleu_tokenizer"]
+        return given.get(language, "13a") if isinstance(given, dict) else given
+
+    def _unknown_tokenizers(self) -> list[str]:
+        languages: Any = self.data_layer.languages  # type: ignore[attr-defined]
+        given = self.params["bleu_tokenizer"]
+        problems = [f"'bleu_tokenizer/{name}' is not one of the data layer's languages {', '.join(languages)}."
+                    f"{did_you_mean(str(name), languages)}"
+                    for name in (given if isinstance(given, dict) else ()) if name not in languages]
+        return problems + [f"'bleu_tokenizer' is {name!r} but has to be one of {', '.join(TOKENIZERS)}."
+                           for name in map(self.bleu_tokenizer, languages) if name not in TOKENIZERS][:1]
 
     def _language_problems(self) -> list[str]:
         languages: Any = self.data_layer.languages  # type: ignore[attr-defined]
@@ -120,10 +135,7 @@ class MultiDecoderModel(Text2Text):
         scores: dict[str, float] = {}
         languages = [language for language, own in by_language.items() if own]
         for language in languages:
-            own = by_language[language]
-            result = corpus_bleu([row[1] for row in own], [row[2] for row in own])
-            signature = self._new_signature(result)
-            deco_print(f"{language}: BLEU {result.bleu:.2f}, chrF {result.chrf:.2f} of 100{signature}", offset=1)
+            result = self._scores.compute(by_language[language], self.bleu_tokenizer(language), language)
             scores |= {f"Eval_BLEU_Score_{language}": result.bleu, f"Eval_chrF_Score_{language}": result.chrf}
         means = {name: float(np.mean([scores[f"{name}_{language}"] for language in languages]))
                  for name in ("Eval_BLEU_Score", "Eval_chrF_Score")}

@@ -89,13 +89,12 @@ class LineWriter(ResultWriter):
     Args:
       output_file: path of the file.
       text_of: function of (example, result) that returns the text to write, including its line endings.
-      count_empty: function that returns the number of empty inputs, which is printed at the end.
+      data_layer: data layer whose empty and truncated inputs are reported at the end, or None.
     """
 
-    def __init__(self, output_file: str, text_of: Callable[[int, Any], str],
-                 count_empty: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, output_file: str, text_of: Callable[[int, Any], str], data_layer: Any = None) -> None:
         super().__init__()
-        self._name, self._text_of, self._count_empty = output_file, text_of, count_empty
+        self._name, self._text_of, self._data_layer = output_file, text_of, data_layer
 
     def begin(self) -> None:
         self._file = self.outputs.open(self._name)
@@ -104,7 +103,7 @@ class LineWriter(ResultWriter):
         self._file.write(self._text_of(example, result))
 
     def finish(self) -> None:
-        report_empty(self._count_empty())
+        report_inputs(self._data_layer)
 
 
 class CollectingWriter(ResultWriter):
@@ -123,10 +122,17 @@ class CollectingWriter(ResultWriter):
             self._model.finalize_inference(self._results, self._name)
 
 
-def report_empty(count: int) -> None:
-    """Prints the number of empty input lines, unless it is 0."""
-    if count:
+def report_inputs(data_layer: Any) -> None:
+    """Prints how many inputs of inference are empty, and how many are truncated, if the data layer counts them."""
+    if count := getattr(data_layer, "num_empty_sources", 0):
         deco_print(f"Empty lines, whose results are empty too: {count:,}")
+    for line in cut_remarks(data_layer):
+        deco_print(line)
+
+
+def cut_remarks(data_layer: Any) -> list[str]:
+    """Returns lines about examples of which only a part is read, if the data layer counts them."""
+    return data_layer.cut_remark().splitlines() if hasattr(data_layer, "cut_remark") else []
 
 
 def open_results(model: Any, output_file: str) -> ResultWriter:

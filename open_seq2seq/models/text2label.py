@@ -87,7 +87,7 @@ class Text2Label(EncoderDecoderModel):
         return "" if result == _NOTHING else f"{result[0]} ({result[1]:.4f})"
 
     def open_results(self, output_file: str) -> ResultWriter:
-        return LineWriter(output_file, _line, lambda: getattr(self.data_layer, "num_empty_sources", 0))
+        return LineWriter(output_file, _line, self.data_layer)
 
 
 def _line(example: int, found: tuple[str, float]) -> str:

@@ -6,6 +6,8 @@ import fcntl
 
 import pytest
 
+from tests.integration.conftest import ROOT
+
 CASES = {
     "missing config": (["--config_file=nowhere.py"], "nowhere.py"),
     "missing data file": (["--train_params/data_layer_params/source_file=nowhere.txt"], "nowhere.txt"),
@@ -164,3 +166,24 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(workspace, command, monkeypat
     assert not list((workspace / "run").glob(".tmp-*"))
     monkeypatch.undo()
     assert command("--mode=train", "--continue_learning")[0] == 0
+
+
+@pytest.mark.parametrize(("recipe", "script"), [
+    ("text2text/toy-reversal/nmt-reversal-TT.py", "scripts/create_toy_data.py --output_dir=toy_text_data"),
+    ("text2text/toy-several/reverse-and-copy.py", "scripts/create_toy_data.py"),
+    ("text2text/toy-tables/summary.py", "scripts/create_toy_data.py --task=summary"),
+    ("text2label/toy-labels.py", "scripts/create_toy_data.py --task=labels"),
+    ("speech2text/toy-w2l.py", "scripts/create_toy_speech.py"),
+    ("speech2text/jasper-Mini-for-Jetson.py", "scripts/import_librivox.py"),
+    ("image2label/toy-resnet8.py", "scripts/create_toy_images.py"),
+    ("image2label/resnet_commands.py", "scripts/prepare_speech_commands.py"),
+    ("lm/toy-lm.py", "scripts/create_toy_text.py"),
+    ("lm/lstm-wkt2-small.py", "wiki.train.tokens and wiki.valid.tokens in data/wikitext-2/"),
+    ("transfer/imdb-small.py", "data/aclImdb/"), ("transfer/sst-scratch-small.py", "data/sst/ with train, val")])
+def test_missing_data_of_a_recipe_names_what_makes_them(recipe, script, tmp_path, monkeypatch, capfd):
+    from open_seq2seq.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    assert main([f"--config_file={ROOT}/example_configs/{recipe}", "--mode=train_eval"]) == 2
+    last = capfd.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("Error: ") and script in last and last.endswith(f"which is {tmp_path}.")

@@ -132,13 +132,16 @@ def test_lines_of_a_pipe_are_answered_as_they_come(moved, translated, tmp_path, 
     assert "Empty lines, whose results are empty too: 1" in capfd.readouterr().out
 
 
-def test_empty_lines_stay_empty(moved, tmp_path, capfd):
-    (tmp_path / "mine.txt").write_text("\na b c\n  \n", encoding="utf-8")
+def test_empty_lines_stay_empty_and_long_ones_are_named(moved, tmp_path, capfd):
+    (tmp_path / "mine.txt").write_text(f"\na b c\n  \n{'a b ' * 12}\n{'a b ' * 11}a\n", encoding="utf-8")
     for more, empty in (([], ["", ""]), (["--write_scores=True"], ["0\t0.000000\t", "2\t0.000000\t"])):
         assert main([*infers([f"--logdir={moved}"], tmp_path / "out.txt", [tmp_path / "mine.txt"]), *more]) == 0
         lines = (tmp_path / "out.txt").read_text(encoding="utf-8").split("\n")
-        assert [lines[0], lines[2]] == empty and lines[3:] == [""]
-        assert "Empty lines, whose results are empty too: 2" in capfd.readouterr().out
+        assert [lines[0], lines[2]] == empty and lines[5:] == [""]
+        out = capfd.readouterr().out
+        assert "Empty lines, whose results are empty too: 2" in out
+        assert ("Longer than max_length 24, so only the beginning is read: 1 of 5 lines, the first is "
+                f"{tmp_path}/mine.txt:4\n") in out
 
 
 def test_sentences_of_files_and_of_standard_input(moved, tmp_path, monkeypatch, capfd):
@@ -166,8 +169,10 @@ def test_the_checkpoint_before_a_damaged_one_is_used(moved, tmp_path, capfd):
     assert "src_vocab_file is truncated or altered. Trying the previous checkpoint." in capfd.readouterr().out
 
 
-def test_a_model_in_python(moved, translated):
+def test_a_model_in_python(moved, translated, capfd):
     model = open_seq2seq.load(moved)
+    model.translate(["a b", "a b " * 20, "a " * 50])
+    assert "only a part was read: 2 of 3 inputs, the first is number 2\n" in capfd.readouterr().err
     first, last = translated.splitlines()
     assert model.translate("a b c") == first and model.translate([]) == []
     lines, answers = ["a b c", "", "f e d", "  "] * 15, [first, "", last, ""] * 15  # several batches

@@ -31,10 +31,26 @@ def test_train_eval_then_eval_and_infer(workspace, command):
 
     code, out, _ = command("--mode=eval")
     assert code == 0 and "Validation loss:" in out and "Finished evaluation" in out and "Processed" in out
+    assert (f"Evaluation of {workspace}/run/model.ckpt-12 on 20 examples of {workspace}/dev.src and "
+            f"{workspace}/dev.tgt:\n") in out
+    (scores,) = (workspace / "run" / "samples" / "step-12").glob("scores.json")
+    assert "tok:13a" in json.loads(scores.read_text())["BLEU"]["signature"]
 
     code, out, _ = command("--mode=infer", f"--infer_output_file={workspace}/out.txt")
     assert code == 0
     assert len((workspace / "out.txt").read_text().splitlines()) == 20
+
+
+def test_a_test_set_is_no_validation_set(trained, command):
+    one, other = (f"--eval_params/data_layer_params/{side}_file={trained}/train.{end}"
+                  for side, end in (("source", "src"), ("target", "tgt")))
+    code, _, err = command("--mode=eval", one)
+    assert code == 2 and err.count("\n") == 1, err
+    assert "eval_params/data_layer_params/source_file'" in err and "eval_params/data_layer_params/target_file'" in err
+    code, out, err = command("--mode=eval", one, other, "--eval_using_bleu=False")
+    assert code == 0, err
+    assert f"model.ckpt-2 on 200 examples of {trained}/train.src and {trained}/train.tgt:" in out
+    assert "   Loss: " in out and "Validation" not in out
 
 
 def test_n_best_with_scores(trained, command):
@@ -151,7 +167,7 @@ def test_check_reports_and_stops(workspace, command):
         tgt.write("a b\n")
     code, out, _ = command("--mode=train_eval", "--check")
     assert code == 0
-    for text in ("200 examples", "dropped 1", "Total trainable parameters", "Batches per epoch", "MiB"):
+    for text in ("200 examples", "dropped 1", "Total trainable parameters", "Batches per epoch", "MiB", "Time: about "):
         assert text in out, text
     assert "encoder/layer_0" not in out  # unless --verbose asks for all variables
     assert not (workspace / "run").exists()

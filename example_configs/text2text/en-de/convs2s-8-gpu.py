@@ -2,7 +2,7 @@
 
 Published: 25.0 BLEU on newstest2014 (cased, detokenised, sacreBLEU) after 310000 steps on 8 GPUs.
 
-Data, in data_root: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
+Data: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
 model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-de/convs2s-8-gpu.py --mode=train_eval
 

@@ -2,7 +2,7 @@
 
 No result was published for this config.
 
-Data, in data_root: the files of the WMT16 script of TensorFlow's seq2seq tutorial, tokenised by Moses and split by
+Data: the files of the WMT16 script of TensorFlow's seq2seq tutorial, tokenised by Moses and split by
 subword-nmt.
 Run:  python run.py --config_file=example_configs/text2text/en-de/en-de-gnmt-like-weight-tied-2GPUs.py --mode=train_eval
 

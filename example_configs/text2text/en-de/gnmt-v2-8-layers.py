@@ -6,7 +6,7 @@ The first decoder layer reads no context, so training computes whole layers over
 once. Source and target share one table of embeddings. Two things differ: dropout also applies to the embeddings that
 the decoder reads, and the warm-up is linear.
 
-Data, in data_root: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
+Data: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
 model of 32320 pieces. scripts/prepare_wmt.py --vocab_size=32320 prepares them from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-de/gnmt-v2-8-layers.py --mode=train_eval
 

@@ -2,7 +2,7 @@
 
 Published: 26.4 BLEU on newstest2014 (cased, detokenised, sacreBLEU) after 300000 steps.
 
-Data, in data_root: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
+Data: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
 model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-base.py --mode=train_eval
 

@@ -2,7 +2,7 @@
 
 Published for this size: 27.5 BLEU on newstest2014 (cased, detokenised, sacreBLEU).
 
-Data, in data_root: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
+Data: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
 model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-big.py --mode=train_eval
 

@@ -2,7 +2,7 @@
 
 Published: 28.0 BLEU on newstest2014 (cased, detokenised, sacreBLEU).
 
-Data, in data_root: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
+Data: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
 model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-nvgrad.py --mode=train_eval
 

@@ -1,6 +1,6 @@
 """English to Spanish: Transformer big in mixed precision.
 
-Data, in data_root: ParaCrawl, Europarl and Common Crawl, encoded with a joint SentencePiece
+Data: ParaCrawl, Europarl and Common Crawl, encoded with a joint SentencePiece
 model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-es/transformer-big.py --mode=train_eval
 

@@ -1,6 +1,6 @@
 """Spanish to English: Transformer big in mixed precision.
 
-Data, in data_root: ParaCrawl, Europarl and Common Crawl, encoded with a joint SentencePiece
+Data: ParaCrawl, Europarl and Common Crawl, encoded with a joint SentencePiece
 model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/es-en/transformer-big.py --mode=train_eval
 

@@ -14,6 +14,7 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
 from open_seq2seq.data.text2text.corpus import TokenCorpus, corpus_of_lines
+from open_seq2seq.data.text2text.counting import CountingDataLayer
 from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import make_tokenizer, other_vocabulary
 from open_seq2seq.data.text_remarks import unknown_remarks
@@ -26,7 +27,7 @@ _TEXT_PARAMS = ("src_vocab_file", "tokenizer", "delimiter", "special_tokens_alre
                 "map_parallel_calls", "prefetch_buffer_size")
 
 
-class LabelledTextDataLayer(DataLayer):
+class LabelledTextDataLayer(CountingDataLayer):
     """Texts with one label each, from a TSV or CSV file; by default, lines ``label<TAB>text``.
 
     A text becomes ``tokens + [EOS]``, preceded by the start token S if ``use_start_token`` is True. Longer texts are
@@ -55,7 +56,8 @@ class LabelledTextDataLayer(DataLayer):
         self.labels = self._checked_labels()
         self._tokenizer = self._make_tokenizer()
         self._corpus: TokenCorpus | None = None
-        self._num_empty = self._num_empty_sources = 0
+        self._num_empty = 0
+        self._keeps = "end" if self.params["truncate"] == "start" else "beginning"
         if self.mode != "interactive_infer":
             self._load()
 
@@ -182,7 +184,8 @@ class LabelledTextDataLayer(DataLayer):
         """Drops empty texts from training, and checks that each class has examples."""
         counts = corpus.counts
         self._rows = np.arange(len(counts)) if self.mode != "train" else np.flatnonzero(counts)
-        self._num_empty, self._num_cut = len(counts) - len(self._rows), int((counts > self._max_tokens).sum())
+        self._num_empty = len(counts) - len(self._rows)
+        self._cut = np.flatnonzero(counts[self._rows] > self._max_tokens)
         self._num_empty_sources = int((counts == 0).sum())
         file = shown(self._source_name)
         if not len(self._rows):
@@ -236,7 +239,7 @@ class LabelledTextDataLayer(DataLayer):
           DataError: there are no texts, or one is not a string.
         """
         corpus = self._typed(inputs)
-        self._num_empty_sources += int((corpus.counts == 0).sum())
+        self._note_typed(corpus.counts, self._max_tokens)
         rows = np.arange(len(corpus))
         return {"source_tensors": self._padded(corpus, rows), "ids": rows}
 
@@ -276,23 +279,12 @@ class LabelledTextDataLayer(DataLayer):
         """Returns the number of training texts that were dropped because they are empty."""
         return {"an empty text": self._num_empty} if self._num_empty else {}
 
-    @property
-    def num_cut(self) -> int:
-        """Number of texts that are truncated to ``max_length``."""
-        return self._num_cut
-
-    @property
-    def num_empty_sources(self) -> int:
-        """Number of texts without a token; in interactive inference, of those passed so far."""
-        return self._num_empty_sources
-
     def examine(self) -> list[str]:
         """Returns the number of examples of each class; the examples were checked when they were read."""
-        cut = [f"truncated to max_length: {self._num_cut:,}"] if self._num_cut else []
         if not self._reads_labels:
-            return cut
+            return []
         found = np.bincount(self._numbers, minlength=len(self.labels))
-        return cut + [f"{label}: {count:,} examples" for label, count in zip(self.labels, found, strict=True)]
+        return [f"{label}: {count:,} examples" for label, count in zip(self.labels, found, strict=True)]
 
     @classmethod
     def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from open_seq2seq.config.files import ASSET, DATA
 from open_seq2seq.config.params import REFUSE, SAY, Param, check_params
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
-from open_seq2seq.data.text2text.mixing import repetitions, temperature_shares
+from open_seq2seq.data.text2text.mixing import joined, repetitions, temperature_shares
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
 from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import make_tokenizer
@@ -64,6 +64,7 @@ class MultiCorpusDataLayer(DataLayer):
     """
 
     length_limit = "max_length"
+    parallel_files: Sequence[str] = ("source_file", "target_file")
     reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
@@ -261,7 +262,7 @@ class MultiCorpusDataLayer(DataLayer):
         batch: dict[str, Any] = {"ids": examples}
         for side in ("source_tensors", "target_tensors"):
             if side in made[0][1]:
-                batch[side] = _joined([(rows, part[side]) for rows, part in made], len(examples))
+                batch[side] = joined([(rows, part[side]) for rows, part in made], len(examples))
         if "target_tensors" in batch:
             batch["target_tensors"].append(self._language_of_part[numbers])
         return batch
@@ -358,6 +359,15 @@ class MultiCorpusDataLayer(DataLayer):
         """Number of pairs that are truncated to ``max_length``."""
         return sum(part.num_cut for part in self._parts.values())
 
+    def cut_remark(self) -> str:
+        """Returns a line about the pairs of each corpus that are truncated; see ``ParallelTextDataLayer``."""
+        return "\n".join(filter(None, (part.cut_remark() for part in self._parts.values())))
+
+    @property
+    def newest_cut(self) -> np.ndarray:
+        """Indices of the truncated inputs of the newest interactive batch."""
+        return self._first.newest_cut
+
     def assets(self) -> dict[str, str]:
         """Returns a dict of asset name → path of the vocabularies or SentencePiece models of both sides."""
         own = {f"corpora_{name}_{key}": entry[key] for name, entry in self._corpora_params.items()
@@ -387,13 +397,3 @@ class MultiCorpusDataLayer(DataLayer):
         """Returns the parameters that make inference read the given text files; see ``ParallelTextDataLayer``."""
         found = ParallelTextDataLayer.params_for_files(files)
         return {name: found[name] for name in ("source_file", "index_dir")}
-
-
-def _joined(pieces: list[tuple[np.ndarray, list[np.ndarray]]], count: int) -> list[np.ndarray]:
-    """Joins pairs of (row indices, ``[ids, lengths]`` of these rows) to ``[ids, lengths]`` of all ``count`` rows."""
-    ids = np.zeros((count, max(part[0].shape[1] for _, part in pieces)), np.int32)
-    lengths = np.zeros(count, np.int32)
-    for rows, (some_ids, some_lengths) in pieces:
-        ids[rows, :some_ids.shape[1]] = some_ids
-        lengths[rows] = some_lengths
-    return [ids, lengths]

@@ -36,6 +36,8 @@ class TableTextDataLayer(ParallelTextDataLayer):
       DataError: the file is missing, empty or not UTF-8, a line has too few columns, or no examples are left.
     """
 
+    parallel_files = ()
+
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
@@ -144,7 +146,7 @@ class TableTextDataLayer(ParallelTextDataLayer):
         if self.num_sources == 1:
             return super().make_interactive_batch(inputs)
         corpora = self._typed_sources(inputs)
-        self._num_empty_sources += int((np.max([corpus.counts for corpus in corpora], axis=0) == 0).sum())
+        self._note_typed(np.max([corpus.counts for corpus in corpora], axis=0), self._max_tokens)
         numbers = np.arange(len(corpora[0]))
         return {"source_tensors": [array for corpus in corpora for array in self._side(corpus, numbers)],
                 "ids": numbers}
@@ -177,9 +179,9 @@ class TableTextDataLayer(ParallelTextDataLayer):
         return int(self._numbers[self._line(example)])
 
     def examine(self) -> list[str]:
-        """Reads the file again, and returns the number of examples that are truncated."""
+        """Reads the file again."""
         self._load()
-        return [f"truncated to max_length: {self.num_cut:,}"] if self.num_cut else []
+        return []
 
     @classmethod
     def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
+from open_seq2seq.data.text2text.counting import CountingDataLayer
 from open_seq2seq.data.text2text.given_targets import (
     ColumnTokenizer,
     check_given_targets,
@@ -28,6 +29,7 @@ from open_seq2seq.data.text2text.side_remarks import Side, side_remarks
 from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
+from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import check_given, one_text
@@ -35,7 +37,7 @@ from open_seq2seq.utils.given_files import check_given, one_text
 __all__ = ["ParallelTextDataLayer", "SpecialTextTokens"]
 
 
-class ParallelTextDataLayer(DataLayer):
+class ParallelTextDataLayer(CountingDataLayer):
     """Sentence pairs from two text files with one sentence per line.
 
     A sentence becomes ``[S] + tokens + [EOS]``, without S if ``use_start_token`` is False. In training, pairs are
@@ -52,6 +54,7 @@ class ParallelTextDataLayer(DataLayer):
     """
 
     length_limit = "max_length"
+    parallel_files: Sequence[str] = ("source_file", "target_file")
     reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
@@ -64,7 +67,6 @@ class ParallelTextDataLayer(DataLayer):
         self._target: TokenCorpus | None = None
         self._prefix: TokenCorpus | None = None
         self._newest_lines: list[str] = []
-        self._num_empty_sources = 0
         if self.mode != "interactive_infer":
             self._load()
 
@@ -160,7 +162,7 @@ class ParallelTextDataLayer(DataLayer):
           counts: number of tokens in each line ``[lines, sides]``, without special tokens.
         """
         empty, long = counts.min(axis=1) == 0, counts.max(axis=1) > self._max_tokens
-        self._num_cut = int(long.sum()) if self.mode != "train" else 0
+        self._cut = np.flatnonzero(long if self.mode != "train" else ())
         self._num_empty_sources = int((counts[:, 0] == 0).sum())
         self._num_empty = self._num_long = 0
         # Line number (from 0) of each example; None if all lines are examples.
@@ -239,7 +241,7 @@ class ParallelTextDataLayer(DataLayer):
           DataError: there are no sentences, or one is not a string.
         """
         corpus = self._typed(inputs)
-        self._num_empty_sources += int((corpus.counts == 0).sum())
+        self._note_typed(corpus.counts, self._max_tokens)
         numbers = np.arange(len(corpus))
         batch = {"source_tensors": self._side(corpus, numbers), "ids": numbers}
         if self._has_prefix_column:
@@ -255,6 +257,7 @@ class ParallelTextDataLayer(DataLayer):
           DataError: an input is not a string, or a translation has more tokens than ``max_length`` allows.
         """
         source = self._typed(inputs)
+        self._note_typed(source.counts, self._max_tokens)
         given = corpus_of_lines([" ".join(str(line).split("\n")) for line in targets], self._target_tokenizer)
         check_given_targets(given, source, self._max_tokens, "translation")
         numbers = np.arange(len(source))
@@ -340,10 +343,9 @@ class ParallelTextDataLayer(DataLayer):
     def examine(self) -> list[str]:
         """Verifies the checksums of all indexes and compares the indexes with the texts; rebuilds those that differ."""
         self._load(thorough=True)
-        cut = [f"truncated to max_length: {self._num_cut:,}"] if self._num_cut else []
-        return cut + [f"the index of {corpus.path} was compared with the whole text"
-                      for corpus in dict.fromkeys([self._source, self._target])
-                      if corpus is not None and corpus.is_indexed]
+        return [f"the index of {corpus.path} was compared with the whole text"
+                for corpus in dict.fromkeys([self._source, self._target])
+                if corpus is not None and corpus.is_indexed]
 
     def remarks(self) -> list[str]:
         """Returns lines about how the texts and their vocabularies fit."""
@@ -360,15 +362,9 @@ class ParallelTextDataLayer(DataLayer):
                    f"longer than max_length {self.params['max_length']}": self._num_long}
         return {reason: count for reason, count in reasons.items() if count}
 
-    @property
-    def num_cut(self) -> int:
-        """Number of pairs that are truncated to ``max_length``; 0 in training, which drops them instead."""
-        return self._num_cut
-
-    @property
-    def num_empty_sources(self) -> int:
-        """Number of source sentences without a token; in interactive inference, of those passed so far."""
-        return self._num_empty_sources
+    def _describe_cut(self, example: int) -> str:
+        file = "source_file" if self._corpus().counts[example] > self._max_tokens else "target_file"
+        return f"{shown(self.params[file])}:{self.line_number(example)}"
 
     def assets(self) -> dict[str, str]:
         """Returns a dict of asset name → path of the vocabulary files or of the SentencePiece models."""

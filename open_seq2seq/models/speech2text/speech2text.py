@@ -186,7 +186,8 @@ class Speech2Text(EncoderDecoderModel):
         _, names, references, hypotheses = zip(*rows, strict=True)
         rates = error_rates(references, hypotheses, names, self.params["worst_utterances"])
         for line in report(rates):
-            deco_print("Validation " + line if line.startswith(("WER", "CER")) else line, offset=1)
+            of = "Validation " if self.validates and line.startswith(("WER", "CER")) else ""
+            deco_print(of + line, offset=1)
         return {"Eval WER": rates.wer, "Eval CER": rates.cer}
 
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:

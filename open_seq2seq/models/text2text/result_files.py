@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from open_seq2seq.decoding.n_best import Candidate, scored_candidate
 from open_seq2seq.models.matrix_figure import has_matplotlib, matrix_figure, without_font_warnings
-from open_seq2seq.models.results import ResultWriter, report_empty
+from open_seq2seq.models.results import ResultWriter, report_inputs
 from open_seq2seq.models.text2text.translations import Alignment, TargetScore, Translations
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -30,13 +30,13 @@ class TranslationWriter(ResultWriter):
       scores: whether to write ``<output>.scores.tsv``, with the score and the length of each hypothesis.
       pictures: number of sentences, from the first, whose alignments are also drawn; None to write no alignments at
         all. Alignments are written to the folder ``<output>.alignments``.
-      count_empty: returns the number of empty source lines, which is printed at the end.
+      data_layer: data layer whose empty and truncated lines are reported at the end.
     """
 
     def __init__(self, output_file: str, in_lines: bool, scores: bool, pictures: int | None,
-                 count_empty: Callable[[], int]) -> None:
+                 data_layer: Any) -> None:
         super().__init__()
-        self._count_empty = count_empty
+        self._data_layer = data_layer
         self._name, self._in_lines, self._with_scores, self._pictures = output_file, in_lines, scores, pictures
         self._line = 0
 
@@ -75,7 +75,7 @@ class TranslationWriter(ResultWriter):
     def finish(self) -> None:
         if self._pictures is not None:
             self._alignments.close()
-        report_empty(self._count_empty())
+        report_inputs(self._data_layer)
 
 
 def read_scores(path: str) -> dict[int, list[Candidate]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, Param, with_change
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
-from open_seq2seq.metrics.bleu import BleuResult, corpus_bleu, sentence_chrf
+from open_seq2seq.metrics.bleu import TOKENIZERS, sentence_chrf, tokenizer_problem
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.text2text.result_files import ScoreWriter, TranslationWriter
+from open_seq2seq.models.text2text.scores import Scores
 from open_seq2seq.models.text2text.translations import (
     Alignment,
     TargetScore,
@@ -23,7 +25,6 @@ from open_seq2seq.models.text2text.translations import (
     aligned,
     with_unknowns_replaced,
 )
-from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 
@@ -33,8 +34,11 @@ class Text2Text(EncoderDecoderModel):
     object_name = "tokens"
     object_description = "source and target tokens"
     interactive_hint = "Type a line to translate"
-    _shown_signature: str | None = None
     verb = "translate"
+
+    def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
+        super().__init__(params, mode)
+        self._scores = Scores()
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -42,6 +46,9 @@ class Text2Text(EncoderDecoderModel):
             **EncoderDecoderModel.get_optional_params(),
             "eval_using_bleu": Param(bool, True, "Whether evaluation decodes the data and prints BLEU and chrF.",
                                      on_change=FREE),
+            "bleu_tokenizer": Param(TOKENIZERS, "13a", "sacreBLEU's tokenizer, which divides translations into the "
+                                    "words that BLEU compares. Languages without spaces need another than 13a: zh for "
+                                    "Chinese, ja-mecab for Japanese, and char for any.", on_change=FREE),
             "write_scores": Param(bool, False, "Whether inference writes 'number<TAB>score<TAB>text' for each of "
                                   "the decoder's n_best hypotheses, instead of only the best text; number is the "
                                   "index of the sentence, from 0.", on_change=FREE),
@@ -58,9 +65,20 @@ class Text2Text(EncoderDecoderModel):
         return self.params["eval_using_bleu"]
 
     def connect(self) -> None:
-        problems = self.option_problems()
+        problems = self.option_problems() + self.tokenizer_problems()
         if problems:
             raise ConfigError(problems)
+
+    def bleu_tokenizer(self, language: str = "") -> str:
+        """Returns the name of the tokenizer for BLEU in a target language; "" if there is only one language."""
+        return self.params["bleu_tokenizer"]
+
+    def tokenizer_problems(self, *languages: str) -> list[str]:
+        """Returns one sentence for each tokenizer that the BLEU of an evaluation lacks."""
+        names = {self.bleu_tokenizer(language) for language in languages or ("",)} if (
+            self.mode == "eval" and self.predicts_in_evaluation) else set()
+        return [f"'bleu_tokenizer' is '{name}', which {problem}, or choose another tokenizer."
+                for name in sorted(names) if (problem := tokenizer_problem(name))]
 
     def option_problems(self) -> list[str]:
         """Returns one sentence for each option that the encoder or the decoder does not support."""
@@ -167,18 +185,13 @@ class Text2Text(EncoderDecoderModel):
                 for example, found in self._hypotheses(input_values, [values[:, :1] for values in output_values])]
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
-        rows = sorted(row for batch in results_per_batch for row in batch)
-        result = corpus_bleu([row[1] for row in rows], [row[2] for row in rows])
-        deco_print(f"BLEU: {result.bleu:.2f} of 100{self._new_signature(result)}", offset=1)
-        deco_print(f"chrF: {result.chrf:.2f} of 100", offset=1)
+        result = self._scores.compute(sorted(row for batch in results_per_batch for row in batch),
+                                      self.bleu_tokenizer())
         return {"Eval_BLEU_Score": result.bleu, "Eval_chrF_Score": result.chrf}
 
-    def _new_signature(self, result: BleuResult) -> str:
-        """Returns the signature of BLEU for the log, or an empty string if the log already has it."""
-        if result.signature == self._shown_signature:
-            return ""
-        self._shown_signature = result.signature
-        return f"  ({result.signature})"
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        """Writes the scores with their signatures."""
+        self._scores.write(reporter)
 
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
         rows = [(sentence_chrf(found, reference), example, found, reference)
@@ -257,8 +270,7 @@ class Text2Text(EncoderDecoderModel):
         if self._scores_targets:
             return ScoreWriter(output_file)
         pictures = params["alignment_pictures"] if params["save_alignments"] else None
-        return TranslationWriter(output_file, params["write_scores"], params["save_scores"], pictures,
-                                 lambda: getattr(self.data_layer, "num_empty_sources", 0))
+        return TranslationWriter(output_file, params["write_scores"], params["save_scores"], pictures, self.data_layer)
 
 
 def _length(ids: np.ndarray) -> int:

@@ -85,7 +85,7 @@ class InteractiveModel:
                             "input.")
         if not len(inputs):
             return []
-        layer = self.model.data_layer
+        layer, cut = self.model.data_layer, list[int]()
         with self._lock:
             if self._scoring is None:
                 self._scoring = ScoringPass(self.model, Runner())
@@ -95,18 +95,22 @@ class InteractiveModel:
             for examples in self._batches(lengths):
                 batch = layer.make_scoring_batch([inputs[example] for example in examples],
                                                  [targets[example] for example in examples])
+                cut += examples[getattr(layer, "newest_cut", [])].tolist()
                 for example, result in zip(examples, self._scoring.score(batch), strict=True):
                     results[example] = result
+            _tell_cut(cut, len(inputs))
             return results
 
     def _results(self, inputs: Sequence[Any], first: int) -> list[Any]:
-        layer = self.model.data_layer
+        layer, cut = self.model.data_layer, list[int]()
         results: list[Any] = [None] * len(inputs)
         for examples in self._batches(np.asarray(layer.interactive_lengths(inputs))):
             batch = layer.make_interactive_batch([inputs[example] for example in examples])
+            cut += (examples[getattr(layer, "newest_cut", [])] + first).tolist()
             batch["ids"] = np.asarray(examples, np.int64) + first
             for number, result in self._pass.predict([batch])[0]:
                 results[number - first] = result
+        _tell_cut(cut, len(inputs))
         return results
 
     def _batches(self, lengths: np.ndarray) -> Iterator[np.ndarray]:
@@ -116,6 +120,13 @@ class InteractiveModel:
         plan = WindowedPlan(lengths, batch_size=layer.batch_budget, costs=costs)
         for window in map(plan.window, range(len(plan))):
             yield from map(window.batch, range(len(window)))
+
+
+def _tell_cut(cut: list[int], count: int) -> None:
+    """Says on standard error which of ``count`` inputs, by index, were too long, because answers may go to stdout."""
+    if cut:
+        print(f"*** Longer than max_length, so only a part was read: {len(cut):,} of {count:,} inputs, the first is "
+              f"number {min(cut) + 1:,}", file=sys.stderr, flush=True)
 
 
 def _check_listed(inputs: Any) -> None:

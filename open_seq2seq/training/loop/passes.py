@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.contiguous import OnePass, PassBatch
+from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.static_batches import without_empty_rows
 from open_seq2seq.data.windows import WindowLoader, inference_plan
 from open_seq2seq.models.model import Model
@@ -21,10 +23,12 @@ from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.run_states import carrying_in_pass
 from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.progress import Bar, format_count, format_time
 from open_seq2seq.utils.trail import TRAIL
 
+_MOST_NAMES = 4  # files that the title of an evaluation names
 WORST = 10
 """Number of examples with the worst results that an evaluation keeps."""
 
@@ -34,7 +38,7 @@ class PassStopped(Exception):
 
 
 class EvaluationPass:
-    """Computes the validation loss and the task's metrics over the whole evaluation set.
+    """Computes the loss and the task's metrics over the whole evaluation set.
 
     Args:
       model: a model built for evaluation.
@@ -63,7 +67,7 @@ class EvaluationPass:
 
     def run(self, training_step: int | None = None, report_progress: bool = False,
             stops: Callable[[], bool] = lambda: False) -> dict[str, float]:
-        """Evaluates the model; prints and returns ``val_loss`` and the metrics.
+        """Evaluates the model; prints and returns the loss, ``val_loss``, and the metrics.
 
         Args:
           training_step: step of the last update, if called during training.
@@ -90,7 +94,7 @@ class EvaluationPass:
                     if self._predicts:
                         results.append((number, _on_examples(self.model.evaluate, batch, outputs)))
         loss = _mean_loss(_in_order(self._runner.gather(losses)))
-        deco_print(f"Validation loss: {loss:.4f}", offset=1)
+        deco_print(f"{'Validation loss' if self.model.validates else 'Loss'}: {loss:.4f}", offset=1)
         gathered = _in_order(self._runner.gather(results))
         # All ranks use the metrics of rank 0.
         metrics = self._runner.share(self.model.finalize_evaluation(gathered, training_step)
@@ -204,10 +208,21 @@ def _in_order(numbered: list[tuple[int, Any]]) -> list[Any]:
     return [result for _, result in sorted(numbered, key=lambda row: row[0])]
 
 
-def print_title(model: Model, step: int | None = None) -> None:
-    """Prints the title of an evaluation: the step, if given, and the number of examples."""
-    at = "" if step is None else f" at step {step}"
-    deco_print(f"Evaluation{at} on {format_count(model.data_layer.num_examples, 'example')}:")
+def print_title(model: Model, of: str) -> None:
+    """Prints the title of an evaluation: the step or the checkpoint, the number of examples, and their files."""
+    layer = model.data_layer
+    names = list(dict.fromkeys(map(shown, layer.data_files().values()))) or _folder_of(layer)
+    if len(names) > _MOST_NAMES:
+        names = [*names[:_MOST_NAMES - 1], f"{len(names) - _MOST_NAMES + 1} other files"]
+    where = f" of {', '.join(names[:-1])}{' and ' if names[1:] else ''}{names[-1]}" if names else ""
+    deco_print(f"Evaluation {of} on {format_count(layer.num_examples, 'example')}{where}:")
+
+
+def _folder_of(layer: DataLayer) -> list[str]:
+    """Returns the folder of examples that are files of their own, or that a parameter names, if there is one."""
+    files = list(layer.example_files())
+    folder = os.path.commonpath(files) if files else layer.params.get("data_root")
+    return [shown(folder)] if folder else []
 
 
 class _Progress:

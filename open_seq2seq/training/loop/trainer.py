@@ -329,7 +329,7 @@ class Trainer:
         with self.pause():
             self.settle()
             self._evaluation.model.data_layer.check_unchanged(DATA)
-            print_title(self._evaluation.model, self.step)
+            print_title(self._evaluation.model, f"at step {self.step}")
             if self.optimizer.is_averaging:
                 deco_print("with the averaged weights", offset=1)
             try:

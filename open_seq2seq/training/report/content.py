@@ -32,6 +32,7 @@ class Content:
       samples: for each step with texts, the name of its folder → a list of dicts (name → text); the newest step first.
       images: contents of PNG files by file name, from the newest step that has any.
       worst: (step of the last evaluation that kept worst examples, the examples as dicts: name → text).
+      signatures: how the scores of the last evaluation that stated it were computed, by name of the score.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class Content:
     samples: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     images: dict[str, bytes] = field(default_factory=dict)
     worst: tuple[int, list[dict[str, str]]] = (0, [])
+    signatures: dict[str, str] = field(default_factory=dict)
 
 
 def read_content(logdir: Path) -> Content:
@@ -78,6 +80,10 @@ def _read_samples(content: Content) -> None:
         worst = _json(step / "worst_examples.json")
         if isinstance(worst, list) and not content.worst[1]:
             content.worst = int(step.name.rpartition("-")[2]), list(_dicts(worst))
+        scores = _json(step / "scores.json")
+        if isinstance(scores, dict) and not content.signatures:
+            content.signatures = {str(name): str(score["signature"]) for name, score in scores.items()
+                                  if isinstance(score, dict) and "signature" in score}
 
 
 def _plain(folder: Path, pattern: str) -> list[Path]:

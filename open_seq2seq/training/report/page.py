@@ -76,7 +76,8 @@ def _results(content: Content) -> str:
                          f"{_shown(values[high])} at {high:,}"])
     checkpoints = escape(", ".join(content.checkpoints))
     listed = f"<p>Checkpoints: {checkpoints}</p>" if checkpoints else ""
-    return (_table(["metric", "last, at step", "lowest", "highest"], rows) if rows else "") + listed
+    computed = "".join(f"<p>{escape(f'{name}: {text}'[:_MOST_TEXT])}</p>" for name, text in content.signatures.items())
+    return (_table(["metric", "last, at step", "lowest", "highest"], rows) if rows else "") + computed + listed
 
 
 def _curves(content: Content) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from open_seq2seq.config.changes import Change, changes
+from open_seq2seq.config.data_note import strings_in
+from open_seq2seq.config.files import ASSET, LARGE
 from open_seq2seq.config.loader import parse_config
 from open_seq2seq.config.options import RunOptions
-from open_seq2seq.config.params import REFUSE
+from open_seq2seq.config.params import REFUSE, as_param
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.training.checkpoints import Checkpoint
 from open_seq2seq.training.checkpoints.files import CONFIG
@@ -44,6 +46,26 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
     refused = [line for line, change in found.items() if change.kind == REFUSE]
     if refused:
         _refuse(refused, checkpoint, options.no_dir_check)
+
+
+def validates(options: RunOptions, checkpoint: Checkpoint) -> bool:
+    """Returns whether an evaluation reads the validation data of the checkpoint's run.
+
+    All strings among the data layer's parameters are assumed to name data, except files that checkpoints keep, such as
+    vocabularies. A config that cannot be compared counts as equal.
+    """
+    try:
+        before = ResolvedConfig(parse_config(checkpoint.config_yaml, str(checkpoint.path / CONFIG)), "eval")
+        old, new = before.merge("eval")[0], options.config.params("eval")
+    except ConfigError:
+        return True
+    with options.config.config_file.in_use():
+        layer = part_class(new.get("data_layer"), "data_layer")
+    declared = {name: as_param(spec).file for part in layer.declared_params() for name, spec in part.items()}
+    kinds = {name: kind for name, file in declared.items()
+             for name, kind in ({name: file} if isinstance(file, str) else file).items()}
+    kept = {name for name, kind in kinds.items() if kind in (ASSET, LARGE)}
+    return dict(strings_in(old.get(_DATA), kept)) == dict(strings_in(new.get(_DATA), kept))
 
 
 def _refuse(lines: list[str], checkpoint: Checkpoint, lenient: bool) -> None:

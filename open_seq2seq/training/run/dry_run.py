@@ -1,4 +1,4 @@
-"""``--check``: builds what a run needs, tries one update in training, and prints the findings."""
+"""``--check``: builds what a run needs, tries some updates in training, and prints the findings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tensorflow as tf
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model
+from open_seq2seq.models.results import cut_remarks
 from open_seq2seq.runners import Runner
 from open_seq2seq.training.checkpoints import choosing
 from open_seq2seq.training.loop.trainer import Trainer
@@ -17,13 +18,14 @@ from open_seq2seq.training.run.config_changes import check_config
 from open_seq2seq.training.run.inputs import RunInputs
 from open_seq2seq.training.run.logdir import check_logdir
 from open_seq2seq.training.run.overview import print_parameter_table, warn_of_shared_files, warn_of_warm_up
+from open_seq2seq.training.run.time_estimate import time_remark
 from open_seq2seq.utils.console import deco_print
 
 _EXAMPLES = 200  # number of examples that are read, from the start of each data set
 
 
 def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) -> int:
-    """Builds the mode's models, reads the first examples, tries an update in training, and prints the findings.
+    """Builds the mode's models, reads the first examples, makes updates in training, and prints the findings.
 
     Args:
       options: options of the run.
@@ -36,7 +38,7 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
     Raises:
       UserError: the run would fail; the message says why.
     """
-    owner = None
+    owner = trainer = None
     built: dict[str, Model] = {}
     for section, spec in specs.items():
         with runner.scope():
@@ -55,6 +57,8 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
         warn_of_shared_files(owner, built.get("eval"))
     if options.continue_learning and owner is not None and runner.is_chief:
         _check_resuming(options, owner, built.get("eval"))
+    if trainer is not None and not options.benchmark:
+        deco_print(time_remark(trainer, built.get("eval")))
     deco_print("The config can be run.")
     return 0
 
@@ -75,7 +79,7 @@ def _check_data(section: str, model: Model) -> None:
     deco_print(f"Data for {section}: {layer.num_examples:,} examples")
     for reason, count in layer.report_dropped().items():
         deco_print(f"dropped {count:,}: {reason}", offset=1)
-    for line in [*layer.remarks(), *layer.examine()]:
+    for line in [*layer.remarks(), *cut_remarks(layer), *layer.examine()]:
         deco_print(line, offset=1)
     first = np.arange(min(_EXAMPLES, layer.num_examples))
     batch = layer.make_batch(first)

@@ -13,6 +13,7 @@ from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.models.model import Model
+from open_seq2seq.models.results import cut_remarks
 from open_seq2seq.optimizers import transformer_policy
 from open_seq2seq.runners import Runner
 from open_seq2seq.training.loop.trainer import Trainer
@@ -146,8 +147,11 @@ def print_model(model: Model, variables: Mapping[str, tf.Variable], runner: Runn
 
 
 def _print_remarks(model: Model | None) -> None:
-    for line in model.data_layer.remarks() if model is not None else ():
-        deco_print(line, offset=1)
+    if model is not None:
+        # Inference reports what it has read at its end.
+        cut = [] if model.mode == "infer" else cut_remarks(model.data_layer)
+        for line in [*model.data_layer.remarks(), *cut]:
+            deco_print(line, offset=1)
 
 
 def _short(path: str) -> str:

@@ -23,7 +23,7 @@ from open_seq2seq.training.loop.train import train
 from open_seq2seq.training.precision.choice import settle_precision
 from open_seq2seq.training.recovery.recovery import PrecisionLowered, kept_dtype
 from open_seq2seq.training.run import training_setup
-from open_seq2seq.training.run.config_changes import check_config
+from open_seq2seq.training.run.config_changes import check_config, validates
 from open_seq2seq.training.run.dry_run import check_run
 from open_seq2seq.training.run.elastic_session import train_elastically
 from open_seq2seq.training.run.inputs import check_read, read_assets
@@ -61,7 +61,9 @@ def run(options: RunOptions) -> int:
         print_task(options, specs, notes)
         if options.mode in ("train", "train_eval"):
             return _train(options, specs, logdir, runner)
-        model = _restored_model(options, _first(settle_precision(specs, runner)), logdir, runner)
+        model, path = _restored_model(options, _first(settle_precision(specs, runner)), logdir, runner)
+        if options.mode == "eval":
+            print_title(model, f"of {path}")
         {"eval": _evaluate, "infer": _infer, "interactive_infer": _interact}[options.mode](options, model, runner)
     return 0
 
@@ -97,7 +99,6 @@ def _check(options: RunOptions, specs: Specs, runner: Runner, notes: list[str]) 
 
 
 def _evaluate(options: RunOptions, model: Model, runner: Runner) -> None:
-    print_title(model)
     EvaluationPass(model, runner).run(report_progress=True)
     deco_print("Finished evaluation")
 
@@ -160,8 +161,9 @@ def _in_dtype(specs: Specs, dtype: str) -> Specs:
     return {name: dataclasses.replace(spec, params={**spec.params, "dtype": dtype}) for name, spec in specs.items()}
 
 
-def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner: Runner) -> Model:
-    before = read_assets(spec)
+def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner: Runner) -> tuple[Model, str]:
+    """Returns the model with the weights of a checkpoint, and the checkpoint's path, which is "" except on rank 0."""
+    path, before = "", read_assets(spec)
     with runner.scope(), _explaining_data(options):
         model = build_model(spec)
     check_read(model, before)
@@ -172,9 +174,11 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
         checkpoint = choosing.for_inference(folder, model.params, options.config.config_file.checkpoint)
         check_config(options, checkpoint)
         restore_weights(model, checkpoint)
+        path = str(checkpoint.path)
+        model.validates = model.mode != "eval" or validates(options, checkpoint)
     runner.broadcast(named_variables(model))
     print_model(model, named_variables(model), runner, options.verbose)
-    return model
+    return model, path
 
 
 @contextlib.contextmanager
@@ -199,4 +203,4 @@ def load_model(options: RunOptions) -> Model:
     set_up_process([spec.params])
     runner = Runner()
     spec = settle_precision({options.mode: spec}, runner)[options.mode]
-    return _restored_model(options, spec, check_logdir(options, spec.params), runner)
+    return _restored_model(options, spec, check_logdir(options, spec.params), runner)[0]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from open_seq2seq.config.data_note import as_comment
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import apply_overrides
 from open_seq2seq.config.serialize import to_plain, to_yaml
@@ -149,7 +150,8 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
     if logdir.checkpoint_dir is not None and logdir.best_dir is not None:
         config = options.config
         saver = RunSaver(logdir.checkpoint_dir, logdir.best_dir, logdir.run, model.params,
-                         to_yaml(config.as_sections()), inputs, logdir.root / START_MARK if logdir.root else None)
+                         as_comment(config.config_file.data_note) + to_yaml(config.as_sections()), inputs,
+                         logdir.root / START_MARK if logdir.root else None)
         with config.config_file.in_use():
             keep_files(saver.directory, config.base_model,
                        {mode: config.merge(mode)[0] for mode in ("train", *MODES)})

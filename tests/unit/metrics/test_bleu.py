@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from open_seq2seq.metrics.bleu import corpus_bleu
+from open_seq2seq.metrics.bleu import TOKENIZERS, corpus_bleu, tokenizer_hint, tokenizer_problem
 from open_seq2seq.utils.errors import DataError
 
 REFERENCES = ["the cat sat on the mat today", "a dog barks at every passing car"]
@@ -46,6 +46,48 @@ def test_signatures_say_how_it_was_computed():
     result = corpus_bleu(REFERENCES, REFERENCES)
     assert "tok:13a" in result.signature and "case:mixed" in result.signature
     assert "nc:6" in result.chrf_signature
+
+
+CHINESE = ["一只狗在草地上奔跑", "两个孩子正在公园里玩球", "一个男人骑着马穿过田野"]
+JAPANESE = ["犬が草の上を走っている", "子供たちは公園で遊んでいます"]
+THAI = ["สุนัขกำลังวิ่งบนสนามหญ้า", "เด็กสองคนกำลังเล่นลูกบอลในสวนสาธารณะ"]
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "zh"])
+@pytest.mark.parametrize("references", [CHINESE, JAPANESE, THAI])
+def test_characters_are_words_where_there_are_no_spaces(references, tokenizer):
+    if tokenizer == "zh" and references is not CHINESE:
+        return
+    hypotheses = [references[0][:-1] + "X", *references[1:]]
+    result = corpus_bleu(hypotheses, references, tokenizer)
+    spelt = [[" ".join(line) for line in lines] for lines in (hypotheses, references)]
+    assert result.bleu == pytest.approx(bleu_by_definition(*spelt)) and result.bleu > 85
+    assert f"tok:{tokenizer}" in result.signature and corpus_bleu(hypotheses, references).bleu < 1
+
+
+@pytest.mark.parametrize(("references", "advice"), [
+    (CHINESE, "use zh"), (JAPANESE, "use ja-mecab or char"), (THAI, "use char"), (["αβγδε", "αβ", "γ"], "use char"),
+    (REFERENCES, ""), (["Donaudampfschifffahrtsgesellschaft ist ein langes Wort", "ja", "das ist so"], ""),
+    (["개가 풀밭에서 달리고 있다", "아이들이 공원에서 놀고 있다"], ""), (["en", "two words", "a b"], "")])
+def test_references_without_spaces_need_another_tokenizer(references, advice):
+    hint = tokenizer_hint(references, "13a")
+    assert hint.endswith(advice) and bool(hint) == bool(advice)
+    assert not tokenizer_hint(references, "char") and not tokenizer_hint(references, "zh")
+
+
+def test_what_a_tokenizer_needs_is_said(monkeypatch, tmp_path):
+    from sacrebleu.metrics import BLEU
+
+    assert set(TOKENIZERS) == set(BLEU.TOKENIZERS)
+    assert not any(map(tokenizer_problem, ("13a", "intl", "zh", "char", "none")))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'sacrebleu[ja]'" in tokenizer_problem("ja-mecab")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("sacrebleu.utils.SACREBLEU_DIR", str(tmp_path))
+    assert "downloads from the Internet" in tokenizer_problem("flores200")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "flores200sacrebleuspm").write_bytes(b"model")
+    assert tokenizer_problem("flores200") == ""
 
 
 def test_case_counts_and_punctuation_is_split():

@@ -1,9 +1,12 @@
-"""Files that a config names but that do not exist."""
+"""Files that a config names but that do not exist, and pairs of files of which only one is replaced."""
 
 from __future__ import annotations
 
+import pytest
+
+from open_seq2seq.config.overrides import apply_overrides, parse_overrides
 from open_seq2seq.models import Text2Text
-from open_seq2seq.models.missing_files import missing_files
+from open_seq2seq.models.missing_files import half_replaced, missing_files
 
 
 def found(folder, **files):
@@ -26,3 +29,44 @@ def test_a_file_that_two_parameters_name_is_reported_once(tmp_path):
 def test_links_are_left_to_the_data_layer(tmp_path):
     (tmp_path / "itself").symlink_to("itself")
     assert found(tmp_path, source_file="itself") == []
+
+
+OWN = {"data_layer": "ParallelTextDataLayer",
+       "data_layer_params": {"source_file": "dev.en", "target_file": "dev.de", "src_vocab_file": "v", "max_length": 9}}
+SEVERAL = {"data_layer": "MultiCorpusDataLayer", "data_layer_params": {
+    "source_file": "in.txt", "corpora": {name: {"source_file": f"{name}.en", "target_file": f"{name}.x"}
+                                         for name in ("de", "fr")}}}
+
+
+def halves(own, *arguments, section="eval"):
+    overrides = parse_overrides(arguments)
+    params, _ = apply_overrides(own, overrides, [f"{section}_params"])
+    return half_replaced(Text2Text, params, own, section, overrides)
+
+
+@pytest.mark.parametrize(("own", "given", "kept"), [
+    (OWN, "--eval_params/data_layer_params/source_file=test.en", "target_file' is still 'dev.de'"),
+    (OWN, "--data_layer_params/target_file=test.de", "source_file' is still 'dev.en'"),
+    (OWN, "--eval_params/data_layer_params={source_file: test.en}", "target_file' is still 'dev.de'"),
+    ({**OWN, "data_layer": "TransformerDataLayer"}, "--data_layer_params/source_file=test.en", "target_file' is still"),
+    (SEVERAL, "--eval_params/data_layer_params/corpora/fr/source_file=test.en",
+     "'--eval_params/data_layer_params/corpora/fr/target_file' is still 'fr.x'")])
+def test_one_file_of_a_pair_is_not_replaced_alone(own, given, kept):
+    (problem,) = halves(own, given)
+    assert kept in problem and "'--eval_params/data_layer_params/" in problem and problem.endswith("of the other.")
+    assert halves(own, given.replace("eval_params/", ""), section="train")
+
+
+@pytest.mark.parametrize(("own", "given"), [
+    (OWN, ["--data_layer_params/source_file=dev.en"]),
+    (OWN, ["--data_layer_params/source_file=test.en", "--eval_params/data_layer_params/target_file=dev.de"]),
+    (OWN, ["--data_layer_params={source_file: test.en, target_file: dev.de}"]),
+    (OWN, ["--infer_params/data_layer_params/source_file=test.en"]),
+    (OWN, ["--data_layer_params/source_file=test.en", "--data_layer_params/use_targets=False"]),
+    (OWN, ["--data_layer_params/src_vocab_file=w"]),
+    ({**OWN, "data_layer": "TransformerDataLayer"}, ["--data_layer_params/data_dir=elsewhere"]),
+    ({"data_layer": "TableTextDataLayer", "data_layer_params": {"source_file": "dev.tsv", "target_file": "x"}},
+     ["--data_layer_params/source_file=test.tsv"]),
+    (SEVERAL, ["--data_layer_params/source_file=new.txt"])])
+def test_files_that_belong_together_are_replaced(own, given):
+    assert halves(own, *given) == []

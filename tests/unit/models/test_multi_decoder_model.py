@@ -118,6 +118,19 @@ def test_evaluation_decodes_each_row_by_its_language(params):
     assert one_language.shape[0] == 2
 
 
+def test_each_language_has_its_tokenizer(params, capsys):
+    rows = [[(0, "a b c d", "a b c d"), (12, "一只狗在草地上", "一只狗在草地上奔跑")]]
+    scores = made(params, "eval", bleu_tokenizer={"fr": "zh"}).finalize_evaluation(rows)
+    assert scores["Eval_BLEU_Score_fr"] == pytest.approx(100 * np.exp(1 - 9 / 7))  # all n-grams are right, 7 of 9 long
+    out = capsys.readouterr().out
+    assert out.count("tok:13a") == out.count("tok:zh") == 1 and "WARNING" not in out
+    made(params, "eval").finalize_evaluation(rows)
+    assert "WARNING: the references have almost no spaces" in capsys.readouterr().out
+    for wrong, problem in (({"es": "zh"}, "'bleu_tokenizer/es' is not one of"), ("14a", "has to be one of 13a")):
+        with pytest.raises(ConfigError, match=problem):
+            made(params, "eval", bleu_tokenizer=wrong)
+
+
 def test_scores_are_by_language(params, capsys):
     model = made(params, "eval")
     rows = [[(0, "a b c d", "a b c d"), (12, "x", "A B C D")], [(1, "e f g h", "e f g h")]]

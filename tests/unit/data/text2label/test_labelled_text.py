@@ -92,7 +92,18 @@ def test_inference_reads_no_labels(files):
 
 
 def test_examining_counts_classes(files):
-    assert files.layer().examine() == ["truncated to max_length: 1", "good: 2 examples", "bad: 2 examples"]
+    assert files.layer().examine() == ["good: 2 examples", "bad: 2 examples"]
+
+
+@pytest.mark.parametrize("mode", ["train", "eval", "infer"])
+def test_texts_that_are_cut_are_counted_and_the_first_is_named(files, mode):
+    rows = [("bad", ""), *ROWS[:3], ("good", "a b c d e f"), ROWS[3]]
+    layer, count = files.layer(rows, mode=mode), 5 if mode == "train" else 6
+    assert layer.num_cut == 2 and layer.cut_remark() == (
+        f"Longer than max_length 6, so only the beginning is read: 2 of {count} lines, the first is "
+        f"{files.folder}/text.tsv:5")
+    assert "only the end is read" in files.layer(rows, mode=mode, truncate="start").cut_remark()
+    assert files.layer(rows, mode=mode, max_length=9).cut_remark() == ""
 
 
 @pytest.mark.parametrize(("rows", "changed", "error", "message"), [

@@ -57,6 +57,17 @@ def test_shares(files, changes, options, shares):
     assert files.layer(changes, **options, mode="eval").num_examples == 25
 
 
+def test_lines_that_are_cut_are_named_for_each_corpus(files):
+    lines = files.layer(mode="eval", max_length=6).cut_remark().splitlines()
+    assert [line.rpartition("is read: ")[2] for line in lines] == [
+        f"5 of 20 lines, the first is {files.folder}/a.src:6"]
+    lines = files.layer(mode="eval", max_length=4).cut_remark().splitlines()
+    assert [line.rpartition("/")[2] for line in lines] == ["a.src:4", "b.src:4"]
+    typed = files.layer(mode="interactive_infer")
+    typed.make_interactive_batch(["a", "a b c d e f g a b"])
+    assert typed.newest_cut.tolist() == [1]
+
+
 def test_a_batch_holds_rows_of_all_corpora(files):
     layer = files.layer({"back": {"ratio": 1}, "large": {"ratio": 1}})
     examples = np.array([39, 3, 21, 0, 24])

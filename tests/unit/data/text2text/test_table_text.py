@@ -80,6 +80,15 @@ def test_a_line_is_empty_if_all_its_sources_are(layer):
     assert typed.num_empty_sources == 2 and typed.interactive_lengths(["\ta b", "a\t"]).tolist() == [3, 2]
 
 
+def test_a_line_is_cut_if_one_of_its_sides_is(layer):
+    long = " ".join("a" * 40)
+    made = layer([("a", long, "b"), ("a", "b", "c"), (long, "b", "c")], source_column=[1, 2], mode="infer")
+    assert ": 2 of 3 lines, the first is " in made.cut_remark() and made.cut_remark().endswith(":1")
+    typed = layer(mode="interactive_infer", source_column=[1, 2])
+    typed.make_interactive_batch(["a\tb", f"a\t{long}"])
+    assert typed.newest_cut.tolist() == [1]
+
+
 def test_targets_of_several_sources_are_not_scored(layer):
     assert "target_tensors" in layer(mode="interactive_infer").scoring_signature
     with pytest.raises(UserError, match="cannot be scored if examples have several sources"):

@@ -97,9 +97,27 @@ def test_evaluation_keeps_every_line(files, mode):
     files.source_lines[2], files.source_lines[7] = "", " ".join("a" * 30)
     layer = files.layer(mode=mode)
     assert layer.num_examples == 20 and not layer.report_dropped() and layer.num_cut == 1
+    assert layer.cut_remark() == ("Longer than max_length 16, so only the beginning is read: 1 of 20 lines, "
+                                  f"the first is {files.folder}/source.txt:8")
     ids, lengths = layer.make_batch(np.array([2, 7]))["source_tensors"]
     assert lengths.tolist() == [2, 16]
     assert ids[0, :2].tolist() == [2, 1] and ids[1].tolist() == [2] + [4] * 14 + [1]
+
+
+def test_the_first_line_that_is_cut_is_named_with_its_file(files):
+    files.target_lines[11] = files.source_lines[15] = " ".join("a" * 15)
+    assert files.layer(mode="eval").cut_remark().endswith(f"2 of 20 lines, the first is {files.folder}/target.txt:12")
+    assert files.layer(mode="infer", target_file=None).cut_remark().endswith("source.txt:16")
+    files.source_lines[15] = files.target_lines[11] = " ".join("a" * 14)  # fits: 14 tokens and two special ones
+    assert files.layer(mode="eval").cut_remark() == "" == files.layer(max_length=9).cut_remark()
+
+
+def test_typed_lines_that_are_cut_are_known(files):
+    layer = files.layer(mode="interactive_infer")
+    layer.make_interactive_batch(["a", " ".join("a" * 15), " ".join("b" * 14), " ".join("b" * 20)])
+    assert layer.newest_cut.tolist() == [1, 3] and layer.cut_remark() == ""
+    layer.make_scoring_batch([" ".join("a" * 15), "a"], ["a", "b"])
+    assert layer.newest_cut.tolist() == [0]
 
 
 def test_inference_reads_no_targets(files):

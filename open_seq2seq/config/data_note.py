@@ -1,0 +1,70 @@
+"""The note in a config that says where its data come from, for messages about missing data.
+
+In a ``.py`` config, it is the paragraph of the docstring that begins with ``Data:``; in a ``.yaml`` config, that of the
+comment at its beginning. It ends before an empty line, or before a line with another such word, as in ``Run: …``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+_MARK = "Data:"
+_LONGEST = 500  # characters of a note
+
+
+def note_in(text: str) -> str:
+    """Returns the note in a docstring, in one line; "" if there is none."""
+    lines = iter(text.splitlines())
+    found = []
+    for line in lines:
+        if line.startswith(_MARK):
+            found.append(line.removeprefix(_MARK))
+            break
+    for line in lines:
+        if not found or not line.strip() or re.match(r"\w[\w ]*:", line):
+            break
+        found.append(line)
+    return " ".join(" ".join(line.strip().removesuffix("\\") for line in found).split())[:_LONGEST]
+
+
+def comment_in(text: str) -> str:
+    """Returns the comment at the beginning of a YAML text, without the marks of its lines."""
+    return "\n".join(line.removeprefix("#").removeprefix(" ")
+                     for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines()))
+
+
+def as_comment(note: str) -> str:
+    """Returns the beginning of a YAML text with this note."""
+    return f"# {_MARK} {note}\n" if note else ""
+
+
+def remedy(note: str) -> str:
+    """Returns the sentence that follows a message about missing data, for a config with this note."""
+    says = f"The config says where its data come from: {note.removesuffix('.')}. " if note else ""
+    with contextlib.suppress(OSError):  # the working directory has been removed
+        return f"{says}Relative paths begin in the working directory, which is {os.getcwd()}."
+    return says.rstrip()
+
+
+def names_missing_path(params: Any) -> bool:
+    """Returns whether a string in nested dicts and lists is a path, with a folder, that does not exist."""
+    paths = [os.path.expanduser(text) for _, text in strings_in(params) if "/" in text]
+    return not all(os.path.lexists(path) for path in paths if "\0" not in path)
+
+
+def strings_in(params: Any, left_out: Set[str] = frozenset(),
+               path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yields (path of keys, string) for the strings in nested dicts and lists, except under the keys ``left_out``."""
+    if isinstance(params, (list, tuple)):
+        params = {str(number): value for number, value in enumerate(params)}
+    if isinstance(params, Mapping):
+        for key, value in params.items():
+            if key not in left_out:
+                yield from strings_in(value, left_out, (*path, str(key)))
+    elif isinstance(params, str):
+        yield path, params
