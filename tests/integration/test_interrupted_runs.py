@@ -170,6 +170,11 @@ def test_a_signal_does_not_wait_for_an_evaluation(workspace, command, monkeypatc
                    "--logdir=plain")[0] == 0
     stopped, plain = (workspace / logdir / "model.ckpt-6/weights.safetensors" for logdir in ("stopped", "plain"))
     assert stopped.read_bytes() == plain.read_bytes()
+    code, out, _ = command("--mode=train_eval", "--eval_steps=6", "--ema_decay=0.9", "--logdir=stopped",
+                           "--max_steps=6", "--continue_learning")
+    assert code == 0 and "Evaluation at step 6" in out
+    assert [*read_metrics(workspace / "stopped/metrics.csv")["val_loss"]] == [6]
+    assert list((workspace / "stopped/best_models").glob("*-step-6"))
 
 
 @pytest.mark.parametrize(("redirection", "code"), [

@@ -19,7 +19,7 @@ def hooks_of(trainer: Trainer) -> list[Hook]:
     # What belongs to a step is written before its checkpoint, so that a run resumed from the checkpoint lacks nothing
     # of it, except the evaluation, which takes long and is made up (``awaits_evaluation``).
     saves = params["save_checkpoint_steps"] if trainer.saves else None
-    if saves:
+    if saves and trainer.runner.num_processes > 1:  # one process can also settle its state after an error
         hooks.append(SettleHook(saves))
     if every := params["save_summaries_steps"] or params["print_loss_steps"]:
         hooks.append(SummaryHook(every, params["summaries"]))

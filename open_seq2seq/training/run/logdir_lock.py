@@ -75,8 +75,17 @@ class LogDirLock:
         except OSError as error:
             self._refused(error)
         else:
-            disk.rewrite_lock(self._file, f"process {os.getpid()} on host {socket.gethostname()}".encode())
+            self._sign()
         return self
+
+    def _sign(self) -> None:
+        assert self._file is not None and self._path is not None
+        try:
+            disk.rewrite_lock(self._file, f"process {os.getpid()} on host {socket.gethostname()}".encode())
+        except OSError as error:
+            self.__exit__(OSError)
+            raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror} "
+                            f"({self._path}).") from error
 
     def _refused(self, error: OSError) -> None:
         assert self._file is not None and self._path is not None

@@ -246,10 +246,11 @@ def open_lock(path: StrPath, is_own: IsOwn) -> IO[bytes]:
 
 def rewrite_lock(file: IO[bytes], content: bytes) -> None:
     """Replaces the content of a lock file from ``open_lock`` that this process holds."""
-    file.seek(0)
-    file.truncate()
-    file.write(content)
-    file.flush()
+    os.ftruncate(file.fileno(), 0)
+    # Unbuffered, so that closing the file does not repeat a failed write.
+    if os.pwrite(file.fileno(), content, 0) < len(content):
+        os.ftruncate(file.fileno(), 0)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def sync(path: StrPath) -> None:

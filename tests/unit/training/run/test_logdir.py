@@ -1,4 +1,5 @@
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -136,6 +137,19 @@ def test_a_file_with_the_name_of_the_mark_is_no_mark(tmp_path, content):
         check_logdir(options(continue_learning=True), {"logdir": str(logdir)})
     with pytest.raises(UserError, match="run-start.json"):
         write_mark(logdir, "a run", options())
+
+
+def test_a_full_disk_is_reported_before_a_run_starts(tmp_path):
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for room, file in ((0, ".lock"), (80, ".run-start.json")):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, limit[1]))
+        try:
+            with pytest.raises(UserError, match=rf"{tmp_path}/new cannot be written: File too large \(.*{file}\)"):
+                with LogDirLock(tmp_path / "new"):
+                    write_mark(tmp_path / "new", "a run", options())
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert os.listdir(tmp_path) == []
 
 
 def test_the_flag_decides_between_two_folders_of_checkpoints(tmp_path):
