@@ -165,6 +165,9 @@ base_params = {
     "print_samples_steps": eval_steps,
     "eval_steps": eval_steps,
     "save_checkpoint_steps": eval_steps,
+    # With few pairs, translations still improve when the loss on dev already rises. chrF suits scripts without spaces, too.
+    "best_metric": "Eval_chrF_Score",
+    "best_metric_mode": "max",
     "stop_after_evals_without_gain": 5,
     "logdir": "own-text-model",
     "random_seed": 0,
