@@ -44,6 +44,7 @@ def test_from_a_table_to_translations(table, monkeypatch, capfd, model):
     assert main(["--config_file=my.py", "--mode=train_eval", *SMALL, *tiny]) == 0, capfd.readouterr().err
     out = capfd.readouterr().out
     assert "270 training examples, 15 validation examples" in out and "Logdir: own-text-model" in out
+    assert "best Eval_chrF_Score" in out
     shutil.move("own-text-model", "elsewhere")
     (table / "new.es").write_text("el perro corre\n", encoding="utf-8")
     assert main(["--mode=infer", "--logdir=elsewhere", "--infer_files", "new.es", "--infer_output_file=new.en"]) == 0
