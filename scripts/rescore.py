@@ -73,7 +73,7 @@ def best_of(pairs: list[tuple[float, float]], translations: list[list[str]], ref
     results = [corpus_bleu(texts, references, tokenizer) for texts in translations]
     bleus = [result.bleu for result in results]
     if hint := tokenizer_hint(references, tokenizer):
-        deco_print(f"WARNING: {hint} as --bleu_tokenizer.")
+        deco_print(f"WARNING: this BLEU says little, because {hint} as --bleu_tokenizer.")
     for (alpha, beta), bleu in zip(pairs, bleus, strict=True):
         deco_print(f"alpha={alpha:g}, beta={beta:g}: BLEU={bleu:.2f}")
     best = max(range(len(pairs)), key=bleus.__getitem__)

@@ -179,7 +179,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(workspace, command, monkeypat
     ("image2label/resnet_commands.py", "scripts/prepare_speech_commands.py"),
     ("lm/toy-lm.py", "scripts/create_toy_text.py"),
     ("lm/lstm-wkt2-small.py", "wiki.train.tokens and wiki.valid.tokens in data/wikitext-2/"),
-    ("transfer/imdb-small.py", "data/aclImdb/"), ("transfer/sst-scratch-small.py", "data/sst/ with train, val")])
+    ("transfer/sst-scratch-small.py", "data/sst/ with train, val")])
 def test_missing_data_of_a_recipe_names_what_makes_them(recipe, script, tmp_path, monkeypatch, capfd):
     from open_seq2seq.cli import main
 

@@ -40,7 +40,7 @@ class Scores:
             self._latest[of + name] = {"score": score, "signature": signature}
             deco_print(f"{of}{name}{colon} {score:.2f} of 100{self._once(f'  ({signature})')}", offset=1)
         if (hint := tokenizer_hint(references, tokenizer)) and self._once(of + hint):
-            deco_print(f"WARNING: {hint} as bleu_tokenizer.", offset=1)
+            deco_print(f"WARNING: this BLEU says little, because {hint} as bleu_tokenizer.", offset=1)
         return result
 
     def _once(self, text: str) -> str:

@@ -125,7 +125,7 @@ def test_each_language_has_its_tokenizer(params, capsys):
     out = capsys.readouterr().out
     assert out.count("tok:13a") == out.count("tok:zh") == 1 and "WARNING" not in out
     made(params, "eval").finalize_evaluation(rows)
-    assert "WARNING: the references have almost no spaces" in capsys.readouterr().out
+    assert "WARNING: this BLEU says little, because the references have almost no spaces" in capsys.readouterr().out
     for wrong, problem in (({"es": "zh"}, "'bleu_tokenizer/es' is not one of"), ("14a", "has to be one of 13a")):
         with pytest.raises(ConfigError, match=problem):
             made(params, "eval", bleu_tokenizer=wrong)
