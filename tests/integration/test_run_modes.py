@@ -65,6 +65,15 @@ def test_n_best_with_scores(trained, command):
 def test_a_finished_run_says_that_nothing_is_left(trained, command):
     code, out, _ = command("--mode=train", "--max_steps=2", "--continue_learning")
     assert code == 0 and "Nothing left to do" in out
+    assert not (trained / "run/.run-start.json").exists()
+
+
+@pytest.mark.long
+def test_a_finished_run_without_checkpoints_is_not_begun_anew(workspace, command):
+    settings = ("--mode=train", "--max_steps=1", "--save_checkpoint_steps=None", "--save_summaries_steps=1")
+    assert command(*settings)[0] == 0
+    code, _, err = command(*settings, "--continue_learning")
+    assert code == 2 and "there is no checkpoint" in err
 
 
 @pytest.mark.long

@@ -106,10 +106,11 @@ class RunSaver:
             step, metrics = self._evaluated  # after the last update, evaluation can precede saving
             more = {METRICS: metrics} if step == position.step else {}
             self._regular.save(regular_name(position.step), self._snapshot(position, variables, more, carried),
-                               self._remove_start_mark)
+                               self.remove_start_mark)
             self.saved_step = position.step
 
-    def _remove_start_mark(self) -> None:
+    def remove_start_mark(self) -> None:
+        """Removes the mark by which a run is begun anew: it has a checkpoint, or has ended without any."""
         if self._start_mark is not None:
             with contextlib.suppress(OSError):
                 disk.remove_listed(self._start_mark.parent, [self._start_mark.name])

@@ -174,7 +174,7 @@ def awaits_evaluation(trainer: Trainer) -> bool:
     step = trainer.step
     if trainer.eval_model is None or step == 0 or any(event.get("step") == step for event in trainer.divergence.events):
         return False
-    if step % trainer.eval_model.params["eval_steps"] and not trainer.finished:
-        return False
-    return (trainer.evaluated_at != step or trainer.optimizer.awaits(step)
-            or trainer.early_stopping.awaits(step))
+    if trainer.finished:
+        return trainer.evaluated_at != step
+    return step % trainer.eval_model.params["eval_steps"] == 0 and (
+        trainer.evaluated_at != step or trainer.optimizer.awaits(step) or trainer.early_stopping.awaits(step))

@@ -233,7 +233,10 @@ def finish(trainer: Trainer, signum: int | None) -> int:
         _average(trainer)
     if trainer.early_stopping.has_ended:
         deco_print(f"Training ended early, at step {trainer.step}: {trainer.early_stopping}")
-    best = trainer.saver.best_result() if trainer.saver is not None else None
+    best = None
+    if trainer.saver is not None:
+        trainer.saver.remove_start_mark()
+        best = trainer.saver.best_result()
     deco_print(f"Finished training at step {trainer.step}"
                + (f"; best {best[0]}: {best[1]:.4f} at step {best[2]}" if best else ""))
     return 0
