@@ -102,7 +102,7 @@ class OwnTable:
         """Prints how many rows do not have the right number of columns; raises DataError if there are too many."""
         between = _SEPARATED[self.delimiter or "\t"]
         wanted = f"fewer than {needed} columns" + (f" or more than {most}" if most else "")
-        words = (f"{len(bad):,} of the {count:,} rows of {shown(self.path)} have {wanted}, separated by {between} "
+        words = (f"{len(bad):,} of the {count:,} lines of {shown(self.path)} have {wanted}, separated by {between} "
                  f"(first: line {bad[0][0]:,} has {bad[0][1]})")
         if len(bad) > _MOST_BAD_ROWS * count:
             remedy = "put exactly one tab between columns" if self.delimiter == "\t" else (
