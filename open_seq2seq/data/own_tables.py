@@ -72,7 +72,7 @@ class OwnTable:
         """
         named = has_names or self.has_names(columns)
         records = self.records[1:] if named and self.delimiter else self.records
-        places = [self._place(column, option) for column in columns]
+        places = [self.place(column, option) for column in columns]
         if not records:
             raise DataError(f"{shown(self.path)} has no rows" + (" below its header." if named else "."))
         width = Counter(len(cells) for _, cells in records).most_common(1)[0][0]
@@ -87,7 +87,8 @@ class OwnTable:
         return [(line, [""] * len(places) if line in lines else [cells[place] for place in places])
                 for line, cells in records]
 
-    def _place(self, column: int | str, option: str) -> int:
+    def place(self, column: int | str, option: str = "--columns") -> int:
+        """Returns the index of a column; raises DataError, which names the option, if there is none of this name."""
         if isinstance(column, int):
             return column - 1
         if column not in self.names:
