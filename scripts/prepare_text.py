@@ -34,6 +34,7 @@ from open_seq2seq.utils.script import run_script
 
 PARTS = ("train", "dev", "test")
 RECIPE = "example_configs/text2text/own-text.py"
+_PIECES = 8000
 _MOST_HELD_OUT = 20  # unless their sizes are given, dev and test each get at most one pair in 20
 _SHOWN = 100  # number of characters of a sentence that are printed
 
@@ -59,7 +60,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         "target)")
     parser.add_argument("--output_dir", default="own_text", help="folder to write, which must not exist "
                         "(default: %(default)s)")
-    parser.add_argument("--vocab_size", type=int, default=8000, help="number of pieces (default: %(default)s)")
+    parser.add_argument("--vocab_size", type=int, help=f"number of pieces (default: {_PIECES}, or fewer if the "
+                        "text is too small)")
     parser.add_argument("--dev_size", type=int, help="number of pairs in dev (default: 1000, or a "
                         "twentieth of the pairs if that is less)")
     parser.add_argument("--test_size", type=int, help="number of pairs in test (default: 1000, or a "
@@ -134,10 +136,12 @@ def main(argv: list[str] | None = None) -> None:
             write_pairs(((pair.source, pair.target) for pair in part), *names)
         write_lines(os.path.join(folder, "dropped.tsv"), (f"{pair.line}\t{reason}\t{pair.source}\t{pair.target}"
                                                           for reason, pair in kept.all_dropped()))
-        train_pieces((text for pair in parts[0] for text in (pair.source, pair.target)),
-                     f"the {format_count(len(parts[0]), 'pair')} of train", os.path.join(folder, "spm"),
-                     args.vocab_size, model_type="unigram")
+        size = train_pieces((text for pair in parts[0] for text in (pair.source, pair.target)),
+                            f"the {format_count(len(parts[0]), 'pair')} of train", os.path.join(folder, "spm"),
+                            args.vocab_size or _PIECES, model_type="unigram",
+                            hard_vocab_limit=args.vocab_size is not None)
     describe(args, parts)
+    deco_print(f"{os.path.join(args.output_dir, 'spm.model')}: {size:,} pieces of both languages")
     kept.report("pair", os.path.join(args.output_dir, "dropped.tsv"))
     say_next(args)
 
@@ -150,7 +154,6 @@ def describe(args: argparse.Namespace, parts: Sequence[Sequence[Pair]]) -> None:
         texts = [f"{language}: {text[:_SHOWN]}{'…' * (len(text) > _SHOWN)}" for language, text in zip(
             args.languages, (part[0].source, part[0].target), strict=True)]
         deco_print(" / ".join(texts), offset=1)
-    deco_print(f"{os.path.join(args.output_dir, 'spm.model')}: {args.vocab_size:,} pieces of both languages")
 
 
 def say_next(args: argparse.Namespace) -> None:

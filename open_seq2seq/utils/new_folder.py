@@ -17,10 +17,12 @@ def check_new_folder(name: str, flag: str = "--output_dir") -> None:
 
     Scripts call this before they begin to work.
     """
-    if os.path.isdir(name) and os.listdir(name):
+    if name and os.path.isdir(name) and os.listdir(name):
         raise UserError(f"The folder {name} exists already and is not overwritten: choose another {flag}, or remove "
                         "the folder.")
-    check_output_file(os.path.join(name, "content"), flag)
+    if os.path.exists(name) and not os.path.isdir(name):
+        raise UserError(f"{flag} is {name}, which is a file, not a folder: choose another path.")
+    check_output_file(name, flag)
 
 
 @contextlib.contextmanager

@@ -48,8 +48,11 @@ def test_what_exists_is_kept(tmp_path):
     (tmp_path / "out" / "mine").write_text("mine")
     with pytest.raises(UserError, match="exists already and is not overwritten: choose another --output_dir"):
         check_new_folder(str(tmp_path / "out"))
-    with pytest.raises(UserError, match="is a file, not a folder"):
-        check_new_folder(str(tmp_path / "out" / "mine"))
+    for name, words in (("mine", "mine, which is a file, not a folder"), ("mine/x", "mine is a file, not a folder")):
+        with pytest.raises(UserError, match=words):
+            check_new_folder(str(tmp_path / "out" / name))
+    with pytest.raises(UserError, match="--output_dir is empty"), new_folder(""):
+        pass
     with pytest.raises(UserError), new_folder(str(tmp_path / "out")):
         pass
     assert (tmp_path / "out" / "mine").read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
