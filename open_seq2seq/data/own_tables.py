@@ -17,12 +17,15 @@ from open_seq2seq.utils.data_files import opened_data, read_data, read_lines, sh
 from open_seq2seq.utils.errors import DataError, did_you_mean
 from open_seq2seq.utils.progress import format_count
 
-JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
+JSON_SUFFIXES = (".jsonl", ".json", ".ndjson", ".manifest")
 _MOST_BAD_ROWS = 0.05  # largest share of the rows that may lack a column
 _SAMPLE = 1000  # number of lines from which the character between columns is found
 _SEPARATED = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 # A value of a table with tabs, quoted or not, and the character after it.
 _VALUE = re.compile(r'("[^"]*(?:""[^"]*)*"|[^"\t\n][^\t\n]*|)([\t\n])')
+
+_SPECIAL = re.compile('[",;\\t\\n]')  # what makes programs put a value into quotes
+_NUMBER = re.compile(r"[-+\d.,]+")
 
 Rows = list[tuple[int, list[str]]]
 """Line number from 1 and values of each row."""
@@ -188,9 +191,11 @@ def _is_quoted(lines: Sequence[str]) -> bool:
             values) / 2
     values = [value for row in rows for value in row if value]
     quoted = [value for value in values if value[0] == '"']
-    others = [value for value in values if value[0] != '"']
-    if any('""' in value[1:-1] for value in quoted):
-        return True
+    others = [value for value in values if value[0] != '"' and not _NUMBER.fullmatch(value)]
+    doubled = sum('""' in value[1:-1] for value in quoted)
+    if doubled:
+        unlike = sum('"' in value for value in others) + sum(not _SPECIAL.search(value[1:-1]) for value in quoted)
+        return doubled > unlike or not others
     broken = {len(row) for row in rows if any("\n" in value for value in row)}
     if broken:
         whole = Counter(len(row) for row in rows if not any("\n" in value for value in row)).most_common(1)

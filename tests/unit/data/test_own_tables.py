@@ -47,6 +47,7 @@ def test_what_programs_write_is_read(tmp_path, name, delimiter, quoting):
     [['"open', "x"], ["y", "z"]],                           # not closed
     [['x', '"open'], ['closed"', "z"], ["u", "v"]],         # would be one value with a line break
     [['"quoted"', "x"], ["b", "c"]],
+    [['"a ""strange"" one"', "x"], ['"Hello."', "y"], ['"Yes."', "z"]],
 ])
 def test_quotes_of_the_text_stay(tmp_path, rows):
     assert read(tmp_path, "a.tsv", "".join("\t".join(row) + "\n" for row in rows)) == rows
@@ -56,6 +57,12 @@ def test_values_with_commas_in_quotes(tmp_path):
     """Some spreadsheets put values with commas into quotes although tabs separate the columns."""
     assert read(tmp_path, "a.txt", '"Hello, you"\tHallo du\r\nYes\t"Ja, ja"\r\n') == [["Hello, you", "Hallo du"],
                                                                                       ["Yes", "Ja, ja"]]
+
+
+def test_all_values_but_numbers_are_quoted(tmp_path):
+    rows = [[1, "one", 'the "one"'], [2, "two", "two"]]
+    assert read(tmp_path, "a.tsv", written(rows, delimiter="\t", quoting=csv.QUOTE_NONNUMERIC), (2, 3)) == [
+        row[1:] for row in rows]
 
 
 def test_a_row_that_is_not_as_the_others_is_named(tmp_path):
