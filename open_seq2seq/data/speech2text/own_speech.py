@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -123,8 +124,9 @@ def write_segments(recordings: Sequence[Recording], folder: str, place: str) -> 
             audio = read_audio(path, rate)
         plain = re.sub(r"[^A-Za-z0-9_.-]", "_", row.utterance.name)[-80:]
         name = os.path.join(SEGMENTS, f"{number + 1:06d}-{plain}.flac")
-        with disk.new_file(os.path.join(folder, name)) as file:
-            soundfile.write(file, _part(audio, rate, row.span), rate, "PCM_16", format="FLAC")
+        content = io.BytesIO()  # in memory, because libsndfile prints a traceback if the disk is full
+        soundfile.write(content, _part(audio, rate, row.span), rate, "PCM_16", format="FLAC")
+        disk.write_new(os.path.join(folder, name), content.getvalue())
         results[number] = replace(row, utterance=replace(row.utterance, path=os.path.join(place, name)), span=None)
     return results
 

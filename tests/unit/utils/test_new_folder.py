@@ -23,9 +23,12 @@ def test_a_folder_appears_when_it_is_complete(tmp_path):
         (place / "sub").rmdir()  # an empty folder is used
 
 
-@pytest.mark.parametrize("error", [OSError("full"), KeyboardInterrupt()])
-def test_nothing_remains_after_an_error(tmp_path, error):
-    with pytest.raises(type(error)), new_folder(str(tmp_path / "out")) as folder:
+@pytest.mark.parametrize(("error", "kind", "words"), [
+    (OSError(28, "No space left"), UserError, "out cannot be written: No space left"), (ValueError(), ValueError, None),
+    (KeyboardInterrupt(), KeyboardInterrupt, None),
+])
+def test_nothing_remains_after_an_error(tmp_path, error, kind, words):
+    with pytest.raises(kind, match=words), new_folder(str(tmp_path / "out")) as folder:
         (Path(folder) / "a").write_text("half")
         raise error
     assert not list(tmp_path.iterdir())
