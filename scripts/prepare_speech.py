@@ -3,9 +3,11 @@
 usage: python scripts/prepare_speech.py --table=recordings.csv --output_dir=my_speech --lower_case \
            --remove_characters=".,?!" [--speaker_column=speaker]
 
-The table has one row per recording, with the columns wav_filename (relative to the table) and transcript, separated by
-commas or tabs. Recordings that cannot be used are left out and written to dropped.csv with the reason. The others are
-split into train.csv, dev.csv and test.csv, which keep all columns; their alphabet is written to vocab.txt.
+The table (CSV, TSV or JSON lines) has one row per recording, with the columns wav_filename (relative to the table) and
+transcript, or those of --columns. Tables of Common Voice and NeMo, and folders of Kaldi, of LibriSpeech, and of
+recordings with text files of the same names are read, too. Recordings that cannot be used are left out and written to
+dropped.csv with the reason. The others are split into train.csv, dev.csv and test.csv, which keep all columns; their
+alphabet is written to vocab.txt. The folder is written whole or, after an error, not at all.
 """
 
 from __future__ import annotations
@@ -18,29 +20,38 @@ from collections.abc import Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.speech2text.alphabet_creation import add_spelling_arguments, write_alphabet
 from open_seq2seq.data.speech2text.manifests import write_csv
-from open_seq2seq.data.speech2text.own_speech import Recording, clean, listed, read_recordings, split
+from open_seq2seq.data.speech2text.own_recordings import COLUMNS, Recording, read_recordings
+from open_seq2seq.data.speech2text.own_speech import clean, listed, split, write_segments
 from open_seq2seq.data.speech2text.transcripts import text_normalizer
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.output_file import check_no_input, check_output_file
+from open_seq2seq.utils.new_folder import check_new_folder, new_folder
 from open_seq2seq.utils.progress import format_count, format_time
 from open_seq2seq.utils.script import run_script
 
 PARTS = ("train", "dev", "test")
 RECIPE = "example_configs/speech2text/own-speech.py"
 _SHOWN = 10  # maximum number of characters whose counts are printed
+_SHOWN_TEXT = 100  # number of characters of a transcript that are printed
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", required=True, metavar="FILE", help="table of recordings and transcripts")
+    parser.add_argument("--table", required=True, metavar="PATH", help="table of recordings and transcripts, or a "
+                        "folder with a file wav.scp, or with transcripts beside the recordings")
+    parser.add_argument("--columns", nargs=2, metavar=("FILE", "TRANSCRIPT"), help="names of the columns of the table "
+                        f"(default: {', or '.join(' '.join(pair) for pair in COLUMNS)})")
     parser.add_argument("--speaker_column", metavar="NAME", help="column of the table with the speaker; all recordings "
-                        "of a speaker are then in the same part")
-    parser.add_argument("--output_dir", default="my_speech", help="folder to write to (default: %(default)s)")
+                        "of a speaker are then in the same part (default: client_id of Common Voice, utt2spk of Kaldi; "
+                        "--speaker_column= for none)")
+    parser.add_argument("--output_dir", default="my_speech", help="folder to write, which must not exist "
+                        "(default: %(default)s)")
     add_spelling_arguments(parser)
     parser.add_argument("--dev_share", type=float, default=0.05,
                         help="share of the recordings in dev (default: %(default)s)")
@@ -49,41 +60,50 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def check_args(args: argparse.Namespace, outputs: Sequence[str]) -> None:
-    """Raises UserError if an argument is out of range, or a file that would be written exists."""
+def check_args(args: argparse.Namespace) -> None:
+    """Raises UserError if an argument is out of range, or the output folder exists."""
     for name in ("dev_share", "test_share"):
         if not 0.0 < getattr(args, name) < 0.5:
             raise UserError(f"--{name} must be a share of the recordings above 0 and below 0.5, got "
                             f"{getattr(args, name)}.")
-    check_no_input(outputs, [args.table])
-    if found := [path for path in outputs if os.path.lexists(path)]:
-        raise UserError(f"{found[0]} exists already and is not overwritten: choose another --output_dir, or move the "
-                        "file away.")
-    check_output_file(outputs[0], "The output")
+    check_new_folder(args.output_dir)
+
+
+def split_usable(args: argparse.Namespace, kept: Kept[Recording]) -> list[list[Recording]]:
+    """Returns train, dev and test; prints what was left out if there are too few recordings."""
+    try:
+        if not kept.rows:
+            (reason, row), *_ = kept.all_dropped()
+            raise DataError(f"0 usable recordings in {args.table}; for example {row.place}: {row.problem or reason} "
+                            f"(file {shown(row.utterance.path)}).")
+        return split(kept.rows, args.dev_share, args.test_share)
+    except DataError:
+        kept.report("recording", place=lambda row: row.place)
+        raise
 
 
 def main(argv: list[str] | None = None) -> None:
     """Writes the lists and the alphabet."""
     args = parse_args(argv)
-    lists = [os.path.join(args.output_dir, f"{part}.csv") for part in PARTS]
-    dropped, vocab = (os.path.join(args.output_dir, name) for name in ("dropped.csv", "vocab.txt"))
-    check_args(args, [*lists, dropped, vocab])
+    check_args(args)
     normalize = text_normalizer(vars(args))
-    header, recordings = read_recordings(args.table, args.speaker_column)
+    header, recordings = read_recordings(args.table, args.columns, args.speaker_column)
     kept = clean(recordings, normalize)
-    try:
-        parts = split(kept.rows, args.dev_share, args.test_share)
-    except DataError:
-        kept.report("recording")
-        raise
-    rows = [[listed(recording, header, args.output_dir) for recording in part] for part in parts]
-    for path, part, cells in zip(lists, parts, rows, strict=True):
-        write_csv(path, cells, header)
-        deco_print(f"{path}: {describe(part)}")
-    write_csv(dropped, ((row.line, row.problem or reason, row.utterance.name, row.utterance.text or "")
-                        for reason, row in kept.all_dropped()), ["line", "reason", "wav_filename", "transcript"])
-    kept.report("recording", dropped)
-    write_alphabet(vocab, [row.utterance for row in kept.rows], normalize, _SHOWN)
+    parts = split_usable(args, kept)
+    with new_folder(args.output_dir) as folder:
+        written = iter(write_segments([row for part in parts for row in part], folder, args.output_dir))
+        for name, part in zip(PARTS, parts, strict=True):
+            write_csv(os.path.join(folder, f"{name}.csv"),
+                      [listed(next(written), header, args.output_dir) for _ in part], header)
+        write_csv(os.path.join(folder, "dropped.csv"),
+                  ((row.line, row.problem or reason, row.utterance.name, row.utterance.text or "")
+                   for reason, row in kept.all_dropped()), ["line", "reason", "wav_filename", "transcript"])
+        write_alphabet(os.path.join(folder, "vocab.txt"), [row.utterance for row in kept.rows], normalize, _SHOWN,
+                       os.path.join(args.output_dir, "vocab.txt"))
+    for name, part in zip(PARTS, parts, strict=True):
+        deco_print(f"{os.path.join(args.output_dir, name)}.csv: {describe(part)}, such as")
+        deco_print(f"{part[0].utterance.name}: {normalize(part[0].utterance.text or '')[:_SHOWN_TEXT]}", offset=1)
+    kept.report("recording", os.path.join(args.output_dir, "dropped.csv"), lambda row: row.place)
     say_next(args)
 
 

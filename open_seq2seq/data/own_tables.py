@@ -17,12 +17,15 @@ from open_seq2seq.utils.data_files import opened_data, read_data, read_lines, sh
 from open_seq2seq.utils.errors import DataError, did_you_mean
 from open_seq2seq.utils.progress import format_count
 
-JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
+JSON_SUFFIXES = (".jsonl", ".json", ".ndjson", ".manifest")
 _MOST_BAD_ROWS = 0.05  # largest share of the rows that may lack a column
 _SAMPLE = 1000  # number of lines from which the character between columns is found
 _SEPARATED = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 # A value of a table with tabs, quoted or not, and the character after it.
 _VALUE = re.compile(r'("[^"]*(?:""[^"]*)*"|[^"\t\n][^\t\n]*|)([\t\n])')
+
+_SPECIAL = re.compile('[",;\\t\\n]')  # what makes programs put a value into quotes
+_NUMBER = re.compile(r"[-+\d.,]+")
 
 Rows = list[tuple[int, list[str]]]
 """Line number from 1 and values of each row."""
@@ -72,13 +75,14 @@ class OwnTable:
         """
         named = has_names or self.has_names(columns)
         records = self.records[1:] if named and self.delimiter else self.records
-        places = [self._place(column, option) for column in columns]
+        places = [self.place(column, option) for column in columns]
         if not records:
             raise DataError(f"{shown(self.path)} has no rows" + (" below its header." if named else "."))
-        width = Counter(len(cells) for _, cells in records).most_common(1)[0][0]
-        if named:
-            width = len(self.names)
-        most = width if named or self.delimiter != "\t" else None
+        width = len(self.names) if named else Counter(len(cells) for _, cells in records).most_common(1)[0][0]
+        longer = sum(len(cells) > width for _, cells in records)
+        # Without names, many longer rows of a table with tabs have another column, not a tab in a value.
+        has_more = not named and self.delimiter == "\t" and longer > _MOST_BAD_ROWS * len(records)
+        most = None if has_more else width
         bad = [(line, len(cells)) for line, cells in records
                if len(cells) <= max(places, default=0) or (most and len(cells) > most)]
         if bad:
@@ -87,7 +91,8 @@ class OwnTable:
         return [(line, [""] * len(places) if line in lines else [cells[place] for place in places])
                 for line, cells in records]
 
-    def _place(self, column: int | str, option: str) -> int:
+    def place(self, column: int | str, option: str = "--columns") -> int:
+        """Returns the index of a column; raises DataError, which names the option, if there is none of this name."""
         if isinstance(column, int):
             return column - 1
         if column not in self.names:
@@ -101,8 +106,9 @@ class OwnTable:
     def _report(self, bad: Sequence[tuple[int, int]], count: int, needed: int, most: int | None, option: str) -> None:
         """Prints how many rows do not have the right number of columns; raises DataError if there are too many."""
         between = _SEPARATED[self.delimiter or "\t"]
-        wanted = f"fewer than {needed} columns" + (f" or more than {most}" if most else "")
-        words = (f"{len(bad):,} of the {count:,} rows of {shown(self.path)} have {wanted}, separated by {between} "
+        wanted = f"more or fewer than {needed} columns" if most == needed else (
+            f"fewer than {needed} columns" + (f" or more than {most}" if most and most > needed else ""))
+        words = (f"{len(bad):,} of the {count:,} lines of {shown(self.path)} have {wanted}, separated by {between} "
                  f"(first: line {bad[0][0]:,} has {bad[0][1]})")
         if len(bad) > _MOST_BAD_ROWS * count:
             remedy = "put exactly one tab between columns" if self.delimiter == "\t" else (
@@ -185,9 +191,11 @@ def _is_quoted(lines: Sequence[str]) -> bool:
             values) / 2
     values = [value for row in rows for value in row if value]
     quoted = [value for value in values if value[0] == '"']
-    others = [value for value in values if value[0] != '"']
-    if any('""' in value[1:-1] for value in quoted):
-        return True
+    others = [value for value in values if value[0] != '"' and not _NUMBER.fullmatch(value)]
+    doubled = sum('""' in value[1:-1] for value in quoted)
+    if doubled:
+        unlike = sum('"' in value for value in others) + sum(not _SPECIAL.search(value[1:-1]) for value in quoted)
+        return doubled > unlike or not others
     broken = {len(row) for row in rows if any("\n" in value for value in row)}
     if broken:
         whole = Counter(len(row) for row in rows if not any("\n" in value for value in row)).most_common(1)

@@ -17,10 +17,12 @@ def check_new_folder(name: str, flag: str = "--output_dir") -> None:
 
     Scripts call this before they begin to work.
     """
-    if os.path.isdir(name) and os.listdir(name):
+    if name and os.path.isdir(name) and os.listdir(name):
         raise UserError(f"The folder {name} exists already and is not overwritten: choose another {flag}, or remove "
                         "the folder.")
-    check_output_file(os.path.join(name, "content"), flag)
+    if os.path.exists(name) and not os.path.isdir(name):
+        raise UserError(f"{flag} is {name}, which is a file, not a folder: choose another path.")
+    check_output_file(name, flag)
 
 
 @contextlib.contextmanager
@@ -34,19 +36,22 @@ def new_folder(name: str, flag: str = "--output_dir") -> Iterator[str]:
       The path at which to write until then. Messages should give the final path instead.
 
     Raises:
-      UserError: see ``check_new_folder``; or another process is writing this folder.
-      OSError: the folder cannot be written.
+      UserError: see ``check_new_folder``; another process is writing this folder; or it cannot be written.
     """
     check_new_folder(name, flag)
     place = Path(os.path.realpath(name))
-    place.parent.mkdir(parents=True, exist_ok=True)
-    work = claim(str(place), name)
+    work: disk.Workplace | None = None
     try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        work = claim(str(place), name)
         work.written.mkdir()
         yield str(work.written)
         for folder, _, names in os.walk(work.written, topdown=False):
             for path in (*(os.path.join(folder, file) for file in names), folder):
                 disk.sync(path)
         work.put(lambda folder: None if os.listdir(folder) else [])
+    except OSError as error:
+        raise UserError(f"The folder {name} cannot be written: {error.strerror or error}.") from error
     finally:
-        work.close()
+        if work is not None:
+            work.close()

@@ -25,7 +25,8 @@ def add_spelling_arguments(parser: argparse.ArgumentParser) -> None:
                         help="characters to remove from the transcripts")
 
 
-def write_alphabet(path: str, utterances: Sequence[Utterance], normalize: Callable[[str], str], shown: int) -> None:
+def write_alphabet(path: str, utterances: Sequence[Utterance], normalize: Callable[[str], str], shown: int,
+                   place: str | None = None) -> None:
     """Writes each character of the transcripts once, the space first, the others sorted.
 
     If there are ASCII and typographic apostrophes, only the ASCII one is written; transcripts are then read as if they
@@ -38,6 +39,7 @@ def write_alphabet(path: str, utterances: Sequence[Utterance], normalize: Callab
       utterances: recordings with transcripts.
       normalize: the function that normalises a transcript.
       shown: maximum number of characters to print.
+      place: path that the file will get; None if it is ``path``.
 
     Raises:
       DataError: all transcripts are empty, or one has several lines.
@@ -48,7 +50,7 @@ def write_alphabet(path: str, utterances: Sequence[Utterance], normalize: Callab
         raise DataError(f"All transcripts in {lists} are empty, so there is no alphabet to write.")
     _merge_apostrophes(counts)
     write_lines(path, sorted(counts, key=lambda character: (character != " ", character)))
-    deco_print(f"{path}: {len(counts):,} characters from {len(utterances):,} transcripts, the rarest first:")
+    deco_print(f"{place or path}: {len(counts):,} characters from {len(utterances):,} transcripts, the rarest first:")
     for line in _describe(counts, places, shown):
         deco_print(line, offset=1)
     if any(character.lower() != character and character.lower() in counts for character in counts):

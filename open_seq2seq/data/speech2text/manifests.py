@@ -134,8 +134,8 @@ class CsvList:
             raise DataError(f"{self._path}:1: the header has the column {twice[0]} more than once: remove or rename "
                             "the others.")
 
-    def rows(self) -> Iterator[tuple[Utterance, list[str]]]:
-        """Yields each recording with the values of all columns of its row.
+    def rows(self) -> Iterator[Utterance]:
+        """Yields each recording.
 
         Raises:
           DataError: a row has another number of columns than the header, or a line is not UTF-8 or not valid CSV.
@@ -153,7 +153,7 @@ class CsvList:
                                 f"{len(self.header)}: {remedy}.")
             name = row[file_column].strip()
             text = None if text_column is None else row[text_column]
-            yield Utterance(shown(name), _located(name, self._path, self._audio_root), text, self._path, line), row
+            yield Utterance(shown(name), _located(name, self._path, self._audio_root), text, self._path, line)
 
 
 def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
@@ -164,7 +164,7 @@ def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utte
     elif not needs_text and (entry.lower().endswith(AUDIO_SUFFIXES) or not _is_csv(entry)):
         yield Utterance(shown(entry), entry, None, entry, 0)
     else:
-        yield from (utterance for utterance, _ in CsvList(entry, audio_root, needs_text).rows())
+        yield from CsvList(entry, audio_root, needs_text).rows()
 
 
 def _is_csv(path: str) -> bool:

@@ -1,76 +1,29 @@
-"""Prepares a user's own recordings: reads their table, leaves out what cannot be used, and splits the others."""
+"""Prepares a user's own recordings: leaves out what cannot be used, and splits the others."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import numpy as np
 
 from open_seq2seq.data.audio.audio_files import AudioError, is_silent, read_audio, read_info
 from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.speech2text.manifests import FILE_COLUMN, CsvList, Utterance
+from open_seq2seq.data.speech2text.manifests import FILE_COLUMN
+from open_seq2seq.data.speech2text.own_recordings import Recording, Span
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.data_files import shown
-from open_seq2seq.utils.errors import DataError, did_you_mean
+from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.progress import format_count, tracked
 
-
-@dataclass(frozen=True)
-class Recording:
-    """A row of the table.
-
-    Attributes:
-      utterance: the recording and its transcript.
-      cells: the values of all columns.
-      speaker: the speaker; None if the table is read without speakers.
-      seconds: duration in seconds; 0 before the recording has been decoded.
-      problem: why the recording cannot be decoded, as the predicate of a sentence; empty if it can be.
-    """
-
-    utterance: Utterance
-    cells: Sequence[str]
-    speaker: str | None
-    seconds: float = 0.0
-    problem: str = ""
-
-    @property
-    def line(self) -> int:
-        """Number of the row's last line in the table, counted from 1."""
-        return self.utterance.line
-
-    @property
-    def group(self) -> str:
-        """Name of the group that stays together in the split: the speaker, or the recording alone."""
-        return self.utterance.name if self.speaker is None else self.speaker
-
-
-def read_recordings(path: str, speaker_column: str | None = None) -> tuple[list[str], list[Recording]]:
-    """Returns the names of the columns of a table and its rows.
-
-    Args:
-      path: the table; see ``CsvList``.
-      speaker_column: name of the column with the speakers, or None.
-
-    Raises:
-      DataError: the table cannot be read, has no rows, or lacks a column.
-    """
-    table = CsvList(path, None, True)
-    place = None if speaker_column is None else _place(path, speaker_column, table.header)
-    found = [Recording(utterance, cells, None if place is None else cells[place].strip())
-             for utterance, cells in table.rows()]
-    if not found:
-        raise DataError(f"{path} lists no recordings: write one row for each below the header.")
-    return table.header, found
-
-
-def _place(path: str, column: str, header: Sequence[str]) -> int:
-    if column not in header:
-        raise DataError(f"{path}:1: there is no column named {column!r} for --speaker_column: the columns are "
-                        f"{', '.join(header)[:200]}.{did_you_mean(column, header)}")
-    if header.count(column) > 1:
-        raise DataError(f"{path}:1: the header has the column {column} more than once: remove or rename the others.")
-    return header.index(column)
+SEGMENTS = "segments"
+"""Name of the folder of recordings that are parts of files."""
+_ROUNDING = 0.1  # seconds by which a declared duration may be too short
 
 
 def clean(recordings: Iterable[Recording], normalize: Callable[[str], str]) -> Kept[Recording]:
@@ -80,23 +33,25 @@ def clean(recordings: Iterable[Recording], normalize: Callable[[str], str]) -> K
       recordings: the rows of the table; the rows that are kept get their durations.
       normalize: the function that normalises a transcript; transcripts that it empties are left out.
     """
-    kept, candidates = Kept[Recording](), dict[str, Recording]()
-    for recording in recordings:
+    kept, files, seen = Kept[Recording](), dict[str, list[tuple[int, Recording]]](), set()
+    for number, recording in enumerate(recordings):
         path = os.path.realpath(recording.utterance.path) if "\0" not in recording.utterance.path else ""
         reason = _fault(recording, normalize(recording.utterance.text or ""))
-        if not reason and path in candidates:
+        if not reason and (path, recording.span) in seen:
             reason = "repeated"
         if reason:
             kept.drop(recording, reason)
         else:
-            candidates[path] = recording
+            seen.add((path, recording.span))
+            files.setdefault(path, []).append((number, recording))
     with ThreadPoolExecutor(os.cpu_count() or 1, "decoding") as pool:
-        decoded = pool.map(_decoded, candidates.values())
-        for kind, recording in tracked(decoded, len(candidates), "Decoding recordings"):
-            if kind:
-                kept.drop(recording, kind)
-            else:
-                kept.rows.append(recording)
+        decoded = tracked(pool.map(_decoded, files.values()), len(files), "Decoding recordings")
+        results = sorted((result for some in decoded for result in some), key=lambda result: result[0])
+    for _, kind, recording in results:
+        if kind:
+            kept.drop(recording, kind)
+        else:
+            kept.rows.append(recording)
     return kept
 
 
@@ -108,19 +63,72 @@ def _fault(recording: Recording, text: str) -> str:
     return "no speaker" if recording.speaker == "" else ""
 
 
-def _decoded(recording: Recording) -> tuple[str, Recording]:
-    """Decodes a recording; returns the kind of its problem (empty if there is none) and a copy of the recording.
+def _decoded(recordings: Sequence[tuple[int, Recording]]) -> list[tuple[int, str, Recording]]:
+    """Decodes the recordings that are in one file.
 
-    The copy has ``seconds`` set or, if there is a problem, ``problem``.
+    Returns:
+      For each: its number, the kind of its problem (empty if there is none), and a copy of the recording that has
+      ``seconds`` set or, if there is a problem, ``problem``.
     """
-    path = recording.utterance.path
+    path = recordings[0][1].utterance.path
     try:
-        info = read_info(path)
-        if is_silent(read_audio(path, info.rate)):
-            raise AudioError("silent", "is silent")
+        rate = read_info(path).rate
+        audio = read_audio(path, rate)
     except AudioError as error:
-        return error.kind, replace(recording, problem=error.detail)
-    return "", replace(recording, seconds=info.samples / info.rate)
+        return [(number, error.kind, replace(recording, problem=error.detail)) for number, recording in recordings]
+    results = []
+    for number, recording in recordings:
+        span = _shortened(recording.span, len(audio) / rate)
+        part = _part(audio, rate, span)
+        kind, problem = ("outside", "is outside of its file") if not len(part) else (
+            ("silent", "is silent") if is_silent(part) else ("", ""))
+        results.append((number, kind, replace(recording, span=span, seconds=len(part) / rate, problem=problem)))
+    return results
+
+
+def _shortened(span: Span | None, seconds: float) -> Span | None:
+    """Returns a part of a file; None if it is the whole file, whose duration may have been rounded."""
+    if span is None or (span[0] == 0 and (span[1] is None or span[1] >= seconds - _ROUNDING)):
+        return None
+    return span
+
+
+def _part(audio: np.ndarray, rate: int, span: Span | None) -> np.ndarray:
+    if span is None:
+        return audio
+    return audio[round(span[0] * rate):None if span[1] is None else round(span[1] * rate)]
+
+
+def write_segments(recordings: Sequence[Recording], folder: str, place: str) -> list[Recording]:
+    """Writes each recording that is a part of a file to a file of its own, below ``segments``.
+
+    Args:
+      recordings: the recordings.
+      folder: folder in which to write.
+      place: path that the folder will get.
+
+    Returns:
+      The recordings, as files below ``place`` if they are written.
+    """
+    import soundfile
+
+    results, path, audio, rate = list(recordings), "", np.zeros(0, np.float32), 0
+    parts = [(row.utterance.path, number) for number, row in enumerate(recordings) if row.span is not None]
+    if parts:
+        os.makedirs(os.path.join(folder, SEGMENTS))
+    for number in (number for _, number in tracked(sorted(parts), len(parts), "Writing segments")):
+        row = recordings[number]
+        if row.utterance.path != path:
+            path = row.utterance.path
+            rate = read_info(path).rate
+            audio = read_audio(path, rate)
+        plain = re.sub(r"[^A-Za-z0-9_.-]", "_", row.utterance.name)[-80:]
+        name = os.path.join(SEGMENTS, f"{number + 1:06d}-{plain}.flac")
+        content = io.BytesIO()  # in memory, because libsndfile prints a traceback if the disk is full
+        soundfile.write(content, _part(audio, rate, row.span), rate, "PCM_16", format="FLAC")
+        disk.write_new(os.path.join(folder, name), content.getvalue())
+        results[number] = replace(row, utterance=replace(row.utterance, path=os.path.join(place, name)), span=None)
+    return results
 
 
 def split(recordings: Sequence[Recording], dev_share: float, test_share: float) -> list[list[Recording]]:
@@ -149,7 +157,8 @@ def split(recordings: Sequence[Recording], dev_share: float, test_share: float) 
     if len(part_of) in (0, len(sizes)):
         noun = "speaker" if recordings and recordings[0].speaker is not None else "recording"
         raise DataError(f"{format_count(len(sizes), f'usable {noun}')} cannot be split into train, dev and test: give "
-                        f"at least {len(wanted) + 1} {noun}s, or smaller --dev_share and --test_share.")
+                        f"at least {len(wanted) + 1} {noun}s, or smaller --dev_share and --test_share"
+                        f"{', or --speaker_column= to split without speakers' * (noun == 'speaker')}.")
     return [[recording for recording in recordings if part_of.get(recording.group, 0) == number]
             for number in range(len(wanted) + 1)]
 

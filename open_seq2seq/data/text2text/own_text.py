@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from open_seq2seq.data.kept import Kept
+from open_seq2seq.data.own_tables import read_own_table
 from open_seq2seq.data.splitting import bare, groups_in_common
+from open_seq2seq.data.text2text.languages import known_language, number_of_words
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 
 _SHORT = 20  # number of characters up to which the ratio of lengths is not checked
-_MOST_BAD_ROWS = 0.05  # largest share of the rows of a table that may lack a column
+_NAMES = {"source", "target", "src", "tgt", "trg"}  # what the first row may call the columns, besides languages
 _MOST_WITHOUT_LETTERS = 0.5  # share of rows without letters above which a column is reported
 # A pair counts as swapped if exchanging its sides raises its log-probability by more than _SURE, and by more than
 # _SURE_PER_CHARACTER for each of its characters.
@@ -34,39 +35,40 @@ class Pair:
     target: str
 
 
-def read_table(path: str, columns: tuple[int, int]) -> Iterator[Pair]:
-    """Yields the pairs of a table whose columns are separated by tabs; a row that lacks a column has empty sentences.
+def read_table(path: str, languages: Sequence[str], columns: Sequence[int | str] | None = None,
+               ) -> tuple[list[Pair], list[int | str]]:
+    """Returns the pairs of a table (see ``read_own_table``), and the columns with the source and the target.
 
-    A column without letters in most rows, such as one of numbers, is reported.
+    A row that lacks a column has empty sentences. A column without letters in most rows, such as one of numbers, is
+    reported.
 
     Args:
-      path: the table, plain or ``.gz``.
-      columns: numbers of the columns with the source and the target, counted from 1.
+      path: the table.
+      languages: names of both languages.
+      columns: names of the columns, or numbers counted from 1. None: those that the first row names as the languages,
+        otherwise the first two.
 
     Raises:
-      DataError: the file cannot be read, or more than 5 % of its rows lack one of the columns.
+      DataError: the table cannot be read, or more than 5 % of its rows lack one of the columns.
     """
-    bad, number = 0, 0
-    first_bad = ""
-    without_letters = dict.fromkeys(columns, 0)
-    for number, line in enumerate(read_lines(path), 1):
-        cells = line.rstrip("\r\n").split("\t")
-        if len(cells) < max(columns):
-            bad += 1
-            first_bad = first_bad or f"line {number} has {len(cells)}"
-            yield Pair(number, "", "")
-            continue
-        for column in columns:
-            without_letters[column] += not any(map(str.isalpha, cells[column - 1]))
-        yield Pair(number, cells[columns[0] - 1], cells[columns[1] - 1])
-    if bad > _MOST_BAD_ROWS * max(number, 1):
-        raise DataError(f"{bad:,} of the {number:,} lines of {path} have fewer than {max(columns)} columns separated "
-                        f"by tabs ({first_bad}): separate the sentences of a pair by one tab, or name the columns with "
-                        "--columns.")
-    for column, count in without_letters.items():
-        if count > _MOST_WITHOUT_LETTERS * number:
-            deco_print(f"WARNING: Column {column} of {path} has no letters in {count:,} of {number:,} lines: if it "
+    table = read_own_table(path)
+    deco_print(table.describe())
+    names = [known_language(name) or name.lower() for name in table.names]
+    wanted = [known_language(language) or language.lower() for language in languages]
+    if columns is None and wanted[0] != wanted[1] and all(names.count(name) == 1 for name in wanted):
+        columns = [table.names[names.index(name)] for name in wanted]
+    if columns is None and table.has_names([]):
+        raise DataError(f"{path} has the keys {', '.join(table.names)[:200]}: name those of the source and the target "
+                        "with --columns.")
+    columns = columns or [1, 2]
+    titles = {names[column - 1] for column in columns if isinstance(column, int) and column <= len(names)}
+    rows = table.rows(columns, titles == set(wanted) or bool(titles and titles <= _NAMES))
+    for place, column in enumerate(columns):
+        count = sum(bool(values[place]) and not any(map(str.isalpha, values[place])) for _, values in rows)
+        if count > _MOST_WITHOUT_LETTERS * len(rows):
+            deco_print(f"WARNING: Column {column} of {path} has no letters in {count:,} of {len(rows):,} lines: if it "
                        "contains no sentences, name another one with --columns.")
+    return [Pair(line, *values) for line, values in rows], list(columns)
 
 
 def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept[Pair]:
@@ -76,13 +78,15 @@ def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept[Pair]
 
     Args:
       pairs: the pairs.
-      max_words: maximum number of words, separated by white space, on each side.
-      max_ratio: maximum ratio of the number of characters of the longer side to that of the shorter side.
+      max_words: maximum number of words on each side; see ``number_of_words``.
+      max_ratio: maximum ratio of the number of characters of the longer side to that of the shorter side, relative to
+        the ratio of most pairs, because some scripts write a sentence with a third of the characters of others.
     """
     kept, seen = Kept[Pair](), set()
-    for given in pairs:
-        pair = Pair(given.line, _normal(given.source), _normal(given.target))
-        reason = _fault(pair, max_words, max_ratio)
+    normal = [Pair(pair.line, _normal(pair.source), _normal(pair.target)) for pair in pairs]
+    usual = _usual_ratio(normal)
+    for pair in normal:
+        reason = _fault(pair, max_words, max_ratio, usual)
         if not reason and (pair.source, pair.target) in seen:
             reason = "repeated"
         if reason:
@@ -101,15 +105,22 @@ def _normal(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def _fault(pair: Pair, max_words: int, max_ratio: float) -> str:
+def _usual_ratio(pairs: Sequence[Pair]) -> float:
+    """Returns the median of the ratio of the source's number of characters to that of the target."""
+    ratios = [len(pair.source) / len(pair.target) for pair in pairs if pair.source and pair.target]
+    return float(np.median(ratios)) if ratios else 1.0
+
+
+def _fault(pair: Pair, max_words: int, max_ratio: float, usual_ratio: float) -> str:
     if not pair.source or not pair.target:
         return "empty on one side"
-    if max(len(pair.source.split()), len(pair.target.split())) > max_words:
+    if max(number_of_words(pair.source), number_of_words(pair.target)) > max_words:
         return f"longer than {max_words} words"
-    shorter, longer = sorted((len(pair.source), len(pair.target)))
+    # As many characters as most pairs would have if both sides were in the script with the longer sentences.
+    shorter, longer = sorted((len(pair.source) / min(usual_ratio, 1.0), len(pair.target) * max(usual_ratio, 1.0)))
     if longer > _SHORT and longer > max_ratio * shorter:
         return f"one side more than {max_ratio:g} times as long"
-    if pair.source == pair.target and any(char.isalpha() for char in pair.source) and len(pair.source.split()) > 3:
+    if pair.source == pair.target and any(map(str.isalpha, pair.source)) and number_of_words(pair.source) > 3:
         return "not translated"
     return ""
 

@@ -47,6 +47,7 @@ def test_what_programs_write_is_read(tmp_path, name, delimiter, quoting):
     [['"open', "x"], ["y", "z"]],                           # not closed
     [['x', '"open'], ['closed"', "z"], ["u", "v"]],         # would be one value with a line break
     [['"quoted"', "x"], ["b", "c"]],
+    [['"a ""strange"" one"', "x"], ['"Hello."', "y"], ['"Yes."', "z"]],
 ])
 def test_quotes_of_the_text_stay(tmp_path, rows):
     assert read(tmp_path, "a.tsv", "".join("\t".join(row) + "\n" for row in rows)) == rows
@@ -56,6 +57,12 @@ def test_values_with_commas_in_quotes(tmp_path):
     """Some spreadsheets put values with commas into quotes although tabs separate the columns."""
     assert read(tmp_path, "a.txt", '"Hello, you"\tHallo du\r\nYes\t"Ja, ja"\r\n') == [["Hello, you", "Hallo du"],
                                                                                       ["Yes", "Ja, ja"]]
+
+
+def test_all_values_but_numbers_are_quoted(tmp_path):
+    rows = [[1, "one", 'the "one"'], [2, "two", "two"]]
+    assert read(tmp_path, "a.tsv", written(rows, delimiter="\t", quoting=csv.QUOTE_NONNUMERIC), (2, 3)) == [
+        row[1:] for row in rows]
 
 
 def test_a_row_that_is_not_as_the_others_is_named(tmp_path):
@@ -78,7 +85,7 @@ def test_lines_and_columns(tmp_path, capsys):
     table = read_own_table(str(path))
     found = table.rows(["the text", "id"])
     assert found[0] == (2, ["x0", "0"]) and found[98:] == [(100, ["", ""]), (101, ["", ""]), (102, ["c", "100\n"])]
-    assert "WARNING: 2 of the 101 rows" in (out := capsys.readouterr().out) and "first: line 100 has 1" in out
+    assert "WARNING: 2 of the 101 lines" in (out := capsys.readouterr().out) and "first: line 100 has 1" in out
     assert table.describe().endswith("a.csv: 102 rows, columns separated by commas, values quoted where necessary, "
                                     "1 value with line breaks")
     assert table.rows([1])[0] == (1, ["id"]) and table.rows([1], has_names=True)[0] == (2, ["0"])
@@ -87,7 +94,8 @@ def test_lines_and_columns(tmp_path, capsys):
 def test_more_columns_than_needed(tmp_path):
     """Without names, some rows of a table with tabs may have remarks; with commas, a comma is not quoted."""
     assert read(tmp_path, "a.tsv", "a\tb\tx\nc\td\n") == [["a", "b"], ["c", "d"]]
-    with pytest.raises(DataError, match="2 of the 5 rows .* more than 2, separated by commas .*double quotes"):
+    assert read(tmp_path, "a.tsv", "a\tb\n" * 30 + "c\td\te\n")[-1] == ["", ""]  # a tab within the text
+    with pytest.raises(DataError, match="2 of the 5 lines .* more or fewer than 2 columns, .*commas .*double"):
         read(tmp_path, "a.csv", "a,b\nc,d\ne,f\nc,d,x\nc,d,y\n")
 
 
@@ -95,8 +103,9 @@ def test_more_columns_than_needed(tmp_path):
     ("a.csv", "text,label\nx,y\n", ("txt",), r"a\.csv:1: there is no column named 'txt' for --columns.*mean 'text'"),
     ("a.csv", "text,text\nx,y\n", ("text",), "column text more than once"),
     ("a.csv", "text,label\n", ("text",), "no rows below its header"), ("a.csv", "\n \n", (1,), "is empty"),
-    ("a.tsv", "x\ty\nz\n", (1, 2), r"1 of the 2 rows .* fewer than 2 columns, separated by tabs \(first: line 2 has 1"),
-    ("a.txt", "one sentence.\nanother\n", (1, 2), "2 of the 2 rows"),
+    ("a.tsv", "x\ty\nz\n", (1, 2),
+     r"1 of the 2 lines .* have more or fewer than 2 columns, separated by tabs \(first: line 2 has 1"),
+    ("a.txt", "one sentence.\nanother\n", (1, 2), "2 of the 2 lines"),
     ("a.csv", 'a,b\n"c,d\n', (1, 2), r"a\.csv:2: .*double quote that is not closed"),
     ("a.jsonl", '{"a": 1}\n{"a": \n', ("a",), r"a\.jsonl:2: the line is not valid JSON"),
     ("a.jsonl", '"a"\n', ("a",), r"a\.jsonl:1: the line must be a JSON object"),

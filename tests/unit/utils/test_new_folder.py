@@ -23,9 +23,12 @@ def test_a_folder_appears_when_it_is_complete(tmp_path):
         (place / "sub").rmdir()  # an empty folder is used
 
 
-@pytest.mark.parametrize("error", [OSError("full"), KeyboardInterrupt()])
-def test_nothing_remains_after_an_error(tmp_path, error):
-    with pytest.raises(type(error)), new_folder(str(tmp_path / "out")) as folder:
+@pytest.mark.parametrize(("error", "kind", "words"), [
+    (OSError(28, "No space left"), UserError, "out cannot be written: No space left"), (ValueError(), ValueError, None),
+    (KeyboardInterrupt(), KeyboardInterrupt, None),
+])
+def test_nothing_remains_after_an_error(tmp_path, error, kind, words):
+    with pytest.raises(kind, match=words), new_folder(str(tmp_path / "out")) as folder:
         (Path(folder) / "a").write_text("half")
         raise error
     assert not list(tmp_path.iterdir())
@@ -48,8 +51,11 @@ def test_what_exists_is_kept(tmp_path):
     (tmp_path / "out" / "mine").write_text("mine")
     with pytest.raises(UserError, match="exists already and is not overwritten: choose another --output_dir"):
         check_new_folder(str(tmp_path / "out"))
-    with pytest.raises(UserError, match="is a file, not a folder"):
-        check_new_folder(str(tmp_path / "out" / "mine"))
+    for name, words in (("mine", "mine, which is a file, not a folder"), ("mine/x", "mine is a file, not a folder")):
+        with pytest.raises(UserError, match=words):
+            check_new_folder(str(tmp_path / "out" / name))
+    with pytest.raises(UserError, match="--output_dir is empty"), new_folder(""):
+        pass
     with pytest.raises(UserError), new_folder(str(tmp_path / "out")):
         pass
     assert (tmp_path / "out" / "mine").read_text() == "mine" and len(list(tmp_path.iterdir())) == 1

@@ -10,7 +10,8 @@ import pytest
 import soundfile
 
 from open_seq2seq.data.speech2text.manifests import Utterance
-from open_seq2seq.data.speech2text.own_speech import Recording, clean, name_from, read_recordings, split
+from open_seq2seq.data.speech2text.own_recordings import Recording, read_recordings
+from open_seq2seq.data.speech2text.own_speech import clean, name_from, split
 from open_seq2seq.utils.errors import DataError
 
 TONE = 0.3 * np.sin(np.arange(4000) * 0.2)
@@ -35,15 +36,15 @@ def test_what_cannot_be_used_is_left_out_with_its_reason(tmp_path):
             ("cut.wav", "one", "x"), ("text.wav", "one", "x"), ("nothing.wav", "one", "x"), ("silent.wav", "one", "x"),
             ("infinite.wav", "one", "x"), ("a\0.wav", "one", "x"), ("..", "one", "x")]
     (tmp_path / "t.csv").write_text("wav_filename,transcript,who\n" + "".join(",".join(row) + "\n" for row in rows))
-    header, found = read_recordings(str(tmp_path / "t.csv"), "who")
+    header, found = read_recordings(str(tmp_path / "t.csv"), None, "who")
     assert header == ["wav_filename", "transcript", "who"] and len(found) == len(rows)
     kept = clean(found, lambda text: text.replace("?", "").replace("!", ""))
     assert [(row.line, row.speaker, row.seconds) for row in kept.rows] == [(2, "x", 0.25), (9, "y", 0.25)]
     assert {reason: [row.line for row in rows] for reason, rows in kept.dropped.items()} == {
-        "repeated": [3, 4], "empty transcript": [5], "no speaker": [6], "transcript with a line break": [8],
+        "repeated": [3, 4], "empty transcript": [5], "no speaker": [6], "transcript with a line break": [7],
         "missing": [10, 16], "truncated": [11], "unreadable": [12, 17], "empty": [13], "silent": [14],
         "not finite": [15]}
-    assert [row.line for _, row in kept.all_dropped()] == [3, 4, 5, 6, 8, *range(10, 18)]
+    assert [row.line for _, row in kept.all_dropped()] == [3, 4, 5, 6, 7, *range(10, 18)]
 
 
 @pytest.mark.parametrize(("column", "words"), [
@@ -53,7 +54,7 @@ def test_what_cannot_be_used_is_left_out_with_its_reason(tmp_path):
 def test_a_column_of_speakers_that_cannot_be(tmp_path, column, words):
     (tmp_path / "t.csv").write_text("wav_filename,transcript,speaker,note,note\na.wav,a,x,1,2\n")
     with pytest.raises(DataError, match=words):
-        read_recordings(str(tmp_path / "t.csv"), column)
+        read_recordings(str(tmp_path / "t.csv"), None, column)
 
 
 @pytest.mark.parametrize("count", [3, 4, 20, 21, 500])

@@ -75,10 +75,45 @@ def test_a_split_depends_only_on_its_seed():
 def test_columns_of_a_table(tmp_path, capsys):
     table = tmp_path / "pairs.tsv"
     table.write_text("".join(f"{n}\tone {n}\tuno {n}\n" for n in range(40)) + "no tab\n", encoding="utf-8")
-    rows = list(read_table(str(table), (3, 2)))
+    rows, _ = read_table(str(table), ("es", "en"), (3, 2))
     assert rows[0] == Pair(1, "uno 0", "one 0") and rows[40] == Pair(41, "", "")
+    assert "no letters" not in capsys.readouterr().out
     with pytest.raises(DataError, match=r"41 of the 41 lines .*line 1 has 3"):
-        list(read_table(str(table), (3, 4)))
-    assert not capsys.readouterr().out
-    assert len(list(read_table(str(table), (1, 2)))) == 41
+        read_table(str(table), ("es", "en"), (3, 4))
+    assert len(read_table(str(table), ("es", "en"))[0]) == 41
     assert "Column 1 of" in (out := capsys.readouterr().out) and "has no letters in 40 of 41 lines" in out
+
+
+@pytest.mark.parametrize(("name", "text", "columns", "used", "first"), [
+    ("a.csv", 'id,en,es\n1,"Yes, one",uno\n', None, ["es", "en"], Pair(2, "uno", "Yes, one")),
+    ("a.csv", "English,Spanish\none,uno\n", None, ["Spanish", "English"], Pair(2, "uno", "one")),
+    ("a.csv", "English,Spanish\none,uno\n", (2, 1), [2, 1], Pair(2, "uno", "one")),
+    ("a.tsv", "source\ttarget\nuno\tone\n", None, [1, 2], Pair(2, "uno", "one")),
+    ("a.tsv", "No\tEn\nuno\tone\n", None, [1, 2], Pair(1, "No", "En")),
+    ("a.tsv", "the end\tel fin\nuno\tone\n", None, [1, 2], Pair(1, "the end", "el fin")),
+    ("a.jsonl", '{"translation": {"en": "one", "es": "uno"}}\n', None, ["es", "en"], Pair(1, "uno", "one")),
+    ("a.jsonl", '{"question": "one", "answer": "uno"}\n', ("answer", "question"), ["answer", "question"],
+     Pair(1, "uno", "one")),
+])
+def test_columns_by_their_names(tmp_path, name, text, columns, used, first):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    rows, columns = read_table(str(tmp_path / name), ("es", "en"), columns)
+    assert columns == used and rows[0] == first
+    if "question" in text:
+        with pytest.raises(DataError, match="keys question, answer: name those .* --columns"):
+            read_table(str(tmp_path / name), ("es", "en"))
+
+
+def test_lengths_of_scripts_that_need_fewer_characters():
+    """A Chinese sentence has a third of the characters of an English one, and no spaces."""
+    good = [Pair(n, "The man in the red car is waiting for the bus to the city. " * (1 + n % 3) + str(n),
+                 "红色汽车里的男人在等去城里的车。" * (1 + n % 3) + str(n)) for n in range(50)]
+    bad = {"one side more than 4 times as long": [Pair(60, good[0].source, "车。"), Pair(61, "A bus.", good[2].target)],
+           "longer than 100 words": [Pair(62, "the " * 90, "车" * 201)],
+           "not translated": [Pair(63, "人人生而自由在尊严", "人人生而自由在尊严")]}
+    for exchanged in (False, True):
+        rows = [Pair(p.line, p.target, p.source) if exchanged else p for p in [*good, *sum(bad.values(), [])]]
+        kept = clean(rows, 100, 4.0)
+        assert {reason: [p.line for p in pairs] for reason, pairs in kept.dropped.items()} == {
+            reason: [p.line for p in pairs] for reason, pairs in bad.items()}
+        assert len(kept.rows) == len(good)
