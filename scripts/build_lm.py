@@ -4,9 +4,10 @@ usage: python scripts/build_lm.py --text train.txt.gz transcripts.csv --order 3 
        python scripts/build_lm.py --text train.txt --order 6 --characters --output characters.arpa
        python scripts/build_lm.py --model words.arpa.gz --perplexity dev.txt
 
-Text files contain one sentence per line, plain or .gz; of a .csv file, the last column is used. The model is an
-interpolated modified Kneser-Ney model. With --perplexity, the estimated model or the one given with --model is
-evaluated on the given texts.
+Text files contain one sentence per line, plain or .gz. Of lists of recordings, the transcripts are used: the column
+transcript of .csv and .tsv files (without header, the last column), text of .json, .jsonl and .manifest files, and
+folders in the layout of LibriSpeech. The model is an interpolated modified Kneser-Ney model. With --perplexity, the
+estimated model or the one given with --model is evaluated on the given texts.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.decoding.ngram import LanguageModel, estimate, load_language_model, perplexity, write_arpa
 from open_seq2seq.decoding.ngram.text import characters_of_lines, read_transcripts, words_of_lines
 from open_seq2seq.utils.console import deco_print
@@ -64,10 +67,17 @@ def check(args: argparse.Namespace) -> None:
         raise UserError("The counts of --prune have to start with 0 and must not decrease, as in --prune 0 0 1.")
 
 
+def read_texts(path: str) -> Iterator[str]:
+    """Yields the lines of a text file, or the transcripts of a list or folder of recordings."""
+    if os.path.isdir(path):
+        return (row.text or "" for row in read_manifests([path], None, needs_text=True))
+    return read_transcripts(path)
+
+
 def build(args: argparse.Namespace) -> LanguageModel:
     """Estimates the model, writes it and returns it."""
     units = characters_of_lines if args.characters else words_of_lines
-    lines = (line for path in args.text for line in read_transcripts(path))
+    lines = (line for path in args.text for line in read_texts(path))
     vocabulary = None
     if args.vocabulary:
         vocabulary = {word for line in read_transcripts(args.vocabulary) for word in line.split()}
@@ -89,7 +99,7 @@ def main(argv: list[str] | None = None) -> None:
     model = load_language_model(args.model) if args.model else build(args)
     units = characters_of_lines if args.characters else words_of_lines
     for path in args.perplexity:
-        found = perplexity(model, units(read_transcripts(path), args.case))
+        found = perplexity(model, units(read_texts(path), args.case))
         deco_print(f"{path}: perplexity {found.perplexity:.2f}; without unknown words {found.known:.2f} "
                    f"({found.words} words in {found.sentences} sentences, {found.unknown} unknown)")
 

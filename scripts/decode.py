@@ -40,6 +40,7 @@ from open_seq2seq.decoding.ctc.logits_file import LogitsDump, read_logits
 from open_seq2seq.decoding.ctc.n_best import read_n_best, write_n_best
 from open_seq2seq.decoding.n_best import Candidate, rescore
 from open_seq2seq.decoding.ngram import load_language_model
+from open_seq2seq.decoding.ngram.left_out import left_out_remarks
 from open_seq2seq.decoding.ngram.perplexity import sentence_scores
 from open_seq2seq.decoding.ngram.text import CASES, characters_of_lines, words_of_lines
 from open_seq2seq.metrics.wer import ErrorRates, error_rates, report
@@ -304,13 +305,22 @@ def decode(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
     write_results(args, results[best_of_grid(pairs, best_texts(results), references) if references else 0])
 
 
-def text_scorer(args: argparse.Namespace) -> Callable[[str], float]:
-    """Returns a function that computes a text's natural log probability under the n-gram model."""
+def text_scorer(args: argparse.Namespace, texts: set[str]) -> Callable[[str], float]:
+    """Returns a function that computes a text's natural log probability under the n-gram model.
+
+    The number of units of the texts that the model does not know is printed.
+    """
     options = {**DEFAULTS, **search_options(args)}
     model = load_language_model(options["lm_path"], options["lm_vocabulary"])
     words = reversed(list(enumerate(model.words)))
     ids = TextIds({CASES[options["lm_case"]](word): number for number, word in words}, -1)
     units = characters_of_lines if options["lm_type"] == "character" else words_of_lines
+    used = {unit for text in units(texts) for unit in text}
+    unknown = used - ids.keys()
+    for line in left_out_remarks(f"Words of the lists that {options['lm_path']} does not know", sorted(unknown),
+                                 len(used), lambda case: len(unknown & set(map(CASES[case], model.words))),
+                                 "use a language model of texts like these"):
+        deco_print(line)
 
     def log_prob(text: str) -> float:
         scores, end = sentence_scores(model, (ids[unit] for unit in next(units([text]))))
@@ -325,7 +335,7 @@ def log_probs(args: argparse.Namespace, texts: set[str]) -> dict[str, float]:
         from open_seq2seq import rescoring  # imports TensorFlow
 
         return rescoring.log_probs(args.lm_path, texts, bool(args.trust_code))
-    log_prob = text_scorer(args)
+    log_prob = text_scorer(args, texts)
     return {text: log_prob(text) for text in texts}
 
 

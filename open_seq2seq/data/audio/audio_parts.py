@@ -63,13 +63,16 @@ class PartReader:
         return max(0, self._part.end - self._part.start - self._place)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Sets the position of the next byte to read, and returns it."""
         self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
         return self._place
 
     def tell(self) -> int:
+        """Returns the position of the next byte to read."""
         return self._place
 
     def read(self, count: int = -1) -> bytes:
+        """Returns up to ``count`` of the next bytes."""
         if self._part.is_counted and self._place >= _CLAIMED_SIZE - _ID3V1:
             content = bytes(min(count, _CLAIMED_SIZE - self._place))
         else:

@@ -16,6 +16,9 @@ from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ctc.word_scorer import WordScorer
 from open_seq2seq.decoding.ctc.word_times import Word, align, words_of
 from open_seq2seq.decoding.ngram import LanguageModel, load_language_model
+from open_seq2seq.decoding.ngram.left_out import left_out_remarks
+from open_seq2seq.decoding.ngram.text import CASES, SPACE
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 
@@ -72,9 +75,13 @@ class CtcDecoder:
         name = params["lm_path"] or "the language model"
         if params["lm_type"] == "character":
             known = set(model.words)
-            if not any(label in known for label in self.symbols.labels):
+            labels = [SPACE if label == " " else label for label in self.symbols.labels if label]
+            if not any(label in known for label in labels if label != SPACE):
                 raise DataError(f"The vocabulary of {name} has none of the alphabet's symbols: set lm_type='word' if "
                                 "this is a model of words.")
+            _say(left_out_remarks(f"Symbols of the alphabet that are not in the vocabulary of {name}",
+                                  [label for label in labels if label not in known], len(labels), lambda case: 0,
+                                  "use a language model of texts in this alphabet"))
             return CharacterScorer(model, self.symbols, params["alpha"], params["beta"], params["lm_sentence_end"])
         scorer = WordScorer(model, self.symbols, params["alpha"], params["beta"], params["oov_penalty"],
                             params["lm_case"], params["lm_sentence_end"])
@@ -82,10 +89,18 @@ class CtcDecoder:
             raise DataError(f"No word of {name} can be spelled in the alphabet's characters: set lm_case if only "
                             "their case differs, otherwise use a language model whose words consist of these "
                             "characters.")
+        self._say_left_out(scorer, name)
         if not self.symbols.starts_word.any():
             raise DataError("The alphabet has neither a space nor pieces that begin words, so a model of words cannot "
                             "be used: use a model of characters with lm_type='character'.")
         return scorer
+
+    def _say_left_out(self, scorer: WordScorer, name: str) -> None:
+        lexicon = scorer.lexicon
+        _say(left_out_remarks(
+            f"Words of {name} that the alphabet cannot spell, so that no transcript has them", lexicon.left_out,
+            scorer.num_words, lambda case: sum(map(lexicon.can_spell, map(CASES[case], lexicon.left_out))),
+            "use a language model whose words consist of the alphabet's characters"))
 
     def with_weights(self, alpha: float, beta: float) -> CtcDecoder:
         """Returns a copy of the decoder with another ``alpha`` and ``beta``, which shares the language model."""
@@ -125,6 +140,11 @@ class CtcDecoder:
           lengths: number of frames of each utterance ``[batch]``.
         """
         return [self.decode(utterance[:length]) for utterance, length in zip(logits, lengths, strict=True)]
+
+
+def _say(lines: list[str]) -> None:
+    for line in lines:
+        deco_print(line)
 
 
 def _added_up(text: str, hypotheses: list[Hypothesis]) -> Transcript:

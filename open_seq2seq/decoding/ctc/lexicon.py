@@ -23,16 +23,20 @@ class Lexicon:
 
     Attributes:
       outside: the node of all spellings that are not a prefix of a word.
-      left_out: number of words that are empty or have characters that are not in the alphabet.
+      left_out: the words that have characters that are not in the alphabet.
     """
 
     def __init__(self, spellings: Sequence[str], symbols: Symbols) -> None:
         characters = sorted(set("".join(symbols.texts)))
         self._codes = {character: code for code, character in enumerate(characters, 1)}
         self._base = len(characters) + 1
-        spelled = [(spelling, word) for word, spelling in enumerate(map(symbols.word_spelling, spellings))
-                   if spelling and all(character in self._codes for character in spelling)]
-        self.left_out = len(spellings) - len(spelled)
+        self._spelling = symbols.word_spelling
+        spelled, self.left_out = [], []
+        for word, text in enumerate(spellings):
+            if self.can_spell(text):
+                spelled.append((symbols.word_spelling(text), word))
+            elif text:
+                self.left_out.append(text)
         keys, word_of = self._build(spelled)
         self._keys = keys
         self.outside = len(word_of)
@@ -44,6 +48,10 @@ class Lexicon:
         self._num_rows = 0
         self._lists: dict[int, list[int]] = {}
         self._from_root = self._walk(np.zeros(1, np.int64))[0]
+
+    def can_spell(self, text: str) -> bool:
+        """Returns whether a word is not empty, and all of its characters are in the alphabet."""
+        return text != "" and self._codes.keys() >= set(self._spelling(text))
 
     def _build(self, spelled: list[tuple[str, int]]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the edges (parent · base + character, ascending) and the word that ends at each node, or -1."""

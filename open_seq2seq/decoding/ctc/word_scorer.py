@@ -31,6 +31,10 @@ class WordScorer:
         word; None forbids such words.
       case: conversion of the model's words to the alphabet's case: ``as_is``, ``lower`` or ``upper``.
       score_end: whether to add the language model's score for the end of the sentence.
+
+    Attributes:
+      lexicon: the words that the alphabet can spell.
+      num_words: number of words of the model, those included that the alphabet cannot spell.
     """
 
     def __init__(self, model: LanguageModel, symbols: Symbols, alpha: float, beta: float,
@@ -39,7 +43,9 @@ class WordScorer:
         self._alpha, self._beta, self._score_end = alpha, beta, score_end
         self._penalty = np.inf if oov_penalty is None else oov_penalty
         spell = CASES[case]
-        self.lexicon = Lexicon(["" if word in _SPECIAL else spell(word) for word in model.words], symbols)
+        spellings = ["" if word in _SPECIAL else spell(word) for word in model.words]
+        self.num_words = sum(map(bool, spellings))
+        self.lexicon = Lexicon(spellings, symbols)
         self._starts_word = symbols.starts_word
         starts = np.nonzero(self._starts_word)[0]
         self._first_start, self._last_start = (int(starts[0]), int(starts[-1])) if len(starts) else (0, -1)

@@ -89,6 +89,11 @@ def test_grid(folder):
     run("decode", "--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "digits.arpa.gz", "--alpha", 0, "--beta", 9,
         "--dump_all_beams_to", "new/rescored.tsv", cwd=folder)
     rescored = read_n_best(str(folder / "new/rescored.tsv"))
+    (folder / "loud.txt").write_text((folder / "train.txt").read_text().upper())
+    run("build_lm", "--text", "loud.txt", "--order", 2, "--output", "loud.arpa", cwd=folder)
+    said = run("decode", "--mode", "rescore", "--n_best", "n_best.tsv", "--labels", "dev.csv", "--lm", "loud.arpa",
+               "--alpha", 0, cwd=folder)
+    assert "Words of the lists that loud.arpa does not know: " in said and "WARNING: set lm_case to lower, bec" in said
     for name, before in lists.items():
         scores = {c.text: c.score + 9 * len(c.text.split()) for c in before}
         assert {c.text: c.score for c in rescored[name]} == pytest.approx(scores, abs=1e-4)

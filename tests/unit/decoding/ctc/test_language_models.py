@@ -171,7 +171,7 @@ def test_lexicon():
     symbols = Symbols(["a", "b", "c", " "])
     words = ["ab", "abc", "b", "a\u00e4", "ab", "", "cab"]
     lexicon = Lexicon(words, symbols)
-    assert lexicon.left_out == 2
+    assert lexicon.left_out == ["a\u00e4"]
     nodes = {"": 0}
     for _ in range(3):
         for text, node in list(nodes.items()):
@@ -228,6 +228,36 @@ def test_what_is_remembered_of_a_language_model_has_an_end(models, monkeypatch, 
 def test_case(models):
     decoder = CtcDecoder(["A", "B", " "], {"lm_path": str(models / "words.arpa"), "lm_case": "upper"})
     assert set(decoder.decode(exhaustive.random_logits(9, 4, 8))[0].text.split()) <= {"A", "AB", "BA", "BB"}
+
+
+@pytest.mark.parametrize(("labels", "params", "words"), [
+    ("ab ", {}, []),
+    ("a ", {}, ["left 3 of 4 (75.0 %), such as 'ab'", "WARNING: use a language model whose words consist of"]),
+    ("aAB ", {}, ["left 3 of 4 (75.0 %), such as 'ab'", "WARNING: set lm_case to upper, because 3 of them"]),
+    ("Aab ", {"lm_case": "upper"}, ["left 3 of 4 (75.0 %), such as 'AB'", "WARNING: set lm_case to lower, because 3"]),
+    ("ab ", {"lm_type": "character"}, []),
+    ("abcdefgh ", {"lm_type": "character"}, ["symbols 6 of 9 (66.7 %), such as 'c'", "WARNING: use a language model"]),
+])
+def test_words_that_the_alphabet_cannot_spell_are_counted(models, capsys, labels, params, words):
+    name = "characters" if "lm_type" in params else "words"
+    path = str(models / f"{name}.arpa")
+    decoder = CtcDecoder(list(labels), {**params, "lm_path": path})
+    decoder.with_weights(0.1, 0.2)  # says nothing again
+    starts = {"left": f"Words of {path} that the alphabet cannot spell, so that no transcript has them:",
+              "symbols": f"Symbols of the alphabet that are not in the vocabulary of {path}:"}
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == len(words)
+    for line, expected in zip(said, words, strict=True):
+        first, _, rest = expected.partition(" ")
+        assert f"{starts.get(first, first)} {rest}" in line
+
+
+def test_few_words_that_cannot_be_spelled_are_no_warning(tmp_path, capsys):
+    words = [f"-1\t{'a' * (number + 1)}" for number in range(99)] + ["-1\tb"]
+    (tmp_path / "a.arpa").write_text(arpa_text("\n".join(["-1\t</s>", "-1\t<s>", "-1\t<unk>", *words])))
+    CtcDecoder(["a", " "], {"lm_path": str(tmp_path / "a.arpa")})
+    said = capsys.readouterr().out
+    assert "1 of 100 (1.0 %), such as 'b'" in said and "WARNING" not in said
 
 
 @pytest.mark.parametrize("labels, params, error, what", [

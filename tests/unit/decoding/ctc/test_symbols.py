@@ -57,7 +57,7 @@ def test_words_of_a_language_model_may_be_spelled_by_bytes(alphabet):
     symbols = Symbols(alphabet.labels)
     words = ["one", "caf\u00e9", "\u4e00"]
     lexicon = Lexicon(words, symbols)
-    assert lexicon.left_out == 0
+    assert lexicon.left_out == []
     for number, word in enumerate(words):
         node = 0
         for symbol in alphabet.encode(word):
