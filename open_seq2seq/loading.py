@@ -93,6 +93,28 @@ class TrainedModel:
             return self._answers("transcribe", recordings)
         return self._answers("transcribe", [recordings])[0]
 
+    @overload
+    def classify(self, inputs: str) -> str: ...
+
+    @overload
+    def classify(self, inputs: list[Any] | tuple[Any, ...]) -> list[str]: ...
+
+    def classify(self, inputs: Any) -> str | list[str]:
+        """Returns the name of the most probable class of a text or an image, or of each one in a list.
+
+        Args:
+          inputs: a text or, for images, the path of a file; or a list of these.
+
+        Raises:
+          UserError: the model does not classify.
+          DataError: an input cannot be used.
+        """
+        several = isinstance(inputs, (list, tuple))
+        self._check_verb("classify")
+        model: Any = self.model
+        labels = [model.label_of(result) for result in self.infer(inputs if several else [inputs])]
+        return labels if several else labels[0]
+
     def score(self, inputs: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
         """Returns the score of a given target for each input, in order.
 
@@ -111,11 +133,14 @@ class TrainedModel:
         return self._interactive.score(inputs, targets)
 
     def _answers(self, verb: str, inputs: Sequence[Any]) -> list[str]:
+        self._check_verb(verb)
+        return [self.model.answer(result) for result in self.infer(inputs)]
+
+    def _check_verb(self, verb: str) -> None:
         model = self.model
         if model.verb != verb:
             other = f"infer or {model.verb}" if model.verb else "infer"
             raise UserError(f"{type(model).__name__} does not {verb}: call {other}.")
-        return [model.answer(result) for result in self.infer(inputs)]
 
 
 def load(logdir: str | os.PathLike[str], *arguments: str, trust_code: bool = False) -> TrainedModel:

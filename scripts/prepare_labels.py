@@ -104,8 +104,8 @@ def main(argv: list[str] | None = None) -> None:
         write_lines(os.path.join(folder, DROPPED), (
             f"{row.place}\t{reason}\t{row.label}\t{row.text}" for reason, row in kept.all_dropped()))
         pieces = train_pieces((row.text for row in parts["train"]), f"the {len(parts['train']):,} texts of train",
-                              os.path.join(folder, "spm"), args.vocab_size, model_type="unigram",
-                              hard_vocab_limit=False, normalization_rule_name="nmt_nfkc_cf")
+                              os.path.join(folder, "spm"), args.vocab_size, ignore_case=True,
+                              model_type="unigram", hard_vocab_limit=False)
     say_parts(paths, parts, names, "text")
     deco_print(f"{os.path.join(args.output_dir, 'spm')}.model: {pieces:,} pieces, without case")
     say_next(RECIPE, "my_labels.py", {"data_dir": os.path.join(args.output_dir, "")})

@@ -20,7 +20,7 @@ data_dir = "own_images/"        # 1. --output_dir of prepare_images.py
 image_size = 64                 # 2. pixels that the network sees, a multiple of 32; prepare_images.py suggests it
 random_flip = True              # 3. False if a mirrored picture is of another class, as with letters
 batch_size = 32                 # 4. pictures in a batch
-num_epochs = 60                 # 5. passes over train: fewer for more than some thousand pictures
+num_epochs = 40                 # 5. passes over train: fewer for more than some thousand pictures
 
 stride = image_size // 32  # after the first convolution, all pictures have 32 × 32 positions
 

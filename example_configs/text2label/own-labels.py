@@ -31,7 +31,7 @@ base_params = {
     "print_samples_steps": None,
     "eval_steps": 500,
     "save_checkpoint_steps": 500,
-    "num_checkpoints": 2,
+    "num_checkpoints": 1,
     "best_metric": "Eval_accuracy",
     "best_metric_mode": "max",
     "logdir": "own-labels-model",
@@ -40,10 +40,11 @@ base_params = {
 
     "optimizer": "LazyAdam",
     "lr_policy": poly_decay,
-    "lr_policy_params": {"learning_rate": 0.005},
+    "lr_policy_params": {"learning_rate": 0.0005},
 
     "encoder": NgramEncoder,
-    "encoder_params": {"embedding_size": 16, "max_ngram": max_ngram, "buckets": 1 << 16, "dropout": 0.3},
+    "encoder_params": {"embedding_size": 8, "max_ngram": max_ngram, "buckets": 1 << 20, "embedding_scale": 30.0,
+                       "dropout": 0.3},
 
     "decoder": SoftmaxDecoder,
     "decoder_params": {"pooling": "sqrtn"},

@@ -7,20 +7,21 @@ from collections.abc import Sequence
 
 from open_seq2seq.utils.errors import UserError, did_you_mean
 
-SHORT_FORMS = ("translate", "transcribe")
+SHORT_FORMS = ("translate", "transcribe", "classify")
 
 EXAMPLES = """\
 with a trained model, wherever its logdir is:
   python run.py --mode=infer --logdir=LOGDIR --infer_files my.txt --infer_output_file=out.txt
   python run.py translate LOGDIR < my.txt > out.txt
   python run.py transcribe LOGDIR recordings/ > out.csv
+  python run.py classify LOGDIR pictures/ > out.csv
 """
 
 
 def written_out(arguments: Sequence[str]) -> list[str]:
     """Returns the arguments of the command in full if they are a short form, otherwise unchanged.
 
-    ``translate LOGDIR [FILE ...]`` and ``transcribe LOGDIR [FILE ...]`` read the files, or stdin without files, and
+    ``translate LOGDIR [FILE ...]``, ``transcribe …`` and ``classify …`` read the files, or stdin without files, and
     write to stdout. They mean the same; the trained model determines the task. Other arguments may follow.
 
     >>> written_out(["translate", "run", "--decoder_params/beam_size=1"])

@@ -92,7 +92,8 @@ def class_files(folder: str) -> list[ClassFile]:
 def _subfolders(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+            return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(
+                (".", "__MACOSX")))  # the latter is in archives from a Mac
     except OSError as error:
         raise DataError(f"The folder {shown(folder)} cannot be read: {error.strerror or error}.") from error
 

@@ -70,17 +70,20 @@ def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: in
     return f"{model_prefix}.model"
 
 
-def train_pieces(lines: Iterable[str], what: str, model_prefix: str, vocab_size: int, **options: Any) -> int:
+def train_pieces(lines: Iterable[str], what: str, model_prefix: str, vocab_size: int, ignore_case: bool = False,
+                 **options: Any) -> int:
     """Trains a SentencePiece model with the ids that data layers expect: pad 0, eos 1, bos 2, unk 3.
 
     The model composes letters (NFC) and reads every white space as a space, but changes no other character: the NFKC
-    that SentencePiece does by default makes 102 of 10², which a translation could then not contain.
+    that SentencePiece does by default makes 102 of 10², which a translation could then not contain. With
+    ``ignore_case``, for texts that are only read, it does NFKC and makes all letters small.
 
     Args:
       lines: the text.
       what: what the text is, for messages.
       model_prefix: the model is written to ``<prefix>.model``, its pieces and scores to ``<prefix>.vocab``.
       vocab_size: number of pieces, including special pieces.
+      ignore_case: whether the model makes the same pieces of capital and small letters.
       **options: further options of SentencePiece's trainer, such as ``model_type`` (``bpe`` or ``unigram``),
         ``character_coverage`` (share of the text's characters that the pieces cover), ``input_sentence_size`` (maximum
         number of sentences to train on; of a larger text, a random sample is used), or ``hard_vocab_limit`` (False to
@@ -107,12 +110,15 @@ def train_pieces(lines: Iterable[str], what: str, model_prefix: str, vocab_size:
         rules = f"{folder}/rules.tsv"
         disk.write_new(rules, "".join(f"{_code_points(old)}\t{_code_points(new)}\n"
                                       for old, new in composition_rules().items()))
+        normalization: dict[str, Any] = {"normalization_rule_tsv": rules}
+        if ignore_case:
+            normalization = {"normalization_rule_name": "nmt_nfkc_cf"}
         try:
             sentencepiece.set_random_generator_seed(0)
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=guarded(), model_prefix=f"{folder}/pieces", vocab_size=vocab_size,
                 shuffle_input_sentence=True, pad_id=0, eos_id=1, bos_id=2, unk_id=3, num_threads=os.cpu_count() or 1,
-                normalization_rule_tsv=rules, minloglevel=2, **options)
+                minloglevel=2, **normalization, **options)
         except Exception as error:
             if failures:
                 raise failures[0] from error

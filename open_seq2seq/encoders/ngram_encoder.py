@@ -37,10 +37,10 @@ class NgramEncoder(Encoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
-            "embedding_size": Param(int, 32, "Size of the embeddings and of the outputs.", minimum=1),
+            "embedding_size": Param(int, 8, "Size of the embeddings and of the outputs.", minimum=1),
             "max_ngram": Param(int, 2, "Number of tokens of the longest n-grams; 1 for tokens alone.", "tokens",
                                minimum=1, maximum=10, on_change=REFUSE),
-            "buckets": Param(int, 1 << 16, "Number of embeddings that all n-grams of at least two tokens share.",
+            "buckets": Param(int, 1 << 20, "Number of embeddings that all n-grams of at least two tokens share.",
                              minimum=1, maximum=1 << 28),
             "embedding_scale": Param(float, 30.0, "Factor of the embeddings in the outputs. With a large one and a low "
                                      "learning rate, embeddings are learned while later layers hardly change, which "

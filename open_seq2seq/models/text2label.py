@@ -28,6 +28,7 @@ class Text2Label(EncoderDecoderModel):
 
     object_name = "tokens"
     interactive_hint = "Type a text to classify"
+    verb = "classify"
 
     def part_problems(self) -> list[str]:
         task = "a classifier"
@@ -85,6 +86,10 @@ class Text2Label(EncoderDecoderModel):
 
     def answer(self, result: Any) -> str:
         return "" if result == _NOTHING else f"{result[0]} ({result[1]:.4f})"
+
+    def label_of(self, result: tuple[str, float]) -> str:
+        """Returns the class in one of ``infer``'s results; "" for an empty text."""
+        return result[0]
 
     def open_results(self, output_file: str) -> ResultWriter:
         return LineWriter(output_file, _line, self.data_layer)

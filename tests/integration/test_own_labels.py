@@ -11,6 +11,7 @@ import pytest
 import open_seq2seq
 from open_seq2seq.cli import main
 from open_seq2seq.data.image2label.toy_images import write_toy_folders
+from open_seq2seq.utils.errors import UserError
 from scripts.prepare_images import main as prepare_images
 from scripts.prepare_labels import main as prepare_labels
 from tests.integration.conftest import ROOT
@@ -38,7 +39,10 @@ def test_from_a_table_to_labels_by_name(tmp_path, monkeypatch):
     assert main(["--mode=infer", "--logdir=elsewhere", "--infer_files", "new.txt", "--infer_output_file=new.tsv"]) == 0
     labels = [line.split("\t")[0] for line in (tmp_path / "new.tsv").read_text().splitlines()]
     assert labels == ["praise", "", "blame"]
-    assert [label for label, _ in open_seq2seq.load("elsewhere").classify(["a tired film"])] == ["blame"]
+    model = open_seq2seq.load("elsewhere")
+    assert model.classify("a tired film") == "blame" and model.classify(["", "Funny!"]) == ["", "praise"]
+    with pytest.raises(UserError, match="Text2Label does not translate: call infer or classify"):
+        model.translate("a film")
 
 
 @pytest.mark.long
@@ -55,5 +59,6 @@ def test_from_folders_of_pictures_to_classes_by_name(tmp_path, monkeypatch):
     with open("new.csv", encoding="utf-8", newline="") as file:
         found = list(csv.DictReader(file))
     assert len(found) == 4 and {row["class"] for row in found} <= {"circle", "cross", "square", "triangle"}
+    assert open_seq2seq.load("elsewhere").classify(found[0]["example"]) == found[0]["class"]
     assert [row["example"] for row in found] == sorted(str(path) for path in map(str, (
         p.relative_to(tmp_path) for p in (tmp_path / "new").rglob("*.png"))))

@@ -46,6 +46,7 @@ class Image2Label(EncoderDecoderModel):
 
     object_name = "images"
     interactive_hint = "Type the name of an image"
+    verb = "classify"
     data_layer: Any
 
     @staticmethod
@@ -170,6 +171,10 @@ class Image2Label(EncoderDecoderModel):
     def answer(self, result: Prediction) -> str:
         return ", ".join(f"{self._class_name(number)} ({probability:.3f})"
                          for number, probability in zip(*result, strict=True))
+
+    def label_of(self, result: Prediction) -> str:
+        """Returns the name of the most probable class in one of ``infer``'s results."""
+        return self._class_name(result.classes[0])
 
     def open_results(self, output_file: str) -> ResultWriter:
         layer = self.data_layer

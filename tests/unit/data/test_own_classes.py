@@ -86,7 +86,7 @@ def test_what_is_in_train_and_in_test_stays_in_test():
 
 def test_folders_of_classes_are_found(tmp_path):
     folders(tmp_path, "top/.hidden/1.txt", "top/data/cat/1.txt", "top/data/cat/sub/2.txt", "top/data/dog/3.txt",
-            "top/data/dog/.DS_Store", "top/readme.txt")
+            "top/data/dog/.DS_Store", "top/readme.txt", "__MACOSX/top/data/cat/._1.txt")
     found = class_files(str(tmp_path))
     assert [(file.path.removeprefix(f"{tmp_path}/top/data/"), file.label, file.part) for file in found] == [
         ("cat/1.txt", "cat", ""), ("cat/sub/2.txt", "cat", ""), ("dog/3.txt", "dog", "")]

@@ -15,7 +15,9 @@ from open_seq2seq.parts.component import SharedVariable, creating_variables, nam
 from tests.unit.example_configs.speech_recipes import COMMANDS, assert_trains
 
 FOLDER = Path(__file__).parents[3] / "example_configs"
-RECIPES = [*sorted((FOLDER / "image2label").glob("*.py")), *(FOLDER / f"speech2text/{name}.py" for name in COMMANDS)]
+# tests/integration/test_own_labels.py trains own-images, which reads lists.
+RECIPES = [*(path for path in sorted((FOLDER / "image2label").glob("*.py")) if path.stem != "own-images"),
+           *(FOLDER / f"speech2text/{name}.py" for name in COMMANDS)]
 # These differ from another recipe in the optimizer, the batch size or the number of epochs.
 LIKE_OTHERS = {"resnet-50-v2-mp", "resnet-50v2-adamw", "resnet-50v2-nvgrad", "resnet_commands_8gpu", "toy-resnet8",
                "jasper_commands_8gpu", "cifar10-resnet20"}

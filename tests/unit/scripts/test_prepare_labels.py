@@ -10,6 +10,7 @@ import json
 import pytest
 
 from open_seq2seq.data import LabelledTextDataLayer
+from open_seq2seq.data.sentencepiece_models import load_sentencepiece
 from open_seq2seq.utils.errors import DataError, UserError
 from scripts.prepare_labels import main
 from tests.unit.scripts.running import ok
@@ -65,6 +66,8 @@ def test_every_form_of_table(folder, form, capfd):
     assert sorted(rows) == sorted(ROWS)
     parts = written(folder)
     assert [len(part) for part in parts] == [48, 6, 6] and [part.count("good") for part in parts] == [24, 3, 3]
+    pieces = load_sentencepiece(str(folder / "my/spm.model"))
+    assert pieces.encode("GOOD Film") == pieces.encode("good film") and pieces.unk_id() not in pieces.encode("Good")
     out = capfd.readouterr().out
     for words in ("text: column review, label: column opinion", "my/dev.tsv: 6 texts", "good 24",
                   'data_dir = "my/"', "Then: python run.py --config_file=my_labels.py --mode=train_eval --check"):
