@@ -217,7 +217,7 @@ BAD_PARAMS = {
     "normalize": ({"tokenizer": {"type": "characters"}, "normalize": True}, "normalize' is True"),
     "no root": ({"data_root": None}, "data_root' is missing"),
     "bptt": ({"bptt": 0}, "bptt"),
-    "long bptt": ({"bptt": 10**6}, "bptt.* at most 100000"),
+    "long bptt": ({"bptt": 10**6}, "bptt.* from 1 to 100000"),
 }
 
 
