@@ -44,11 +44,10 @@ def test_threads_load_models_while_another_one_computes(trained: Path):
     expected, answers, ended = running.translate(["a b c", "f e"]), [], threading.Event()
 
     def load() -> None:
-        for _ in range(2):
-            answers.append(open_seq2seq.load(trained / "run").translate(["a b c", "f e"]))
+        answers.append(open_seq2seq.load(trained / "run").translate(["a b c", "f e"]))
 
     def compute() -> None:
-        while not ended.wait(0.05):
+        while not ended.wait(0.2):
             answers.append(running.translate(["a b c", "f e"]))
 
     computing, *loading = [threading.Thread(target=target) for target in (compute, load, load)]
@@ -58,20 +57,20 @@ def test_threads_load_models_while_another_one_computes(trained: Path):
         thread.join()
     ended.set()
     computing.join()
-    assert len(answers) > 4 and all(answer == expected for answer in answers)
+    assert len(answers) > 2 and all(answer == expected for answer in answers)
 
 
 @pytest.mark.long
 def test_nothing_of_a_model_remains_when_it_is_no_longer_used(trained: Path):
     counts = []
-    for _ in range(4):
+    for _ in range(3):
         model = open_seq2seq.load(trained / "run")
         model.translate("a b c")
         del model
         gc.collect()
         counts.append(sum(type(thing).__name__ in ("FuncGraph", "SymbolicTensor", "Operation")
                           for thing in gc.get_objects()))
-    assert counts[1] == counts[2] == counts[3]
+    assert counts[1] == counts[2]
 
 
 @pytest.mark.long
