@@ -79,14 +79,17 @@ def load(logdir: str | os.PathLike[str], *arguments: str, trust_code: bool = Fal
       trust_code: whether the config in the log directory may import and run code from outside the package.
 
     Returns:
-      The model, whose methods can be called from any thread.
+      The model, whose methods can be called from any thread. Threads may call ``load``, too; they load one after the
+      other.
 
     Raises:
       open_seq2seq.utils.errors.UserError: the log directory has no usable checkpoint, or an argument is invalid.
     """
+    from open_seq2seq.config import user_code
     from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
-    import_tensorflow()  # the first import of TensorFlow, so that its log is suppressed, as on the command line
-    from open_seq2seq import loading
+    with user_code.loading:
+        import_tensorflow()  # the first import of TensorFlow, so that its log is suppressed, as on the command line
+        from open_seq2seq import loading
 
-    return loading.load(logdir, *arguments, trust_code=trust_code)
+        return loading.load(logdir, *arguments, trust_code=trust_code)

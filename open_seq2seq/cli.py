@@ -20,6 +20,7 @@ from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
 from open_seq2seq.config.short_forms import EXAMPLES, written_out
 from open_seq2seq.utils.console import deco_print, enduring_output, need_output, print_to_stderr
+from open_seq2seq.utils.data_files import is_count
 from open_seq2seq.utils.environment import (
     accept_missing_temporary_folder,
     failing_line,
@@ -39,7 +40,6 @@ REPORT_MODE = "report"
 _ALL_MODES = (*MODES, REPORT_MODE)
 
 _LONGEST_WORD = 1000  # characters; longer words of a message are shortened
-_MOST_DIGITS = 15  # of a number of steps; much longer numbers overflow the step counters, which are int64
 
 _VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start",
                 "--infer_files")
@@ -94,19 +94,15 @@ def _plain_switches(arguments: Sequence[str]) -> list[str]:
 
 
 def _positive(text: str) -> int:
-    if not _is_count(text) or int(text) < 1:
+    if not is_count(text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a positive integer, got {text!r}")
     return int(text)
 
 
 def _from_zero(text: str) -> int:
-    if not _is_count(text):
+    if not is_count(text):
         raise argparse.ArgumentTypeError(f"must be an integer of at least 0, got {text!r}")
     return int(text)
-
-
-def _is_count(text: str) -> bool:
-    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -32,7 +32,7 @@ from open_seq2seq.data.text2text.preparation import write_pairs
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import check_sizes, run_script
 
 LETTERS = tuple("αβγδεζηθικ")
 FOLDERS = {"reversal": "toy_text_data", "labels": "toy_labels", "dialogue": "toy_dialogue", "summary": "toy_summary",
@@ -144,6 +144,8 @@ WRITERS = {"reversal": write_reversal, "labels": write_labels, "dialogue": write
 def main(argv: list[str] | None = None) -> None:
     """Writes the corpus."""
     args = parse_args(argv)
+    check_sizes(args, 10**6, *(f"{split}_size" for split in SPLITS))
+    check_sizes(args, 10**4, "max_length")
     if not 1 <= args.min_length <= args.max_length:
         raise UserError(f"--min_length is {args.min_length} and --max_length is {args.max_length}, but the minimum has "
                         "to be at least 1 and at most the maximum.")

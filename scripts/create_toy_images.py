@@ -21,7 +21,7 @@ quiet_tensorflow()
 from open_seq2seq.data.image2label.toy_images import write_toy_cifar, write_toy_folders
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import random_seed, run_script
+from open_seq2seq.utils.script import check_sizes, random_seed, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -38,6 +38,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     """Writes the data set."""
     args = parse_args(argv)
+    check_sizes(args, 10**5, "train_size", "dev_size")
     if args.train_size < 5 or args.dev_size < 1:
         raise UserError(f"--train_size is {args.train_size} and --dev_size is {args.dev_size}, but they have to be at "
                         "least 5 and 1.")

@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import random_seed, run_script
+from open_seq2seq.utils.script import check_sizes, random_seed, run_script
 
 SIZES = {"train": 400, "dev": 50, "test": 50}
 
@@ -38,6 +38,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     """Writes the data set."""
     args = parse_args(argv)
+    check_sizes(args, 10**5, *(f"{name}_size" for name in SIZES))
+    check_sizes(args, 100, "max_words")
+    check_sizes(args, 10**6, "sample_freq")
     if not 1 <= args.min_words <= args.max_words:
         raise UserError(f"--min_words is {args.min_words} and --max_words is {args.max_words}, but the minimum has to "
                         "be at least 1 and at most the maximum.")

@@ -21,6 +21,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.script import random_seed, run_script
 
+_MOST_LINES = 10**6
 _SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "pi", "ro", "tu")
 
 
@@ -59,8 +60,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--lines", type=int, default=3000, help="number of training lines (default: 3000)")
     parser.add_argument("--seed", type=random_seed, default=0, help="random seed (default: 0)")
     args = parser.parse_args(argv)
-    if args.lines < 1:
-        raise UserError(f"--lines is {args.lines}, but has to be at least 1.")
+    if not 1 <= args.lines <= _MOST_LINES:
+        raise UserError(f"--lines is {args.lines}, but has to be from 1 to {_MOST_LINES:,}, which take about a minute.")
     rng = np.random.default_rng(args.seed)
     words, chain = make_chain(60, 4, rng)
     for name, count in (("train", args.lines), ("valid", max(args.lines // 10, 1))):

@@ -57,6 +57,8 @@ SEARCH: dict[str, Param] = {name: param for name, param in beam_search_params().
 DEFAULTS = {name: param.default for name, param in SEARCH.items()}
 GRID = ("alpha", "beta")
 LARGEST_GRID = 1000
+MOST_PAIRS = 10_000
+PROCESSES_PER_CPU = 8  # more would only take memory
 RESCORING = {*GRID, "lm_path", "lm_type", "lm_case", "lm_vocabulary", "lm_sentence_end"}
 OUTPUTS = ("infer_output_file", "dump_all_beams_to")
 
@@ -137,8 +139,14 @@ def check(args: argparse.Namespace) -> None:
         raise UserError("--beams_format is the format of --dump_all_beams_to: name that file, too.")
     if args.processes < 1:
         raise UserError(f"--processes is {args.processes} but has to be at least 1.")
+    if args.processes > (most := PROCESSES_PER_CPU * (os.cpu_count() or 1)):
+        raise UserError(f"--processes is {args.processes}, but more than {most} processes are not faster on this "
+                        f"machine with {os.cpu_count()} processors: give at most {most}.")
     for name in GRID:
         _check_grid(args, name)
+    if (pairs := len(grid(args, "alpha")) * len(grid(args, "beta"))) > MOST_PAIRS:
+        raise UserError(f"The grid would have {pairs:,} pairs of alpha and beta, and each of them decodes all "
+                        f"utterances: increase --alpha_step or --beta_step, so that there are at most {MOST_PAIRS:,}.")
     for name in OUTPUTS:
         if name in given:
             check_output_file(getattr(args, name), f"--{name}")

@@ -36,7 +36,9 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.output_file import OutputFiles
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import finite_float, run_script
+
+MOST_POSITIONS = 100_000
 
 
 def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
@@ -51,9 +53,9 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
     parser.add_argument("--count", type=int, default=200, help="number of sentences to compare (default: 200)")
     parser.add_argument("--quantization", choices=QUANTIZATIONS, default="float32", help="type of the weights")
     parser.add_argument("--beam_size", type=int, default=4, help="beam of the comparison (default: 4)")
-    parser.add_argument("--length_penalty", type=float, default=1.0,
+    parser.add_argument("--length_penalty", type=finite_float, default=1.0,
                         help="exponent of CTranslate2's length normalisation in the comparison (default: 1)")
-    parser.add_argument("--least_equal", type=float, default=0.98,
+    parser.add_argument("--least_equal", type=finite_float, default=0.98,
                         help="smallest accepted share of equal translations of a float32 model (default: 0.98)")
     parser.add_argument("--max_positions", type=int, default=1024,
                         help="longest source or translation in tokens (default: 1024)")
@@ -61,6 +63,9 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
     for name, least in (("count", 1), ("beam_size", 2), ("max_positions", 2), ("length_penalty", 0)):
         if getattr(args, name) < least:
             raise UserError(f"--{name} is {getattr(args, name)} but has to be at least {least}.")
+    if args.max_positions > MOST_POSITIONS:
+        raise UserError(f"--max_positions is {args.max_positions} but has to be at most {MOST_POSITIONS:,}: the model "
+                        "contains a row of numbers for each position, twice.")
     if not 0 <= args.least_equal <= 1:
         raise UserError(f"--least_equal is {args.least_equal} but has to be from 0 to 1.")
     return args, others

@@ -12,13 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from open_seq2seq.config.names import in_package, resolve_name
+from open_seq2seq.config.params import shown
 from open_seq2seq.config.user_code import source_file
 from open_seq2seq.config.yaml_text import dump_yaml
 from open_seq2seq.utils import disk
+from open_seq2seq.utils.errors import ConfigError
 
 _PACKAGE = __name__.partition(".")[0]
+# Endings of the keys whose objects are written as a class and arguments.
+_OBJECTS = ("initializer", "regularizer")
 _TF_PLACES = ("tf.nn", "tf.math", "tf", "tf.keras.activations", "tf.keras.initializers", "tf.keras.regularizers",
-              "tf.keras.optimizers", "tf.keras.optimizers.schedules", "tf.keras.layers")
+              "tf.keras.optimizers", "tf.keras.optimizers.schedules", "tf.keras.layers", "tf.keras.ops",
+              "tf.compat.v1", "tf.compat.v1.initializers")
 
 
 def to_plain(value: Any) -> Any:
@@ -28,15 +34,32 @@ def to_plain(value: Any) -> Any:
     public TensorFlow name (``tf.nn.relu``), ``package.module.Name``, or ``path/to/file.py:Name`` for objects defined
     in the config, or in a file that it names or imports from its folder. A lambda has no name; its file and line are
     written, for human readers only. A ``functools.partial`` is replaced by the name of its function, and any other
-    object by the name of its class. The arguments of a partial or an object are lost, unless the object is a value of a
-    dict and has the method ``get_config``.
+    object by the name of its class. The arguments of a partial or an object are lost, unless the object is an
+    initialiser or regulariser with the method ``get_config``; training refuses the others (``unwritable``).
     """
+    return _plain(value, "", [])
+
+
+def unwritable(sections: Mapping[str, Any]) -> list[str]:
+    """Returns a sentence for each value of a config that would be lost if the config were written, such as a lambda.
+
+    Args:
+      sections: ``base_model``, ``base_params``, …, as ``ResolvedConfig.as_sections`` returns them.
+    """
+    problems: list[str] = []
+    for name, section in sections.items():
+        _plain(section, "" if isinstance(section, Mapping) else name, problems)
+    return list(dict.fromkeys(problems))
+
+
+def _plain(value: Any, path: str, problems: list[str]) -> Any:
+    """Returns ``to_plain(value)``, and adds a sentence to ``problems`` for each value that cannot be read back."""
     if value is None or type(value) in (bool, str):
         return value
     if isinstance(value, enum.Enum):
-        return to_plain(value.value)
+        return _plain(value.value, path, problems)
     if isinstance(value, np.generic):
-        return to_plain(value.item())
+        return _plain(value.item(), path, problems)
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.dtype):
@@ -44,34 +67,58 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, (int, float)):
         return value
     if isinstance(value, Mapping):
-        return {to_plain(key): item for key, item in _plain_items(value)}
+        return {_plain(key, path, problems): item for key, item in _plain_items(value, path, problems)}
     if isinstance(value, (list, tuple, set, frozenset)):
         items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
-        return [to_plain(item) for item in items]
+        return [_plain(item, f"{path}/{number}", problems) for number, item in enumerate(items)]
     if isinstance(value, (str, os.PathLike)):
         return str(os.fspath(value))
-    if isinstance(value, functools.partial):
-        return to_plain(value.func)
-    return _name_of(value)
+    if lost := _what_is_lost(value):
+        problems.append(f"'{path}' is {lost}.")
+    return _name_of(value.func if isinstance(value, functools.partial) else value)
 
 
-def _plain_items(params: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+def _plain_items(params: Mapping[Any, Any], path: str, problems: list[str]) -> Iterator[tuple[Any, Any]]:
     """Yields the pairs (key, plain value) of a dict.
 
     An object with ``get_config`` is divided into its class and its arguments: ``initializer: GlorotUniform(seed=1)``
     becomes ``initializer: GlorotUniform`` and ``initializer_params: {seed: 1}``.
     """
     split = {key: value for key, value in params.items()
-             if not isinstance(value, type) and callable(getattr(value, "get_config", None))
-             and not params.get(f"{key}_params")}
+             if str(key).endswith(_OBJECTS) and not isinstance(value, type)
+             and callable(getattr(value, "get_config", None)) and not params.get(f"{key}_params")}
     for key, value in params.items():
-        if key in split or (isinstance(value, type) and _is_kerases(key, value)):
-            yield key, (type(value) if key in split else value).__name__
-        elif not (isinstance(key, str) and key.removesuffix("_params") in split and key.endswith("_params")):
-            yield key, to_plain(value)
+        below = f"{path}/{key}" if path else str(key)
+        kind = type(value) if key in split else value
+        if isinstance(kind, type) and _is_kerases(key, kind):
+            yield key, kind.__name__
+        elif key in split or not (isinstance(key, str) and key.endswith("_params")
+                                  and key.removesuffix("_params") in split):
+            yield key, _plain(kind, below, problems)
         if key in split:
             settings = {k: _without_generator(v) for k, v in value.get_config().items() if v is not None}
-            yield f"{key}_params", to_plain(settings)
+            yield f"{key}_params", _plain(settings, f"{below}_params", problems)
+
+
+def _what_is_lost(value: Any) -> str:
+    """Returns what a class, function or object is, and how to replace it, if it is not found by its name; else ""."""
+    if type(value).__name__ == "DType":
+        return ""
+    advice = "give a function or class that is defined at the top level of a file"
+    if isinstance(value, functools.partial):
+        return f"a functools.partial, whose arguments are not saved with the checkpoints: {advice}"
+    if not hasattr(value, "__qualname__"):
+        return (f"an object of the class {type(value).__name__}, whose state is not saved with the checkpoints: give "
+                "its class, with the arguments in a parameter if there is one, or a function")
+    name = _name_of(value)
+    if in_package(value) and "<" not in name:
+        return ""
+    try:
+        found = None if "<" in name else resolve_name(name, "", "")
+    except ConfigError:
+        found = None
+    what = "a lambda" if value.__qualname__ == "<lambda>" else shown(value.__qualname__)
+    return "" if found is value else f"{what}, which cannot be found by name in the config of a checkpoint: {advice}"
 
 
 def _without_generator(value: Any) -> Any:
@@ -83,7 +130,7 @@ def _without_generator(value: Any) -> Any:
 
 def _is_kerases(key: Any, value: type) -> bool:
     # Keras finds its initialisers and regularisers by their bare names.
-    return str(key).endswith(("initializer", "regularizer")) and value.__module__.startswith("keras.")
+    return str(key).endswith(_OBJECTS) and value.__module__.startswith("keras.")
 
 
 def _name_of(value: Any) -> str:

@@ -13,6 +13,7 @@ import os
 import re
 import runpy
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +29,10 @@ _siblings: dict[str, str] = {}
 _named: dict[str, str] = {}
 # Globals of each executed file, by path, so that a name refers to the same object until the file is executed again.
 _namespaces: dict[str, Mapping[str, Any]] = {}
+loading = threading.RLock()
+"""Held while a model is loaded for use from Python. Threads load one after the other, because what is imported, which
+code may run (``untrusted``) and TensorFlow's settings are states of the process."""
+
 # The untrusted configs in use. This is global, not thread-local, because models are also traced in other threads.
 _data: list[str] = []
 

@@ -162,7 +162,8 @@ def _draw(logits: tf.Tensor, uniform: tf.Tensor, sampling: Sampling) -> tf.Tenso
     probabilities = _tempered(values, sampling.temperature)
     if sampling.top_p is not None:
         before = tf.cumsum(probabilities, axis=2, exclusive=True)
-        probabilities = tf.where(before < sampling.top_p, probabilities, 0.0)
+        # The first id is always kept: a smaller top_p would count as 0.
+        probabilities = tf.where(before < max(sampling.top_p, _SMALLEST), probabilities, 0.0)
     return tf.gather(ids, _inverse(probabilities, uniform), batch_dims=2)
 
 

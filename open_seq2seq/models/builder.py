@@ -26,6 +26,7 @@ from open_seq2seq.models.size_check import check_shapes, check_size, describe_va
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, choice_problems, precision_of
 from open_seq2seq.parts.component import Component, creating_variables, has_unbuilt_layers, share_variables
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
+from open_seq2seq.utils.graphs import release_graphs
 from open_seq2seq.utils.tensorflow_import import suppress_false_alarm
 
 
@@ -282,7 +283,9 @@ def _build_keras_layers(model: Model) -> None:
         else:
             model.predict(batch)
 
-    tf.function(forward, autograph=False).get_concrete_function(model.data_layer.input_signature)
+    traced = tf.function(forward, autograph=False)
+    traced.get_concrete_function(model.data_layer.input_signature)
+    release_graphs(traced)
 
 
 def _data_params(model: Model, spec: ModelSpec, name: str, layer_class: Any) -> dict[str, Any]:

@@ -218,6 +218,9 @@ class Model(Component):
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
         """Evaluates one batch; the results of all batches are passed to ``finalize_evaluation``.
 
+        They are also passed to ``worst_examples`` and ``report_evaluation``, unless a subclass overrides only this
+        method: the results may then be of another form than those that the base class shows.
+
         Args:
           input_values: a batch of NumPy arrays, without empty rows.
           output_values: the arrays that ``predict`` computed for the batch, without empty rows.

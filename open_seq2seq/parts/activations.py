@@ -24,14 +24,17 @@ NAMES: dict[str, Activation] = {
     "leaky_relu": tf.nn.leaky_relu, "swish": tf.nn.silu, "tanh": tf.nn.tanh, "sigmoid": tf.nn.sigmoid,
     "softplus": tf.nn.softplus,
 }
-# TensorFlow functions that a config can name, because their results have the shape of their inputs.
-_ELEMENTWISE = {
-    "tf.nn": ("celu", "elu", "gelu", "leaky_relu", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus",
-              "softsign", "swish", "tanh", "log_softmax"),
-    "tf.math": ("abs", "asinh", "atan", "cos", "erf", "exp", "log_sigmoid", "sigmoid", "sin", "sinh", "softplus",
-                "square", "tanh"),
-    "tf": ("abs", "exp", "identity", "sigmoid", "square", "tanh"),
-}
+# Functions of TensorFlow and Keras that a config can name, because the results have the shapes of the arguments, and
+# the modules in which they are looked up. All but the softmax functions are element-wise.
+_FUNCTIONS = (
+    "abs", "acos", "acosh", "angle", "asin", "asinh", "atan", "atanh", "bessel_i0", "bessel_i0e", "bessel_i1",
+    "bessel_i1e", "ceil", "celu", "conj", "cos", "cosh", "digamma", "elu", "erf", "erfc", "erfcinv", "erfinv", "exp",
+    "expm1", "floor", "gelu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity", "imag",
+    "leaky_relu", "lgamma", "log", "log1p", "log_sigmoid", "log_softmax", "ndtri", "negative", "ones_like", "real",
+    "reciprocal", "reciprocal_no_nan", "relu", "relu6", "rint", "round", "rsqrt", "selu", "sigmoid", "sign", "silu",
+    "sin", "sinh", "soft_shrink", "softmax", "softplus", "softsign", "sparse_plus", "sparse_sigmoid", "sqrt", "square",
+    "squareplus", "stop_gradient", "swish", "tan", "tanh", "tanh_shrink", "zeros_like")
+_MODULES = ("tf.nn", "tf.math", "tf", "tf.keras.ops")
 # The ReLUs with fast gradients, and the value at which each is clipped; None if it is not clipped.
 _CLIPPED_AT: dict[Any, float | None] = {tf.nn.relu: None, tf.nn.relu6: 6.0, relu20: 20.0}
 
@@ -88,9 +91,9 @@ def activate_kept(x: tf.Tensor, function: Activation | None, keep: tf.Tensor, sc
 
 
 def _tensorflows() -> dict[str, Activation]:
-    return {f"{place}.{name}": getattr(functools.reduce(getattr, place.split(".")[1:], tf), name)
-            for place, names in _ELEMENTWISE.items() for name in names
-            if hasattr(functools.reduce(getattr, place.split(".")[1:], tf), name)}
+    modules = {place: functools.reduce(getattr, place.split(".")[1:], tf) for place in _MODULES}
+    return {f"{place}.{name}": getattr(module, name)
+            for place, module in modules.items() for name in _FUNCTIONS if hasattr(module, name)}
 
 
 def _kerases() -> dict[str, Activation]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -36,8 +37,8 @@ __all__ = ["Component", "Module", "SharedVariable", "carried_states", "creating_
            "named_modules", "named_variables", "regularized_variables", "share_variables"]
 
 
-class _Creation:
-    """Settings with which ``Module.weight`` creates variables; ``creating_variables`` sets them.
+class _Creation(threading.local):
+    """This thread's settings with which ``Module.weight`` creates variables; ``creating_variables`` sets them.
 
     Attributes:
       shared: whether placeholders are created instead of variables.
@@ -50,6 +51,9 @@ class _Creation:
     count = 0
 
 
+_CREATION = _Creation()
+
+
 @contextlib.contextmanager
 def creating_variables(seed: int = 0, shared: bool = False) -> Iterator[None]:
     """Context manager within which variables are initialised with ``seed``, or placeholders are created instead.
@@ -58,20 +62,20 @@ def creating_variables(seed: int = 0, shared: bool = False) -> Iterator[None]:
       seed: seed of the initial values, which also depend on the order in which variables are created.
       shared: whether to create placeholders, which ``share_variables`` replaces with another model's variables.
     """
-    before = (_Creation.shared, _Creation.seed, _Creation.count)
-    _Creation.shared, _Creation.seed, _Creation.count = shared, seed, 0
+    before = (_CREATION.shared, _CREATION.seed, _CREATION.count)
+    _CREATION.shared, _CREATION.seed, _CREATION.count = shared, seed, 0
     # Keras initialisers take their default seeds from Python's generator.
     python_state = random.getstate()
     random.seed(seed)
     try:
         yield
     finally:
-        _Creation.shared, _Creation.seed, _Creation.count = before
+        _CREATION.shared, _CREATION.seed, _CREATION.count = before
         random.setstate(python_state)
 
 
 def _initial_value(initializer: Any, shape: Sequence[int]) -> tf.Tensor:
-    _Creation.count += 1
+    _CREATION.count += 1
     if initializer is None:
         initializer = "glorot_uniform"
     if isinstance(initializer, str):
@@ -79,7 +83,7 @@ def _initial_value(initializer: Any, shape: Sequence[int]) -> tf.Tensor:
     if hasattr(initializer, "get_config") and "seed" in initializer.get_config():
         settings = initializer.get_config()
         # Each variable gets its own seed. The shift keeps the seed below 2³¹, so that it fits into an int32.
-        settings["seed"] = int(np.random.SeedSequence([_Creation.seed, _Creation.count]).generate_state(1)[0] >> 1)
+        settings["seed"] = int(np.random.SeedSequence([_CREATION.seed, _CREATION.count]).generate_state(1)[0] >> 1)
         initializer = type(initializer).from_config(settings)
     try:
         return tf.ensure_shape(tf.cast(initializer(tuple(shape)), tf.float32), shape)
@@ -111,7 +115,7 @@ class Module(tf.Module):
         Raises:
           ConfigError: the initialiser fails or returns a tensor of another shape.
         """
-        if _Creation.shared:
+        if _CREATION.shared:
             return SharedVariable(shape)  # type: ignore[return-value]
         variable = tf.Variable(_initial_value(initializer, shape), trainable=trainable)
         if regularizer is not None:

@@ -28,6 +28,15 @@ def _keras_classes(room: str, base: str) -> dict[str, Any]:
     return with_package(bare, f"tf.keras.{room}")
 
 
+def _tensorflow_initializers() -> dict[str, Any]:
+    """Returns the public initialiser classes outside of Keras, such as ``tf.random_uniform_initializer``."""
+    v1 = tf.compat.v1
+    bases = (tf.constant_initializer.__base__, v1.constant_initializer.__base__)
+    return {f"{place}.{name}": value for place, module in (
+                ("tf", tf), ("tf.compat.v1", v1), ("tf.compat.v1.initializers", v1.initializers))
+            for name, value in vars(module).items() if inspect.isclass(value) and issubclass(value, bases)}
+
+
 def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() if name != "L1L2" else "l1_l2"
 
@@ -98,5 +107,6 @@ def checked_regularizer(regularizer: Any, path: str) -> Any:
 
 register("initializer", lambda: _keras_classes("initializers", "Initializer"),
          wanted="an initialiser: a class, a function of a shape, or the name of one")
+register("initializer", _tensorflow_initializers)
 register("regularizer", lambda: _keras_classes("regularizers", "Regularizer"),
          wanted="a regulariser: a class, a function, or the name of one")

@@ -9,6 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.utils.graphs import release_graphs
+
 Gradients = dict[str, Any]
 
 GROUP_BYTES = 64 * 2**20  # gradients are summed over replicas in groups of at most about this size, in bytes
@@ -35,6 +37,9 @@ class Compiled:
           The results of the replicas that were given values, in order.
         """
         return [self._function(*(values[0] for values in arguments))]
+
+    def __del__(self) -> None:
+        release_graphs(self._function)
 
     @property
     def traces(self) -> int:

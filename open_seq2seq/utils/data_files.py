@@ -14,6 +14,8 @@ from typing import BinaryIO, cast
 
 from open_seq2seq.utils.errors import DataError
 
+_MOST_DIGITS = 15
+
 BOM = b"\xef\xbb\xbf"
 """The byte-order mark that some programs write at the beginning of UTF-8 files."""
 _GZIP = b"\x1f\x8b"
@@ -108,6 +110,11 @@ def read_data(path: str, what: str = "The file", most_bytes: int = 1 << 30, unpa
         raise DataError(f"{what} {shown(path)} has more than {most_bytes:,} bytes: give a smaller file"
                         f"{', or the unpacked one' if unpack else ''}.")
     return content
+
+
+def is_count(text: str) -> bool:
+    """Returns whether a text is a whole number of at most 15 digits, which fits into an int64 even after additions."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def read_lines(path: str, what: str = "The file") -> Iterator[str]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
+from open_seq2seq.utils.data_files import is_count
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.tf_config import cluster_task
 
@@ -27,7 +28,7 @@ _announcers: list[Announcer] = []
 
 def _number(name: str) -> int | None:
     text = os.environ.get(name, "")
-    return int(text) if text.isdecimal() else None
+    return int(text) if is_count(text) else None
 
 
 def launched_as() -> tuple[int, int]:

@@ -59,3 +59,19 @@ def random_seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
+
+
+def check_sizes(args: argparse.Namespace, most: int, *names: str) -> None:
+    """Checks options that say how much toy data to make: larger sizes would take hours and help nobody.
+
+    Args:
+      args: the command line.
+      most: largest value of these options.
+      names: the options, without dashes in front.
+
+    Raises:
+      UserError: a size is below 0 or above ``most``.
+    """
+    for name in names:
+        if not 0 <= getattr(args, name) <= most:
+            raise UserError(f"--{name} is {getattr(args, name)}, but has to be from 0 to {most:,}.")

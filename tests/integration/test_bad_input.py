@@ -187,3 +187,11 @@ def test_missing_data_of_a_recipe_names_what_makes_them(recipe, script, tmp_path
     assert main([f"--config_file={ROOT}/example_configs/{recipe}", "--mode=train_eval"]) == 2
     last = capfd.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("Error: ") and script in last and last.endswith(f"which is {tmp_path}.")
+
+def test_a_config_that_checkpoints_cannot_hold_is_refused_before_training(workspace, command):
+    with open(workspace / "config.py", "a") as config:
+        config.write('\nbase_params["initializer"] = lambda shape, dtype=None: tf.zeros(shape)\n')
+    code, _, err = command("--mode=train_eval")
+    assert code == 2 and err.count("\n") == 1
+    assert err.startswith("Error: 'initializer' is a lambda, which cannot be found by name")
+    assert not (workspace / "run").exists()

@@ -64,6 +64,9 @@ def test_a_model_that_translates_differently_is_not_written(trained, monkeypatch
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--count=0"], "--count is 0 but has to be at least 1"),
+    (["--max_positions=1000000000000"], "--max_positions is 1000000000000 but has to be at most 100,000"),
+    (["--max_positions=2", "--count=3"], "CTranslate2 cannot translate a sentence of .* larger --max_positions"),
+    (["--length_penalty=nan"], "length_penalty"),
     (["--least_equal=2"], "--least_equal is 2.0 but has to be from 0 to 1"),
     (["--sentences=missing.txt"], "missing.txt"),
 ])

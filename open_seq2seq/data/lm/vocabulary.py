@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.data_files import read_data, read_lines, shown
+from open_seq2seq.utils.data_files import is_count, read_data, read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
 UNKNOWN, END = "<unk>", "<eos>"
@@ -84,9 +84,9 @@ class LMVocabulary:
             if last:
                 raise DataError(f"{shown(path)}:{number}: the line before, the number of tokens, must be the last one: "
                                 "remove all lines after it.")
-            if not tab and line.strip().isdecimal():
+            if not tab and is_count(line.strip()):
                 last = line.strip()
-            elif not second or not count.strip().isdecimal() or identity != str(len(tokens)):
+            elif not second or not is_count(count.strip()) or identity != str(len(tokens)):
                 raise DataError(f"{shown(path)}:{number}: the line must be the id {len(tokens)}, a tab, the token, a "
                                 "tab and its count: use the vocab.txt that training wrote, or remove the file "
                                 "to build it again.")

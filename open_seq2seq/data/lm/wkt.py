@@ -82,7 +82,7 @@ class WKTDataLayer(DataLayer):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {"bptt": Param(int, doc="Length of a chunk, through which gradients are propagated.", unit="tokens",
-                              minimum=1, maximum=10**6)}
+                              minimum=1, maximum=10**5)}
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -233,7 +233,8 @@ class WKTDataLayer(DataLayer):
     def _chunks_at(self, examples: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
         """Returns the batch of some chunks, given their first tokens' positions in the text and their lengths."""
         assert self._corpus is not None
-        places = begins[:, np.newaxis] + np.arange(-1, int(lengths.max()))
+        # Chunks are not wider than the text.
+        places = begins[:, np.newaxis] + np.arange(-1, min(int(lengths.max()), self._size))
         tokens = self._corpus.tokens_at(np.clip(places, 0, self._size - 1).reshape(-1)).reshape(places.shape)
         tokens = np.where(places < 0, self.end_id, tokens).astype(np.int32)
         lengths = np.minimum(lengths, self._size - begins).astype(np.int32)

@@ -18,6 +18,8 @@ from open_seq2seq.utils.output_file import OutputFiles
 _PICKLES = (".pickle", ".pkl")
 _PROTOCOL = 3
 
+_UNICODE_FORMS = (None, "NFC", "NFD", "NFKC", "NFKD")
+
 
 class LogitsDump(NamedTuple):
     """The logits of a set of utterances.
@@ -139,6 +141,12 @@ def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
 def _check(dump: LogitsDump) -> None:
     if not isinstance(dump.normalization, dict):
         raise ValueError(f"its normalization must be a dict, got {dump.normalization!r}")
+    form = dump.normalization.get("unicode_form")
+    if form not in _UNICODE_FORMS:
+        raise ValueError(f"its unicode_form must be one of {', '.join(map(str, _UNICODE_FORMS))}, got {form!r}")
+    if not isinstance(dump.normalization.get("remove_characters", ""), str):
+        raise ValueError("the characters to remove from references must be text, got "
+                         f"{dump.normalization['remove_characters']!r}")
     if not all(isinstance(label, str) for label in dump.labels):
         raise ValueError("its alphabet contains values that are not text")
     if not 0 < dump.step_seconds < float("inf"):

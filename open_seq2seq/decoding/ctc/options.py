@@ -16,7 +16,7 @@ def beam_search_params() -> dict[str, Any]:
     """Returns the declarations of the options of ``CtcDecoder``, by name."""
     return with_change(FREE, {
         "beam_width": Param(int, 128, "Number of prefixes that the beam search keeps after each frame.", "prefixes",
-                            minimum=1, maximum=10**6),
+                            minimum=1, maximum=10**4),
         "alpha": Param(float, 0.5, "Weight of the language model's natural log probabilities."),
         "beta": Param(float, 1.0, "With a language model: bonus for each word (lm_type character: for each symbol).",
                       "nats"),

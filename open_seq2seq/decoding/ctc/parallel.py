@@ -30,6 +30,7 @@ def decode_all(decoders: Sequence[CtcDecoder], utterances: Iterable[np.ndarray],
     count = len(decoders) * len(utterances)
     if processes <= 1 or count <= 1:
         return [[decoder.decode(utterance) for utterance in utterances] for decoder in decoders]
+    processes = min(processes, count)
     numbers = [number for number in range(len(decoders)) for _ in utterances]
     # Forked processes share the language model's memory, but forking a process with TensorFlow's threads is unsafe.
     method = "spawn" if "tensorflow" in sys.modules else "fork"

@@ -15,6 +15,7 @@ from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.utils.errors import ConfigError
+from open_seq2seq.utils.graphs import release_graphs
 
 
 class Heard(NamedTuple):
@@ -92,6 +93,10 @@ class LogitStream:
         self._run = tf.function(self._logits, autograph=False, input_signature=[
             tf.TensorSpec([1, None, self._columns], tf.float32), tf.TensorSpec([1], tf.int32)])
         self.reset()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_run"):
+            release_graphs(self._run)
 
     def reset(self) -> None:
         """Starts a new utterance."""

@@ -179,7 +179,7 @@ class Speech2Text(EncoderDecoderModel):
         """Returns (example, file, reference, hypothesis) for each utterance of the batch."""
         layer = self.data_layer
         return [(example, layer.file_name(example), layer.reference_text(example), found.text)
-                for example, found in self.infer(input_values, output_values)]
+                for example, found in self._recognized(input_values, output_values)]
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = sorted(row for batch in results_per_batch for row in batch)
@@ -200,6 +200,10 @@ class Speech2Text(EncoderDecoderModel):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
         """Returns (example, recognition) for each utterance of the batch."""
+        return self._recognized(input_values, output_values)
+
+    def _recognized(self, input_values: dict[str, Any],
+                    output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
         batch, outputs = without_empty_rows(input_values, output_values)
         return list(zip(np.asarray(batch["ids"]).tolist(), self._recognitions(outputs), strict=True))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.data_files import read_data
+from open_seq2seq.utils.data_files import is_count, read_data
 from open_seq2seq.utils.errors import DataError, UserError
 
 METRICS = "metrics.csv"
@@ -86,10 +87,9 @@ def read_metrics(path: Path) -> Metrics:
     """
     found: Metrics = {}
     text = read_data(str(path), "The table of metrics", _MOST_BYTES).decode(errors="replace")
-    for row in csv.reader(io.StringIO(text, newline="")):
-        try:
-            step, _, name, value = row
-            found.setdefault(name, {})[int(step)] = float(value)
-        except ValueError:
-            continue
+    for line in text.splitlines():  # one by one, so that an open quote invalidates only its own row
+        with contextlib.suppress(ValueError, csv.Error):
+            (step, _, name, value), = csv.reader([line])
+            if is_count(step):
+                found.setdefault(name, {})[int(step)] = float(value)
     return {name: dict(sorted(steps.items())) for name, steps in found.items()}

@@ -23,8 +23,9 @@ from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.run_states import carrying_in_pass
 from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.contracts import comes_first
 from open_seq2seq.utils.data_files import shown
-from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.progress import Bar, format_count, format_time
 from open_seq2seq.utils.trail import TRAIL
 
@@ -97,15 +98,26 @@ class EvaluationPass:
         deco_print(f"{'Validation loss' if self.model.validates else 'Loss'}: {loss:.4f}", offset=1)
         gathered = _in_order(self._runner.gather(results))
         # All ranks use the metrics of rank 0.
-        metrics = self._runner.share(self.model.finalize_evaluation(gathered, training_step)
+        metrics = self._runner.share(self._metrics(gathered, training_step)
                                      if gathered and self._runner.is_chief else {})
-        self.worst = self.model.worst_examples(gathered, WORST) if self._runner.is_chief else []
+        self.worst = self.model.worst_examples(gathered, WORST) if self._shows("worst_examples") else []
         self._results = gathered if self._runner.is_chief else []
         return {"val_loss": loss, **metrics}
 
+    def _metrics(self, results: list[Any], training_step: int | None) -> dict[str, float]:
+        with _explaining(self.model, "evaluate", "finalize_evaluation"):
+            return self.model.finalize_evaluation(results, training_step)
+
+    def _shows(self, method: str) -> bool:
+        """Returns whether this is rank 0 and a method of the model can read the results of the model's ``evaluate``.
+
+        A class that overrides ``evaluate`` alone may return other results than its base class.
+        """
+        return self._runner.is_chief and comes_first(self.model, method, "evaluate")
+
     def report(self, reporter: Reporter) -> None:
         """Shows the samples of the last pass on rank 0, and forgets its results."""
-        if self._results:
+        if self._results and self._shows("report_evaluation"):
             self.model.report_evaluation(self._results, reporter)
         self._results = []
 
@@ -146,7 +158,8 @@ class InferencePass:
             for results in self._windows():
                 gathered = _in_order(self._runner.gather(results))
                 if writer is not None:
-                    writer.write_batches(gathered)
+                    with _explaining(self._model, "infer", "open_results"):
+                        writer.write_batches(gathered)
 
     def _windows(self) -> Iterator[list[tuple[int, Any]]]:
         """Yields one list per window: (batch number, result) for each batch of this process.
@@ -180,6 +193,28 @@ def _on_examples(judge: Callable[[dict[str, Any], list[np.ndarray]], Any], batch
     The empty rows that pad the batch to a static shape are removed first.
     """
     return judge(*without_empty_rows(batch, outputs))
+
+
+@contextlib.contextmanager
+def _explaining(model: Model, makes: str, reads: str) -> Iterator[None]:
+    """Context manager that explains errors of a class that overrides a method, but not the one that reads its results.
+
+    Args:
+      model: the model.
+      makes: the method that makes results, such as ``evaluate``.
+      reads: the method that reads them, such as ``finalize_evaluation``.
+    """
+    try:
+        yield
+    except (UserError, OSError):
+        raise
+    except Exception as error:
+        if comes_first(model, reads, makes):
+            raise
+        name = type(model).__name__
+        raise UserError(f"{name} overrides {makes}, but not {reads}, which cannot read its results "
+                        f"({type(error).__name__}: {error}): override {reads}, too, or return results of the same form "
+                        "as the base class.") from error
 
 
 def _mean_loss(losses: Iterable[tuple[dict[str, float], dict[str, float]]]) -> float:

@@ -17,6 +17,7 @@ from open_seq2seq.utils.errors import DataError, UserError
 _STEP = re.compile(r"(?:model\.ckpt|step)-(\d{1,15})$")
 _MOST_BYTES = 1 << 20  # size of the largest text file that is read
 _MOST_IMAGES, _MOST_IMAGE_BYTES = 6, 150_000  # the page contains the images, so these limit its size
+_MOST_EXAMPLES = 100  # worst examples that are shown; training writes ten
 _LOGS = "logs"  # subfolder of a run with --enable_logs
 
 
@@ -79,7 +80,7 @@ def _read_samples(content: Content) -> None:
         content.images |= {path.name: data for path in images[:_MOST_IMAGES] if (data := _image(path))}
         worst = _json(step / "worst_examples.json")
         if isinstance(worst, list) and not content.worst[1]:
-            content.worst = int(step.name.rpartition("-")[2]), list(_dicts(worst))
+            content.worst = int(step.name.rpartition("-")[2]), list(_dicts(worst[:_MOST_EXAMPLES]))
         scores = _json(step / "scores.json")
         if isinstance(scores, dict) and not content.signatures:
             content.signatures = {str(name): str(score["signature"]) for name, score in scores.items()

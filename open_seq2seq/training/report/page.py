@@ -19,6 +19,8 @@ REPORT = "report.html"
 _MARK = b"<!DOCTYPE html><!-- report of a run by OpenSeq2Seq -->\n"
 _MOST_TEXT = 1000  # characters of one text
 _MOST_SAMPLES = 5  # steps whose samples are shown
+_MOST_COLUMNS = 20  # of the table of the worst examples
+_MOST_METRICS = 500
 _FIRST = ("train_loss", "val_loss", "eval_loss")  # listed first, and drawn in one chart
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1f2430; margin: 2rem auto; max-width: 62rem; padding: 0 1rem; }
@@ -100,7 +102,8 @@ def _ordered(metrics: Mapping[str, object]) -> list[str]:
     The epoch and metrics with a slash in their name, such as values for each variable, are left out.
     """
     names = [name for name in metrics if "/" not in name and name != "epoch"]
-    return sorted(names, key=lambda name: (name not in _FIRST, not name.lower().startswith("eval"), name))
+    ordered = sorted(names, key=lambda name: (name not in _FIRST, not name.lower().startswith("eval"), name))
+    return ordered[:_MOST_METRICS]
 
 
 def _samples(content: Content) -> str:
@@ -117,7 +120,7 @@ def _worst(content: Content) -> str:
     step, rows = content.worst
     if not rows:
         return ""
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = list(dict.fromkeys(name for row in rows for name in row))[:_MOST_COLUMNS]
     return f"<p>From the evaluation at step {step:,}.</p>" + _table(names, [[row.get(name, "") for name in names]
                                                                          for row in rows])
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from open_seq2seq.config.data_note import as_comment
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import apply_overrides
-from open_seq2seq.config.serialize import to_plain, to_yaml
+from open_seq2seq.config.serialize import to_plain, to_yaml, unwritable
 from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
 from open_seq2seq.runners import Runner
@@ -30,6 +30,7 @@ from open_seq2seq.training.run.logs import RunLogs
 from open_seq2seq.training.run.restoring import load_base_model, restore_position, restore_run
 from open_seq2seq.training.run.start_mark import START_MARK, write_mark
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError
 
 
 class Models(NamedTuple):
@@ -47,8 +48,14 @@ class Models(NamedTuple):
 
 
 def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
-    """Returns the model specs of the config sections that the mode needs, by section."""
+    """Returns the model specs of the config sections that the mode needs, by section.
+
+    Raises:
+      ConfigError: there are problems, or the checkpoints of a training run could not describe the model.
+    """
     specs = {section: describe_section(options.config, section) for section in options.config.sections}
+    if "train" in specs and specs["train"].params.get("logdir") and (lost := unwritable(options.config.as_sections())):
+        raise ConfigError(lost)
     return {section: dataclasses.replace(spec, params=apply_overrides(spec.params, options.moved_files, ())[0])
             for section, spec in specs.items()}
 

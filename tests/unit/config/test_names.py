@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -39,6 +40,22 @@ def square(x): return x * x
 """
 
 
+X = tf.constant([[-0.9, -0.5], [0.25, 0.75]])
+
+
+def is_elementwise(function):
+    if not inspect.isfunction(function):
+        return False
+    try:
+        whole = function(X)
+        parts = [function(part) for part in tf.split(X, 2)]
+        return whole.dtype == X.dtype and whole.shape == X.shape and bool(np.allclose(
+            whole, tf.concat(parts, 0), equal_nan=True)) and function([[0.5]]).shape == [1, 1] and function(
+                [0.5] * 3).shape == [3]
+    except Exception:  # it needs other arguments
+        return False
+
+
 def rooms():
     for room, kind, base in ((encoders, "encoder", Encoder), (decoders, "decoder", Decoder),
                              (losses, "loss", losses.Loss), (models, "model", models.Model),
@@ -58,6 +75,11 @@ def rooms():
                     if inspect.isclass(value) and issubclass(value, base) and value is not base)
     yield from ((value, "activation") for name, value in vars(tf.keras.activations).items()
                 if inspect.isfunction(value) and name not in ("get", "serialize", "deserialize"))
+    for room in (tf, tf.compat.v1, tf.compat.v1.initializers):  # those that are not Keras'
+        yield from ((value, "initializer") for value in vars(room).values()
+                    if inspect.isclass(value) and hasattr(value, "from_config") and callable(value))
+    for room in (tf.nn, tf.math):
+        yield from ((value, "activation") for value in vars(room).values() if is_elementwise(value))
 
 
 EXPORTED = list(rooms())

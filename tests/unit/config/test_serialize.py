@@ -1,5 +1,7 @@
 import enum
+import functools
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -12,8 +14,10 @@ from open_seq2seq.config.merge import same
 from open_seq2seq.config.overrides import parse_overrides
 from open_seq2seq.config.params import Param
 from open_seq2seq.config.resolve import Benchmark, resolve
-from open_seq2seq.config.serialize import to_plain, to_yaml, write_yaml
+from open_seq2seq.config.serialize import to_plain, to_yaml, unwritable, write_yaml
 from open_seq2seq.config.yaml_text import load_yaml
+from open_seq2seq.optimizers import l2_regularizer
+from open_seq2seq.parts.initializers import make_named
 from open_seq2seq.runners import Runner
 from open_seq2seq.utils.errors import nearest_name
 
@@ -25,6 +29,17 @@ def path_restored(monkeypatch):
 
 class Color(enum.IntEnum):
     RED = 3
+
+
+class Quarters(tf.keras.initializers.Initializer):
+    def __init__(self, count):
+        self.count = count
+
+    def __call__(self, shape, dtype=None):
+        return tf.fill(shape, self.count / 4)
+
+    def get_config(self):
+        return {"count": self.count}
 
 
 @pytest.mark.parametrize(("value", "plain"), [
@@ -51,6 +66,40 @@ def test_plain_values(value, plain):
 def test_yaml_keeps_value_and_type(value):
     again = load_yaml(to_yaml({"key": value}))["key"]
     assert again == value and type(again) is type(value)
+
+
+@pytest.mark.parametrize("made", [
+    tf.random_uniform_initializer(-1.0, 1.0, seed=3), tf.constant_initializer(0.5), tf.zeros_initializer(),
+    tf.compat.v1.truncated_normal_initializer(stddev=0.25, seed=1), tf.compat.v1.initializers.he_normal(seed=2),
+    tf.compat.v1.initializers.identity(gain=2.0), tf.keras.initializers.Orthogonal(seed=4), Quarters(3)],
+    ids=lambda made: f"{type(made).__module__}.{type(made).__name__}")
+def test_initialisers_that_are_objects_are_read_back_with_their_arguments(made):
+    written = load_yaml(to_yaml({"initializer": made}))
+    again = make_named(written["initializer"], written["initializer_params"], "initializer", "initializer")
+    assert type(again) is type(made) and not unwritable({"base_params": {"initializer": made}})
+    assert again.get_config() == made.get_config()
+
+
+def square(x):
+    return x * x
+
+
+@pytest.mark.parametrize(("value", "what"), [
+    (lambda x: x, "a lambda, which"), ((lambda: [lambda x: x])()[0], "'.*<locals>.<lambda>', which"),
+    (functools.partial(square), "a functools.partial, whose arguments"),
+    (functools.wraps(square)(lambda x: x + 1), "'square', which"), (l2_regularizer(0.1), "'l2_regularizer.<locals>"),
+    (tf.keras.layers.ReLU(6.0), "an object of the class ReLU"), (object(), "an object of the class object"),
+    (tf.constant(1.0), "an object of the class EagerTensor")])
+def test_values_that_a_saved_config_would_lose_are_named_with_their_keys(value, what):
+    for place in ({"a": {"b": value}}, {"a": {"b": [1, value]}}):
+        (problem,) = unwritable({"base_model": "M", "base_params": place, "eval_params": place})
+        assert re.match(rf"'a/b(/1)?' is {what}.*: give .*\.$", problem)
+
+
+def test_everything_else_is_written():
+    values = [None, True, 1.5, "x", np.arange(3), np.float32(1), tf.float16, Color.RED, Path("a"), {"b"}, tf.nn.relu,
+              tf.tanh, tf.nn.crelu, tf.keras.layers.LSTMCell, tf.keras.ops.relu, os.path.join, Runner, square, Color]
+    assert not unwritable({"base_model": Param, "base_params": {"values": values, "initializer": tf.zeros_initializer}})
 
 
 CONFIG = """

@@ -82,6 +82,7 @@ def test_a_tiny_temperature_draws_the_likeliest(temperature: float, options: dic
 
 @pytest.mark.parametrize(("options", "kept"), [
     ({"top_k": 3}, [2, 5, 3]), ({"top_k": 99}, [0, 1, 2, 3, 4, 5]), ({"top_p": 0.7}, [2, 5]),
+    ({"top_p": 1e-300}, [2]), ({"top_p": 1e-40, "top_k": 2}, [2]),
     ({"top_p": 0.8}, [2, 5, 3]), ({"top_p": 1.0}, [0, 1, 2, 3, 4, 5]),
     ({"top_k": 3, "top_p": 0.8}, [2, 5]), ({"top_k": 2, "top_p": 0.9}, [2, 5])])
 def test_only_the_likeliest_are_drawn(options: dict[str, Any], kept: list[int]):

@@ -51,6 +51,16 @@ def test_negative_seeds_are_refused(tmp_path, script):
     assert "Traceback" not in result.stderr and not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize(("script", "option"), [
+    ("create_toy_text", "--lines"), ("create_toy_data", "--train_size"), ("create_toy_data", "--max_length"),
+    ("create_toy_speech", "--train_size"), ("create_toy_speech", "--max_words"), ("create_toy_images", "--train_size")])
+@pytest.mark.parametrize("number", [10**12])
+def test_absurd_sizes_are_refused(tmp_path, script, option, number):
+    result = run(script, "--output_dir=x", f"{option}={number}", cwd=tmp_path)
+    assert result.returncode == 2 and result.stderr.startswith(f"Error: {option} is {number}, but has to be")
+    assert result.stderr.count("\n") == 1 and not (tmp_path / "x").exists()
+
+
 def test_toy_data_of_other_tasks(tmp_path):
     tables = {}
     for task, name in (("labels", "labels/train.tsv"), ("dialogue", "dialogue/train.tsv"),

@@ -10,6 +10,7 @@ import numpy as np
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import resolve
+from open_seq2seq.config.user_code import loading
 from open_seq2seq.data.audio.audio_files import AudioError
 from open_seq2seq.data.audio.audio_pieces import AudioPieces
 from open_seq2seq.data.audio.feature_stream import FeatureStream
@@ -195,6 +196,7 @@ class FrameASR:
 
 
 def _load(overrides: list[Override], trust_code: bool) -> Model:
-    file, kept = config_of_logdir(_MODE, overrides, trust_code)
-    config = resolve(file, _MODE, [*kept, *overrides], extra_check=description_problems)
-    return load_model(RunOptions(_MODE, config))
+    with loading:
+        file, kept = config_of_logdir(_MODE, overrides, trust_code)
+        config = resolve(file, _MODE, [*kept, *overrides], extra_check=description_problems)
+        return load_model(RunOptions(_MODE, config))

@@ -161,6 +161,9 @@ def translations_by_ctranslate2(model: Any, folder: Path, lines: Sequence[str], 
       lines: source sentences.
       beam_size: width of the beam.
       length_penalty: exponent of the length by which CTranslate2 divides the log probability of a translation.
+
+    Raises:
+      UserError: CTranslate2 refuses a sentence, for instance because it is longer than the model's positions.
     """
     translator = ctranslate2_package().Translator(str(folder), device="cpu", inter_threads=1)
     layer = model.data_layer
@@ -172,9 +175,13 @@ def translations_by_ctranslate2(model: Any, folder: Path, lines: Sequence[str], 
     for length in sorted({len(words) for words in tokens} - {0}):
         rows = [row for row, words in enumerate(tokens) if len(words) == length]
         limits = model.decoder.limits({"outputs_length": tf.constant([length + layer.num_special])})
-        found = translator.translate_batch([tokens[row] for row in rows], beam_size=beam_size, max_batch_size=64,
-                                           length_penalty=length_penalty, max_decoding_length=int(limits[0]),
-                                           min_decoding_length=0, return_scores=True)
+        try:
+            found = translator.translate_batch([tokens[row] for row in rows], beam_size=beam_size, max_batch_size=64,
+                                               length_penalty=length_penalty, max_decoding_length=int(limits[0]),
+                                               min_decoding_length=0, return_scores=True)
+        except (RuntimeError, ValueError) as error:
+            raise UserError(f"CTranslate2 cannot translate a sentence of {length} tokens ({error}): give a larger "
+                            "--max_positions if it names positions.") from error
         for row, result in zip(rows, found, strict=True):
             text = layer.ids_to_text([ids[token] for token in result.hypotheses[0]])
             translations[row] = Translation(result.scores[0], text)

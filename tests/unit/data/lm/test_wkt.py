@@ -197,6 +197,8 @@ BAD_VOCABULARIES = {
     "other format": ("the\nof\n", "bad.txt:1: the line must be the id 0"),
     "gap": ("0\t<unk>\t1\n2\t<eos>\t1\n2\n", "bad.txt:2: the line must be the id 1"),
     "empty": ("", "has 0 tokens"),
+    "long count": (f"0\t<unk>\t{'9' * 5000}\n1\t<eos>\t1\n2\n", "bad.txt:1: the line must be the id 0"),
+    "long size": (f"0\t<unk>\t1\n1\t<eos>\t1\n{'9' * 5000}\n", "bad.txt:3: the line must be the id 2"),
     "more": ("0\t<unk>\t1\n1\t<eos>\t1\n2\n3\tx\t1\n", "bad.txt:4: the line before, the number"),
 }
 
@@ -215,6 +217,7 @@ BAD_PARAMS = {
     "normalize": ({"tokenizer": {"type": "characters"}, "normalize": True}, "normalize' is True"),
     "no root": ({"data_root": None}, "data_root' is missing"),
     "bptt": ({"bptt": 0}, "bptt"),
+    "long bptt": ({"bptt": 10**6}, "bptt.* from 1 to 100000"),
 }
 
 

@@ -132,6 +132,9 @@ def test_damage_anywhere_is_said_in_words(tmp_path, name):
 @pytest.mark.parametrize(("change", "words"), [
     ({"step_seconds": np.float64("nan")}, "nan seconds"), ({"step_seconds": np.float64(-1)}, "-1 seconds"),
     ({"logits_0": np.array([["a", "b", "c"]])}, "got dtype <U1"), ({"names": np.array(["a", "a"])}, "the same name"),
+    ({"normalization": '{"unicode_form": "NFQ"}'}, "unicode_form must be one of None, NFC, NFD, NFKC, NFKD, got 'NFQ'"),
+    ({"normalization": '{"unicode_form": ["NFC"]}'}, "unicode_form must be one of"),
+    ({"normalization": '{"remove_characters": 5}'}, "must be text, got 5"),
 ])
 def test_dumps_of_something_else(tmp_path, change, words):
     write_logits(str(tmp_path / "a.npz"), {"a": np.zeros((1, 3), np.float32)}, "ab", 0.02)

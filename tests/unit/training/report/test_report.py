@@ -47,6 +47,32 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
+DAMAGED_ROWS = {"long step": f"{'9' * 401},1.0,train_loss,0.5", "longer step": f"{'9' * 5000},1.0,train_loss,0.5",
+                "long field": f"3,1.0,{'x' * 200_000},0.5", "open quote": '3,1.0,"train_loss,0.5',
+                "words": "three,1.0,train_loss,0.5", "zero byte": "3,1.0,a\0b,0.5,"}
+
+
+@pytest.mark.parametrize("name", DAMAGED_ROWS)
+def test_damaged_rows_are_left_out(tmp_path, name):
+    table = MetricsFile(tmp_path, is_new=True)
+    table.write(1, 0.1, {"train_loss": 2.0})
+    with open(tmp_path / "metrics.csv", "a", encoding="utf-8") as file:
+        file.write(DAMAGED_ROWS[name] + "\n")
+    table.write(4, 0.4, {"train_loss": 1.0})
+    with open(tmp_path / "metrics.csv", "a", encoding="utf-8") as file:
+        file.write("5,0.5,train_loss,0.25\n" * (20_000 if name == "open quote" else 1))
+    assert table.history("train_loss") == {1: 2.0, 4: 1.0, 5: 0.25}
+    assert "0.25 at 5" in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_worst_examples_with_very_many_names_are_shown_in_part(tmp_path):
+    write_run(tmp_path)
+    rows = [{f"{number}": "x"} for number in range(60_000)]
+    (tmp_path / "samples" / "step-20" / "worst_examples.json").write_text(json.dumps(rows))
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "Worst examples" in text and len(text) < 100_000
+
+
 def test_the_page_is_complete_offline_and_escaped(tmp_path):
     write_run(tmp_path)
     path = write_report(tmp_path)

@@ -1,0 +1,40 @@
+"""Evaluation and inference of models whose subclasses override some of the methods."""
+
+from __future__ import annotations
+
+import pytest
+
+from open_seq2seq.models import Image2Label, LanguageModel, Speech2Text, Text2Label, Text2Text
+from open_seq2seq.runners import Runner
+from open_seq2seq.training.loop.passes import EvaluationPass, _explaining
+from open_seq2seq.utils.errors import UserError
+
+
+def made(base, **methods):
+    """An evaluation pass, without the parts that it needs to run, of a subclass with these methods."""
+    found = EvaluationPass.__new__(EvaluationPass)
+    found.model, found._runner = object.__new__(type("Own", (base,), methods)), Runner()
+    return found
+
+
+def method(*results):
+    return lambda self, *arguments: results
+
+
+@pytest.mark.parametrize("base", [Text2Text, Speech2Text, LanguageModel, Image2Label, Text2Label])
+def test_results_of_an_own_evaluate_are_read_by_own_methods_alone(base):
+    shown = [name for name in ("worst_examples", "report_evaluation") if name in vars(base)]
+    assert all(made(base)._shows(name) for name in shown)
+    assert not any(made(base, evaluate=method(0.5))._shows(name) for name in shown)
+    assert all(made(base, evaluate=method(0.5), **{name: method()})._shows(name) for name in shown)
+    own = made(base, evaluate=method(0.5), finalize_evaluation=lambda self, results, step: {"mine": sum(results)})
+    assert own._metrics([1.0, 2.0], None) == {"mine": 3.0}
+    with pytest.raises(UserError, match=r"^Own overrides evaluate, but not finalize_evaluation, which .*: override"):
+        made(base, evaluate=method(0.5))._metrics([0.5], None)
+
+
+def test_other_errors_remain_what_they_are():
+    for methods in ({}, {"evaluate": method(), "finalize_evaluation": method()}):
+        with pytest.raises(ZeroDivisionError), _explaining(made(Text2Text, **methods).model, "evaluate",
+                                                           "finalize_evaluation"):
+            1 / 0  # noqa: B018
