@@ -21,12 +21,12 @@ from pathlib import PurePosixPath
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_info
-from open_seq2seq.data.audio.encoding import encoded
 from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.text_files import write_lines, writing
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.sound_files import encoded
 
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
 """The alphabet of NVIDIA's recipes."""

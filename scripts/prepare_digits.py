@@ -25,13 +25,13 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import read_audio, read_info
-from open_seq2seq.data.audio.encoding import encoded
 from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import random_seed, run_script
+from open_seq2seq.utils.sound_files import encoded
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"

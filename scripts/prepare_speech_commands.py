@@ -27,13 +27,13 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_audio, read_info
-from open_seq2seq.data.audio.encoding import encoded
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.sound_files import encoded
 
 COMMANDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 NUM_WORDS = {"v1-12": 30, "v1-30": 30, "v2": 35}

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from open_seq2seq.data.audio.encoding import encoded
 from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
+from open_seq2seq.utils.sound_files import encoded
 
 LETTERS = "abdeghiklmnoprstu"
 """The letters of words; ``ALPHABET`` also has the space."""

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.audio.encoding import encoded
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.training.loop.summaries import Summaries
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.sound_files import encoded
 
 KEPT_STEPS = 20
 """Number of sample folders to keep; older ones are removed."""

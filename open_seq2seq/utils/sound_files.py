@@ -1,4 +1,4 @@
-"""Encodes sound as the content of an audio file."""
+"""Encodes sound as the content of a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def encoded(samples: np.ndarray, rate: int, file_format: str = "WAV") -> bytes:
-    """Returns the content of a 16-bit audio file.
+    """Returns the content of a 16-bit sound file.
 
     The file is encoded in memory, because libsndfile does not report why a write to a file fails.
 
