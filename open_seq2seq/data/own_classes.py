@@ -22,30 +22,27 @@ _NAMES_OF_PARTS = {"train": "train", "training": "train", "dev": "dev", "val": "
 
 
 class Labelled(Protocol):
-    """Protocol of a labelled example.
-
-    Attributes:
-      line: number of its line in the table, counted from 1, or of its file among all.
-      label: name of its class.
-      part: ``train``, ``dev`` or ``test`` if the data is split already; otherwise empty.
-      key: what examples that must not be in two parts have in common.
-      place: where the example was read, for messages.
-    """
+    """Protocol of a labelled example."""
 
     @property
-    def line(self) -> int: ...  # noqa: D102
+    def line(self) -> int:
+        """Number of its line in the table, counted from 1, or of its file among all."""
 
     @property
-    def label(self) -> str: ...  # noqa: D102
+    def label(self) -> str:
+        """Name of its class."""
 
     @property
-    def part(self) -> str: ...  # noqa: D102
+    def part(self) -> str:
+        """``train``, ``dev`` or ``test`` if the data is split already; otherwise empty."""
 
     @property
-    def key(self) -> str: ...  # noqa: D102
+    def key(self) -> str:
+        """What examples that must not be in two parts have in common."""
 
     @property
-    def place(self) -> str: ...  # noqa: D102
+    def place(self) -> str:
+        """Where the example was read, for messages."""
 
 
 Example = TypeVar("Example", bound=Labelled)
