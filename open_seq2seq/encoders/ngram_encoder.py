@@ -16,8 +16,8 @@ _FACTOR = 0x9E3779B1  # of the hash of n-grams: an odd number near 2³² / golde
 class NgramEncoder(Encoder):
     """Sums of the embeddings of each token and of the n-grams that end at it (Joulin et al. 2016).
 
-    Pooled by ``SoftmaxDecoder``, this is a bag of n-grams, like fastText: https://arxiv.org/abs/1607.01759. It learns
-    more from few texts than deeper encoders, and trains in seconds. Tokens have embeddings of their own. All longer
+    Pooled by ``SoftmaxDecoder``, this is a bag of n-grams, like fastText: https://arxiv.org/abs/1607.01759. It
+    trains in seconds. Tokens have embeddings of their own. All longer
     n-grams share ``buckets`` embeddings, chosen by a hash of their ids, so that n-grams need no vocabulary.
     Embeddings are zero at the start, so that those that training has not seen change no result.
 

@@ -63,8 +63,8 @@ def test_the_scale_is_a_factor():
 
 def test_embeddings_are_zero_at_first_and_only_those_of_the_batch_have_gradients():
     encoder = NgramEncoder({"src_vocab_size": 10, "buckets": 64}, name="encoder")
-    assert list(named_variables(encoder)) == ["embedding"] and encoder.embedding.shape == [74, 32]
-    assert encoder.output_size == 32 and not encoder.embedding.numpy().any()
+    assert list(named_variables(encoder)) == ["embedding"] and encoder.embedding.shape == [74, 8]
+    assert encoder.output_size == 8 and not encoder.embedding.numpy().any()
     with tf.GradientTape() as tape:
         sources = [tf.constant([[3, 4, 0]]), tf.constant([2])]
         outputs = encoder.encode({"source_tensors": sources})["outputs"]
@@ -72,7 +72,7 @@ def test_embeddings_are_zero_at_first_and_only_those_of_the_batch_have_gradients
     assert isinstance(gradient, tf.IndexedSlices)
     dense = tf.convert_to_tensor(gradient).numpy()
     assert set(np.flatnonzero(dense.any(axis=1)[:10])) == {3, 4} and dense[10:].any(axis=1).sum() == 1
-    assert NgramEncoder({"src_vocab_size": 10, "max_ngram": 1}, name="encoder").embedding.shape == [10, 32]
+    assert NgramEncoder({"src_vocab_size": 10, "max_ngram": 1}, name="encoder").embedding.shape == [10, 8]
 
 
 def test_ngrams_are_spread_over_the_buckets():
