@@ -52,7 +52,8 @@ def test_missing_files_and_other_mistakes_are_told_together_and_nothing_is_made(
                              f"--train_params/data_layer_params/source_file={workspace}/tran.src",
                              "--eval_params/data_layer_params/target_file=none.tgt", "--hooks=h.py:Hook")
     assert code == 2 and not out and not (workspace / "run").exists()
-    assert len(err.splitlines()) == 5 and "Did you mean 'train.src'?" in err
+    assert len(err.splitlines()) == 7 and "Did you mean 'train.src'?" in err
+    assert err.count("give both") == 2  # each section replaces only one file of its pair
     for words in ("'Adm'", "'data_layer_params/src_vocab_file' is 'nowhere.txt'", "none.tgt does not exist",
                   "has to be a list of hook classes or their names, such as ['h.py:Hook']"):
         assert words in err

@@ -66,13 +66,18 @@ def test_a_model_that_translates_differently_is_not_written(trained, monkeypatch
     (["--count=0"], "--count is 0 but has to be at least 1"),
     (["--max_positions=1000000000000"], "--max_positions is 1000000000000 but has to be at most 100,000"),
     (["--max_positions=2", "--count=3"], "CTranslate2 cannot translate a sentence of .* larger --max_positions"),
-    (["--length_penalty=nan"], "length_penalty"),
     (["--least_equal=2"], "--least_equal is 2.0 but has to be from 0 to 1"),
     (["--sentences=missing.txt"], "missing.txt"),
 ])
 def test_mistakes(trained, arguments, message):
     with pytest.raises(UserError, match=message):
         export(trained, *arguments)
+
+
+def test_numbers_have_to_be_finite(trained, capfd):
+    with pytest.raises(SystemExit, match="2"):
+        export(trained, "--length_penalty=nan")
+    assert "--length_penalty: 'nan' is not a finite number" in capfd.readouterr().err
 
 
 def test_other_models_are_refused():

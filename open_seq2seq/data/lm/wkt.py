@@ -278,7 +278,7 @@ class WKTDataLayer(DataLayer):
         lengths, ids = Field(tf.int32, (None,)), Field(tf.int64, (None,))
         if self.mode in ("infer", "interactive_infer"):
             return {"source_tensors": [Field(tf.int32, (None, None), time=1, lengths=1), lengths], "ids": ids}
-        fixed = Field(tf.int32, (None, self.params["bptt"]))
+        fixed = Field(tf.int32, (None, min(self.params["bptt"], self._size)))
         side = [Field(tf.int32, (None, None), time=1, lengths=1) if self._has_random_lengths else fixed, lengths]
         return {"source_tensors": side, "target_tensors": side, "ids": ids}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ def translations(tmp_path: Path) -> str:
                Translations([Translation(0.0, "")], [1], None),
                Translations([Translation(-0.25, "zwei"), Translation(-np.inf, "")], [2, 1], None)]
     writer = TranslationWriter(str(tmp_path / "out"), in_lines=False, scores=True, pictures=None,
-                               count_empty=lambda: 1)
+                               data_layer=SimpleNamespace(num_empty_sources=1))
     with writer:
         for example, result in enumerate(results):
             writer.write(example, result)

@@ -95,7 +95,8 @@ def test_only_training_has_random_lengths(tmp_path):
     layer = make(tmp_path, "eval")
     batch = layer.make_batch(np.array([0]))
     assert layer.num_examples == 1 and layer.rate_factor(batch) is None
-    assert batch["source_tensors"][0].shape == (1, BPTT)
+    assert batch["source_tensors"][0].shape == (1, layer._size) and layer._size < BPTT  # not wider than the text
+    assert layer.input_signature["source_tensors"][0].shape.as_list() == [None, layer._size]
     assert make(tmp_path, random_bptt=False).rate_factor(batch) is None
 
 
