@@ -38,12 +38,14 @@ base_params = {
     "random_seed": 0,
     "dtype": "float32",
 
-    "optimizer": "LazyAdam",
+    # A sum of squared gradients per embedding: the rare n-grams, which have few updates, are learned with larger ones.
+    "optimizer": "Adagrad",
+    "optimizer_params": {"initial_accumulator_value": 1e-8},
     "lr_policy": poly_decay,
-    "lr_policy_params": {"learning_rate": 0.0005},
+    "lr_policy_params": {"learning_rate": 0.00025},
 
     "encoder": NgramEncoder,
-    "encoder_params": {"embedding_size": 8, "max_ngram": max_ngram, "buckets": 1 << 20, "embedding_scale": 30.0,
+    "encoder_params": {"embedding_size": 8, "max_ngram": max_ngram, "buckets": 1 << 18, "embedding_scale": 300.0,
                        "dropout": 0.3},
 
     "decoder": SoftmaxDecoder,
