@@ -45,7 +45,7 @@ base_params = {
     "lr_policy_params": {"learning_rate": 0.00025},
 
     "encoder": NgramEncoder,
-    "encoder_params": {"embedding_size": 8, "max_ngram": max_ngram, "buckets": 1 << 18, "embedding_scale": 300.0,
+    "encoder_params": {"embedding_size": 32, "max_ngram": max_ngram, "buckets": 1 << 18, "embedding_scale": 300.0,
                        "dropout": 0.3},
 
     "decoder": SoftmaxDecoder,

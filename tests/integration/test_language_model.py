@@ -48,7 +48,7 @@ def weights(workspace: Path, run: str = "run", step: int = 8):
 
 
 def val_loss(output: str) -> float:
-    return float(re.findall(r"Validation loss: ([\d.]+)", output)[-1])
+    return float(re.findall(r"(?:Validation l|L)oss: ([\d.]+)", output)[-1])
 
 
 @pytest.mark.long

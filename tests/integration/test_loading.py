@@ -81,7 +81,8 @@ def test_evaluate_can_be_overridden(workspace: Path, command):
     config.write_text(text, encoding="utf-8")
     code, _, err = command("--mode=train_eval", "--max_steps=2")
     assert code == 2 and "Own overrides evaluate, but not finalize_evaluation" in err and "Traceback" not in err
-    (workspace / "own.py").write_text(OWN + "\n    def finalize_evaluation(self, results, step=None):\n"
+    config.write_text(text.replace("own.py", "whole.py"), encoding="utf-8")
+    (workspace / "whole.py").write_text(OWN + "\n    def finalize_evaluation(self, results, step=None):\n"
                                       "        return {'examples': float(sum(results))}\n", encoding="utf-8")
     code, _, err = command("--mode=train_eval", "--max_steps=2", f"--logdir={workspace}/other")
     assert code == 0, err
