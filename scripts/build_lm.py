@@ -38,6 +38,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         "(default: %(default)s)")
     parser.add_argument("--characters", action="store_true", help="model characters, including <space>, not words")
     parser.add_argument("--case", choices=["as_is", "lower", "upper"], default="as_is", help="convert the text's case")
+    parser.add_argument("--remove_characters", default="", metavar="CHARACTERS",
+                        help="characters to remove from the texts, such as punctuation that a recogniser's transcripts "
+                        "lack")
     parser.add_argument("--prune", type=int, nargs="+", default=[0], metavar="COUNT",
                         help="counts for n-grams of length 1, 2, …: n-grams that occur at most this often are left "
                         "out; the first count must be 0, and the last applies to all longer n-grams")
@@ -67,17 +70,20 @@ def check(args: argparse.Namespace) -> None:
         raise UserError("The counts of --prune have to start with 0 and must not decrease, as in --prune 0 0 1.")
 
 
-def read_texts(path: str) -> Iterator[str]:
-    """Yields the lines of a text file, or the transcripts of a list or folder of recordings."""
+def read_texts(path: str, remove_characters: str = "") -> Iterator[str]:
+    """Yields the lines of a text file, or the transcripts of a list or folder of recordings, without some characters."""
     if os.path.isdir(path):
-        return (row.text or "" for row in read_manifests([path], None, needs_text=True))
-    return read_transcripts(path)
+        lines = (row.text or "" for row in read_manifests([path], None, needs_text=True))
+    else:
+        lines = iter(read_transcripts(path))
+    removed = str.maketrans("", "", remove_characters)
+    return (line.translate(removed) for line in lines)
 
 
 def build(args: argparse.Namespace) -> LanguageModel:
     """Estimates the model, writes it and returns it."""
     units = characters_of_lines if args.characters else words_of_lines
-    lines = (line for path in args.text for line in read_texts(path))
+    lines = (line for path in args.text for line in read_texts(path, args.remove_characters))
     vocabulary = None
     if args.vocabulary:
         vocabulary = {word for line in read_transcripts(args.vocabulary) for word in line.split()}
@@ -99,7 +105,7 @@ def main(argv: list[str] | None = None) -> None:
     model = load_language_model(args.model) if args.model else build(args)
     units = characters_of_lines if args.characters else words_of_lines
     for path in args.perplexity:
-        found = perplexity(model, units(read_texts(path), args.case))
+        found = perplexity(model, units(read_texts(path, args.remove_characters), args.case))
         deco_print(f"{path}: perplexity {found.perplexity:.2f}; without unknown words {found.known:.2f} "
                    f"({found.words} words in {found.sentences} sentences, {found.unknown} unknown)")
 

@@ -1,6 +1,6 @@
 """Your own language pair: a Transformer, ConvS2S or GNMT for some thousand to some million sentence pairs.
 
-Data: python scripts/prepare_text.py --tsv=pairs.tsv --languages es en --output_dir=own_text
+Data: python scripts/prepare_text.py --table=pairs.tsv --languages es en --output_dir=own_text
 Run:  python run.py --config_file=example_configs/text2text/own-text.py --mode=train_eval
 
 docs/own-text.md describes every step, from the table of sentence pairs to translations.
@@ -145,6 +145,10 @@ def gnmt(num_units, num_layers, keep_prob, learning_rate):
         },
     }
 
+
+if model not in ("transformer", "convs2s", "gnmt") or size not in ("small", "base"):
+    raise ValueError(f"model is {model!r} and size is {size!r}: model must be transformer, convs2s or gnmt, and size "
+                     "small or base")
 
 # learning_rate is the highest rate, after the first tenth of the updates; it then falls to 0, slowly at first. Those of
 # "small" were measured (docs/own-text.md); those of "base" are the published recipes' for such a batch, not measured.

@@ -85,9 +85,9 @@ def train_pieces(lines: Iterable[str], what: str, model_prefix: str, vocab_size:
       vocab_size: number of pieces, including special pieces.
       ignore_case: whether the model makes the same pieces of capital and small letters.
       **options: further options of SentencePiece's trainer, such as ``model_type`` (``bpe`` or ``unigram``),
-        ``character_coverage`` (share of the text's characters that the pieces cover), ``input_sentence_size`` (maximum
-        number of sentences to train on; of a larger text, a random sample is used), or ``hard_vocab_limit`` (False to
-        make fewer pieces of a text that is too small).
+        ``character_coverage`` (share of the text's characters that the pieces cover, by default 1),
+        ``input_sentence_size`` (maximum number of sentences to train on; of a larger text, a random sample is used), or
+        ``hard_vocab_limit`` (False to make fewer pieces of a text that is too small).
 
     Returns:
       The number of pieces.
@@ -110,15 +110,16 @@ def train_pieces(lines: Iterable[str], what: str, model_prefix: str, vocab_size:
         rules = f"{folder}/rules.tsv"
         disk.write_new(rules, "".join(f"{_code_points(old)}\t{_code_points(new)}\n"
                                       for old, new in composition_rules().items()))
-        normalization: dict[str, Any] = {"normalization_rule_tsv": rules}
+        settings: dict[str, Any] = {"normalization_rule_tsv": rules}
         if ignore_case:
-            normalization = {"normalization_rule_name": "nmt_nfkc_cf"}
+            settings = {"normalization_rule_name": "nmt_nfkc_cf"}
+        settings = {"character_coverage": 1.0, **settings, **options}
         try:
             sentencepiece.set_random_generator_seed(0)
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=guarded(), model_prefix=f"{folder}/pieces", vocab_size=vocab_size,
                 shuffle_input_sentence=True, pad_id=0, eos_id=1, bos_id=2, unk_id=3, num_threads=os.cpu_count() or 1,
-                minloglevel=2, **normalization, **options)
+                minloglevel=2, **settings)
         except Exception as error:
             if failures:
                 raise failures[0] from error

@@ -56,7 +56,9 @@ def half_replaced(base_model: Any, params: Mapping[str, Any], own: Mapping[str, 
         before = dict(_parallel(layer, layer.opened_files(below) if isinstance(below, Mapping) else {}, (name,)))
         for place, files in _parallel(layer, layer.opened_files(params[name]), (name,)):
             old = before.get(place, {})
-            new = [key for key in files if old.get(key) != files[key]]
+            # A file that is no longer where the config says has been moved; the other still belongs to it.
+            moved = [key for key in old if not os.path.exists(os.path.expanduser(old[key]))]
+            new = [key for key in files if old.get(key) != files[key] and key not in moved]
             kept = [key for key in files if key not in new and not _given((*place, key), section, overrides)]
             if new and kept:
                 first, other = (f"--{section}_params/{'/'.join((*place, key))}" for key in (new[0], kept[0]))

@@ -114,7 +114,8 @@ def _checkpoints(logdir: str | None, restore_best: str) -> tuple[Path, list[Path
     folder = checkpoint_folder(root)
     found = find_checkpoints(folder, restore_best.lower() == "true")
     if not found:
-        raise UserError(f"--logdir={logdir} has no checkpoint: give the folder that training wrote to.")
+        state = "has no checkpoint" if root.exists() else "does not exist"
+        raise UserError(f"--logdir={logdir} {state}: give the folder that training wrote to.")
     return folder, found
 
 

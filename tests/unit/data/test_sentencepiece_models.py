@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from open_seq2seq.data.sentencepiece_models import load_sentencepiece, train_sentencepiece
+from open_seq2seq.data.sentencepiece_models import load_sentencepiece, train_pieces, train_sentencepiece
 
 LINE = "10² ½… ﬁn ™ Ａ カ ｶ ① é ế क़ 한 xyz z\u200cw"
 
@@ -26,3 +26,11 @@ def model(tmp_path_factory):
 ])
 def test_a_trained_model_composes_letters_and_changes_nothing_else(model, line, expected):
     assert model.decode(model.encode(line)) == expected
+
+
+def test_rare_characters_are_among_the_pieces(tmp_path):
+    """SentencePiece leaves out the rarest characters of a text by default; here, one of 20,000."""
+    lines = ["abcdefghij" * 4] * 500 + ["2"]
+    train_pieces(lines, "the text", str(tmp_path / "m"), 60, model_type="bpe", hard_vocab_limit=False)
+    model = load_sentencepiece(str(tmp_path / "m.model"))
+    assert model.decode(model.encode("2")) == "2"

@@ -38,6 +38,13 @@ SEVERAL = {"data_layer": "MultiCorpusDataLayer", "data_layer_params": {
                                          for name in ("de", "fr")}}}
 
 
+@pytest.fixture
+def files_of_config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("dev.en", "dev.de", "de.en", "de.x", "fr.en", "fr.x", "in.txt"):
+        (tmp_path / name).touch()
+
+
 def halves(own, *arguments, section="eval"):
     overrides = parse_overrides(arguments)
     params, _ = apply_overrides(own, overrides, [f"{section}_params"])
@@ -51,6 +58,7 @@ def halves(own, *arguments, section="eval"):
     ({**OWN, "data_layer": "TransformerDataLayer"}, "--data_layer_params/source_file=test.en", "target_file' is still"),
     (SEVERAL, "--eval_params/data_layer_params/corpora/fr/source_file=test.en",
      "'--eval_params/data_layer_params/corpora/fr/target_file' is still 'fr.x'")])
+@pytest.mark.usefixtures("files_of_config")
 def test_one_file_of_a_pair_is_not_replaced_alone(own, given, kept):
     (problem,) = halves(own, given)
     assert kept in problem and "'--eval_params/data_layer_params/" in problem and problem.endswith("of the other.")
@@ -68,5 +76,12 @@ def test_one_file_of_a_pair_is_not_replaced_alone(own, given, kept):
     ({"data_layer": "TableTextDataLayer", "data_layer_params": {"source_file": "dev.tsv", "target_file": "x"}},
      ["--data_layer_params/source_file=test.tsv"]),
     (SEVERAL, ["--data_layer_params/source_file=new.txt"])])
+@pytest.mark.usefixtures("files_of_config")
 def test_files_that_belong_together_are_replaced(own, given):
     assert halves(own, *given) == []
+
+
+@pytest.mark.usefixtures("files_of_config")
+def test_a_file_that_was_moved_is_replaced_alone(tmp_path):
+    (tmp_path / "dev.en").rename(tmp_path / "moved.en")
+    assert halves(OWN, "--data_layer_params/source_file=moved.en") == []

@@ -14,6 +14,7 @@ import pytest
 from open_seq2seq.decoding.ctc import CtcDecoder, beam_search_params
 from open_seq2seq.decoding.ctc.logits_file import read_logits, write_logits
 from open_seq2seq.decoding.ctc.n_best import read_n_best
+from scripts.build_lm import read_texts
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 LABELS = list("abcdefghijklmnopqrstuvwxyz ")
@@ -200,3 +201,8 @@ def test_character_model(folder):
     ("build_lm", ["--text", "train.txt", "--output", "x.arpa", "--prune", 1], "start with 0")])
 def test_mistakes(folder, script, args, what):
     assert what in run(script, *args, cwd=folder, code=2)
+
+
+def test_characters_are_removed_from_the_texts_of_a_model(tmp_path):
+    (tmp_path / "train.csv").write_text('wav_filename,wav_filesize,transcript\na.wav,1,"Zero, one."\n', encoding="utf-8")
+    assert list(read_texts(str(tmp_path / "train.csv"), ".,")) == ["Zero one"]
