@@ -71,11 +71,10 @@ def check(args: argparse.Namespace) -> None:
 
 
 def read_texts(path: str, remove_characters: str = "") -> Iterator[str]:
-    """Yields the lines of a text file, or the transcripts of a list or folder of recordings, without some characters."""
+    """Yields the lines of a text file, or the transcripts of recordings, without some characters."""
+    lines = read_transcripts(path)
     if os.path.isdir(path):
         lines = (row.text or "" for row in read_manifests([path], None, needs_text=True))
-    else:
-        lines = iter(read_transcripts(path))
     removed = str.maketrans("", "", remove_characters)
     return (line.translate(removed) for line in lines)
 

@@ -19,8 +19,8 @@ def release_graphs(function: Any) -> None:
         from tensorflow.python.framework import func_graph, ops
 
         table = ops.gradient_registry._registry
-        # Not through the function's methods, which may trace it: the garbage collector calls this at any time, also while
-        # another function is traced, which would then seem to use these variables.
+        # The function's methods may trace it. The garbage collector calls this at any time, also while another function
+        # is traced, which would then seem to use these variables.
         for concrete in function._function_cache.values():
             definition = concrete.graph.as_graph_def()
             inner = (node for one in definition.library.function for node in one.node_def)

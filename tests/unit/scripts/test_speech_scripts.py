@@ -204,5 +204,5 @@ def test_mistakes(folder, script, args, what):
 
 
 def test_characters_are_removed_from_the_texts_of_a_model(tmp_path):
-    (tmp_path / "train.csv").write_text('wav_filename,wav_filesize,transcript\na.wav,1,"Zero, one."\n', encoding="utf-8")
+    (tmp_path / "train.csv").write_text('wav_filename,wav_filesize,transcript\na.wav,1,"Zero, one."\n')
     assert list(read_texts(str(tmp_path / "train.csv"), ".,")) == ["Zero one"]
