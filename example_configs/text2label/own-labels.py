@@ -42,7 +42,7 @@ base_params = {
     "optimizer": "Adagrad",
     "optimizer_params": {"initial_accumulator_value": 1e-8},
     "lr_policy": poly_decay,
-    "lr_policy_params": {"learning_rate": 0.00025},
+    "lr_policy_params": {"learning_rate": 0.000125},
 
     "encoder": NgramEncoder,
     "encoder_params": {"embedding_size": 32, "max_ngram": max_ngram, "buckets": 1 << 18, "embedding_scale": 300.0,
