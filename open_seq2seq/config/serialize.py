@@ -48,6 +48,8 @@ def unwritable(sections: Mapping[str, Any]) -> list[str]:
     """
     problems: list[str] = []
     for name, section in sections.items():
+        if isinstance(section, Mapping):  # hooks are not a part of the model
+            section = {key: value for key, value in section.items() if key != "hooks"}
         _plain(section, "" if isinstance(section, Mapping) else name, problems)
     return list(dict.fromkeys(problems))
 

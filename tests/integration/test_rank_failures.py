@@ -200,7 +200,9 @@ def test_an_error_on_one_rank_is_reported_by_that_rank(workspace, launcher, hook
 def test_ranks_that_differ_are_named_before_data_are_read(workspace):
     other = 'test $RANK = 0 || set -- "$@" --encoder_params/hidden_size=32'
     (workspace / "bad.src").write_bytes(b"\xff\n")
-    with started(workspace, "mpiexec", f"--data_layer_params/source_file={workspace}/bad.src", before=other) as ranks:
+    data = [f"--data_layer_params/{name}_file={workspace}/{file}"
+            for name, file in (("source", "bad.src"), ("target", "train.tgt"))]
+    with started(workspace, "mpiexec", *data, before=other) as ranks:
         ranks.wait_for(lambda: ranks.launcher.poll() is not None)
         ranks.end(SECONDS)
         assert ranks.output.count("Error") == 1
