@@ -78,9 +78,9 @@ def decoding_speed(config_file: str, dtype: str, rounds: int) -> float:
     from open_seq2seq.data.batching import evaluation_plan
     from open_seq2seq.models.builder import build_model
     from open_seq2seq.parts.precision import weight_cast_scope
+    from open_seq2seq.run.training_setup import describe_sections
     from open_seq2seq.runners import Runner
-    from open_seq2seq.training.precision.choice import settle_precision
-    from open_seq2seq.training.run.training_setup import describe_sections
+    from open_seq2seq.runners.processor_speed.choice import settle_precision
 
     config = resolve(load_config(config_file), "infer", parse_overrides([f"--dtype={dtype}"], ["--config_file"]))
     specs = settle_precision(describe_sections(RunOptions(mode="infer", config=config)), Runner())

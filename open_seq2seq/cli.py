@@ -242,12 +242,12 @@ def _is_from_tensorflow(error: Exception) -> bool:
 
 def _run(arguments: list[str]) -> int:
     if (folder := _folder_of_report(arguments)) is not None:
-        from open_seq2seq.training.report.page import write_report
+        from open_seq2seq.report.page import write_report
 
         deco_print(f"Report: {write_report(folder)}")
         return 0
     options = parse_options(arguments)
-    from open_seq2seq.training.run import session
+    from open_seq2seq.run import session
 
     try:
         return session.run(options)
@@ -304,7 +304,7 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
         if (known := possible_keys(flags.config_file)) is not None:
             _misspelt_flags(overrides, known)
     import_tensorflow()
-    from open_seq2seq.training.run.config_source import config_of_run
+    from open_seq2seq.run.config_source import config_of_run
 
     mode = "train" if flags.benchmark else flags.mode
     source = config_of_run(flags.config_file, mode, overrides, flags.infer_files or (), flags.trust_code,
@@ -379,7 +379,7 @@ def load_interactive(arguments: Sequence[str]) -> Any:
         ``["--config_file=…", "--logdir=…", "--decoder_params/beam_size=1"]``.
 
     Returns:
-      A ``training.inference.interactive.InteractiveModel``, whose ``infer(inputs)`` returns the model's result for
+      A ``inference.interactive.InteractiveModel``, whose ``infer(inputs)`` returns the model's result for
       each input.
 
     Raises:
@@ -387,7 +387,7 @@ def load_interactive(arguments: Sequence[str]) -> Any:
     """
     options = parse_options([*arguments, "--mode=interactive_infer"])
     import_tensorflow()
-    from open_seq2seq.training.inference.interactive import InteractiveModel
-    from open_seq2seq.training.run import session
+    from open_seq2seq.inference.interactive import InteractiveModel
+    from open_seq2seq.run import session
 
     return InteractiveModel(session.load_model(options))

@@ -9,8 +9,8 @@ from typing import Any, overload
 import numpy as np
 
 from open_seq2seq.cli import load_interactive
+from open_seq2seq.inference.interactive import InteractiveModel
 from open_seq2seq.models.model import Model
-from open_seq2seq.training.inference.interactive import InteractiveModel
 from open_seq2seq.utils.errors import UserError
 
 Recording = str | os.PathLike[str] | np.ndarray | tuple[np.ndarray, int]

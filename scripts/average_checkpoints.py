@@ -20,8 +20,8 @@ from open_seq2seq.utils.script import quiet_tensorflow
 
 quiet_tensorflow()
 
-from open_seq2seq.training.checkpoints import average_checkpoints, of_one_stretch, write_snapshot
-from open_seq2seq.training.checkpoints.folders import LOGS, list_checkpoints
+from open_seq2seq.checkpoints import average_checkpoints, of_one_stretch, write_snapshot
+from open_seq2seq.checkpoints.folders import LOGS, list_checkpoints
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
 from open_seq2seq.utils.script import run_script

@@ -45,7 +45,7 @@ def load(arguments: list[str]) -> Model:
     defaults = ["--mode=eval", "--eval_batch_size_per_gpu=1", "--data_layer_params/carry_state=True"]
     try:
         options = parse_options([*defaults, *arguments])
-        from open_seq2seq.training.run import session  # imports TensorFlow
+        from open_seq2seq.run import session  # imports TensorFlow
 
         return session.load_model(options)
     except ConfigError as error:
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"--rate is {own.rate}, --decay {own.decay} and --clip {own.clip}, but the rate has to be at "
                         "least 0, the decay from 0 to below 1, and the clip above 0.")
     model = load(others)
-    from open_seq2seq.training.inference.lm.dynamic_evaluation import DynamicSettings, evaluate_dynamically
+    from open_seq2seq.inference.lm.dynamic_evaluation import DynamicSettings, evaluate_dynamically
 
     evaluate_dynamically(model, DynamicSettings(own.rate, own.decay, own.clip))
 

@@ -24,7 +24,7 @@ from open_seq2seq.utils.script import quiet_tensorflow
 quiet_tensorflow()
 
 from open_seq2seq.cli import load_interactive
-from open_seq2seq.training.inference.text2text.ctranslate2_model import (
+from open_seq2seq.inference.text2text.ctranslate2_model import (
     QUANTIZATIONS,
     check_exportable,
     ctranslate2_package,

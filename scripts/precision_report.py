@@ -24,8 +24,8 @@ from open_seq2seq.utils.output_file import OutputFiles, check_no_input
 from open_seq2seq.utils.script import run_script
 
 if TYPE_CHECKING:
+    from open_seq2seq.checkpoints import Checkpoint
     from open_seq2seq.models.model import Model
-    from open_seq2seq.training.checkpoints import Checkpoint
 
 # Config entries that are removed from the components whose default dtype is that of the model: dtype, because it might
 # override float32, and recompute, because the gradients of activations inside recomputed layers cannot be measured.
@@ -74,11 +74,11 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
     Raises:
       UserError: the config has a mistake, or no checkpoint fits the model.
     """
+    from open_seq2seq.checkpoints import choosing
     from open_seq2seq.models.builder import build_model
-    from open_seq2seq.training.checkpoints import choosing
-    from open_seq2seq.training.run.logdir import check_logdir
-    from open_seq2seq.training.run.restoring import restore_weights
-    from open_seq2seq.training.run.training_setup import describe_sections
+    from open_seq2seq.run.logdir import check_logdir
+    from open_seq2seq.run.restoring import restore_weights
+    from open_seq2seq.run.training_setup import describe_sections
 
     trust = ["--trust_code"] if args.trust_code else []
     options = parse_options([f"--config_file={args.config_file}", f"--mode={args.data}", *trust, *overrides])

@@ -25,6 +25,8 @@ quiet_tensorflow()
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.checkpoints import assign_strictly, load_checkpoint
+from open_seq2seq.checkpoints.folders import LOGS
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import resolve
@@ -33,10 +35,8 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers import trainable_variables
 from open_seq2seq.optimizers.dtype import precision_of
 from open_seq2seq.parts.component import named_variables
-from open_seq2seq.training.checkpoints import assign_strictly, load_checkpoint
-from open_seq2seq.training.checkpoints.folders import LOGS
-from open_seq2seq.training.recovery.diagnosis import Diagnosis, Examiner
-from open_seq2seq.training.recovery.kept_batch import CONFIG, check_event, read_batch, read_carried
+from open_seq2seq.training.loop.diagnosis import Diagnosis, Examiner
+from open_seq2seq.training.loop.kept_batch import CONFIG, check_event, read_batch, read_carried
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
 from open_seq2seq.utils.script import run_script

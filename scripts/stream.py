@@ -26,6 +26,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import open_seq2seq
 from open_seq2seq.data.audio.audio_files import AudioError, read_audio, read_info
 from open_seq2seq.metrics.wer import error_rates
 from open_seq2seq.utils.console import deco_print
@@ -33,7 +34,7 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.script import run_script
 
 if TYPE_CHECKING:
-    from open_seq2seq.training.inference.speech2text.frame_asr import FrameASR
+    from open_seq2seq.inference.speech2text.frame_asr import FrameASR
 
 
 def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
@@ -157,7 +158,7 @@ def replay_files(asr: FrameASR, args: argparse.Namespace, clock: Clock) -> None:
 
 def compare(asr: FrameASR, found: dict[str, tuple[str, str]]) -> None:
     """Prints how the streamed transcripts differ from those of the whole recordings."""
-    from open_seq2seq.training.inference.interactive import InteractiveModel
+    from open_seq2seq.inference.interactive import InteractiveModel
 
     offline = InteractiveModel(asr.model)
     whole = [offline.infer([read(name)])[0].text for name in found]
@@ -211,10 +212,10 @@ def main(argv: list[str] | None = None) -> None:
     """Runs the script."""
     args, overrides = parse_args(argv)
     check(args)
-    from open_seq2seq.training.inference.speech2text.frame_asr import FrameASR
+    model = open_seq2seq.load(args.logdir, *overrides, trust_code=args.trust_code).model
+    from open_seq2seq.inference.speech2text.frame_asr import FrameASR
 
-    asr = FrameASR.from_logdir(args.logdir, overrides, history_seconds=args.history_seconds,
-                               trust_code=args.trust_code)
+    asr = FrameASR(model, history_seconds=args.history_seconds)
     deco_print("The model's output for a sound is provisional at first. It becomes final "
                f"{1000 * asr.look_ahead_seconds:.0f} ms after the sound.")
     clock = Clock()

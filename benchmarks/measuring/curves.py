@@ -182,13 +182,13 @@ def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: in
     from open_seq2seq.config.overrides import parse_overrides
     from open_seq2seq.config.resolve import resolve
     from open_seq2seq.models.builder import build_model
+    from open_seq2seq.run.process_settings import set_up_process
+    from open_seq2seq.run.training_setup import describe_sections
+    from open_seq2seq.runners.processor_speed.choice import settle_precision
     from open_seq2seq.runners.runner import Runner
     from open_seq2seq.training.loop.passes import EvaluationPass
-    from open_seq2seq.training.loop.train import train
     from open_seq2seq.training.loop.trainer import Trainer
-    from open_seq2seq.training.precision.choice import settle_precision
-    from open_seq2seq.training.run.process_settings import set_up_process
-    from open_seq2seq.training.run.training_setup import describe_sections
+    from open_seq2seq.training.train import train
 
     values = parse_overrides([*overrides, *plan.overrides, f"--random_seed={seed}"], ["--config_file"])
     config = resolve(load_config(config_file), "train_eval", values)

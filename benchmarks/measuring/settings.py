@@ -64,11 +64,11 @@ def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[...,
     from open_seq2seq.config.overrides import parse_overrides
     from open_seq2seq.config.resolve import Benchmark, resolve
     from open_seq2seq.models.builder import build_model
+    from open_seq2seq.run.process_settings import set_up_process
+    from open_seq2seq.run.training_setup import describe_sections
     from open_seq2seq.runners import make_runner
+    from open_seq2seq.runners.processor_speed.choice import settle_precision
     from open_seq2seq.training.loop.trainer import Trainer
-    from open_seq2seq.training.precision.choice import settle_precision
-    from open_seq2seq.training.run.process_settings import set_up_process
-    from open_seq2seq.training.run.training_setup import describe_sections
 
     values = parse_overrides(list(overrides), ["--config_file"])
     config = resolve(load_config(config_file), "train", values, Benchmark(steps=ENDLESS))

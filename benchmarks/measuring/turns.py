@@ -164,7 +164,7 @@ class TurnsHook:
 def train_in_turns(pipe: Connection, config_file: str, overrides: list[str], warmup: int) -> None:
     """Builds the config's model and trains it as the parent process requests; the body of a training process."""
     trainer = make_trainer(config_file, overrides, lambda **_: TurnsHook(pipe, warmup))
-    from open_seq2seq.training.loop.train import train  # imports TensorFlow, whose log is suppressed by now
+    from open_seq2seq.training.train import train  # imports TensorFlow, whose log is suppressed by now
 
     train(trainer)
 

@@ -1,10 +1,7 @@
-"""Training, evaluation and inference of a model.
+"""Training of a model.
 
-* ``run``: one run of the command, with its log directory and inputs
-* ``loop``: the training loop, its hooks, and passes over the data
-* ``checkpoints``: writing, reading, averaging and choosing of checkpoints
-* ``recovery``: detection of divergence and recovery from it, and saving after errors
-* ``report``: the page that ``--mode=report`` writes about a run
-* ``precision``: choice of the operations that are computed in bfloat16, and reports on half precision
-* ``inference``: use of a trained model
+* ``loop``: the training step, the trainer, hooks, detection of divergence, and passes over the data
+* ``precision``: reports on half precision
+* ``recovery``: recovery from divergence, and saving after errors
+* ``train``: all of them, from the first update to the last
 """

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tests.hostile.case import EVALUATE, INFER_TEXT, RESUME, Case, Fault, Place, Refused, Same
 from tests.integration.test_hostile_logdir import ATTACKS
-from tests.unit.training.checkpoints import attacks
+from tests.unit.checkpoints import attacks
 
 COMMANDS = {"inference from the logdir": INFER_TEXT, "evaluation": EVALUATE, "training that goes on": RESUME}
 # Attacks on the logdir itself, which an older checkpoint of the run does not repair.

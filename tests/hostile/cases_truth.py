@@ -38,7 +38,7 @@ from tests.hostile.faults import (
     truncate,
     write,
 )
-from tests.unit.training.checkpoints.resealing import reseal
+from tests.unit.checkpoints.resealing import reseal
 
 NEWEST, BEFORE = "run/model.ckpt-60", "run/model.ckpt-40"
 LOAD_MODEL = (CONFIG, "--mode=train_eval", "--logdir=new", "--max_steps=20", "--load_model=run")

@@ -160,10 +160,10 @@ def _import_the_toolkit() -> None:
     from open_seq2seq.cli import import_tensorflow
 
     import_tensorflow()  # without its log
+    import open_seq2seq.inference.from_logdir
     import open_seq2seq.models
-    import open_seq2seq.training.inference.from_logdir
-    import open_seq2seq.training.run.dry_run
-    import open_seq2seq.training.run.session  # noqa: F401
+    import open_seq2seq.run.dry_run
+    import open_seq2seq.run.session  # noqa: F401
 
 
 def main() -> None:

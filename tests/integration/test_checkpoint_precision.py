@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from open_seq2seq.checkpoints import Snapshot, load_checkpoint, write_snapshot
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.models.builder import build_model, describe_model
+from open_seq2seq.run.restoring import load_base_model, restore_run, restore_weights
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.checkpoints import Snapshot, load_checkpoint, write_snapshot
 from open_seq2seq.training.loop.trainer import Trainer
-from open_seq2seq.training.run.restoring import load_base_model, restore_run, restore_weights
 
 DTYPES = ["float32", "mixed_float16", "mixed_bfloat16"]
 

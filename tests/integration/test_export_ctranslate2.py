@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from open_seq2seq.models.text2text.translations import Translation
-from open_seq2seq.training.inference.text2text.ctranslate2_model import (
+from open_seq2seq.inference.text2text.ctranslate2_model import (
     check_exportable,
     lines_that_load,
     translations_by_ctranslate2,
     write_model,
 )
+from open_seq2seq.models.text2text.translations import Translation
 from open_seq2seq.utils.errors import UserError
 from scripts import export_ctranslate2
 

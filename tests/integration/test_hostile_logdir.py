@@ -12,9 +12,9 @@ import pytest
 
 from open_seq2seq.cli import load_interactive, main
 from open_seq2seq.utils.errors import UserError
-from tests.unit.training.checkpoints import attacks
-from tests.unit.training.checkpoints.attacks import move_out
-from tests.unit.training.checkpoints.resealing import reseal
+from tests.unit.checkpoints import attacks
+from tests.unit.checkpoints.attacks import move_out
+from tests.unit.checkpoints.resealing import reseal
 
 CHECKPOINT = "model.ckpt-2"
 # Those of checkpoints, and some of what lies around them.

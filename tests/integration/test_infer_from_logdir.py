@@ -18,7 +18,7 @@ import open_seq2seq
 from open_seq2seq.cli import main
 from open_seq2seq.utils.errors import DataError, UserError
 from tests.integration.conftest import write_corpus
-from tests.unit.training.checkpoints.resealing import reseal
+from tests.unit.checkpoints.resealing import reseal
 
 pytestmark = pytest.mark.long
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from open_seq2seq.training.checkpoints import run_saver
+from open_seq2seq.checkpoints import run_saver
 from open_seq2seq.training.loop.metrics_file import read_metrics
 from open_seq2seq.training.loop.passes import EvaluationPass
 from open_seq2seq.training.loop.trainer import Trainer

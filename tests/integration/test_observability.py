@@ -119,7 +119,7 @@ def test_larc_summaries(workspace, command):
 def test_a_checkpoint_without_the_overflow_counter_can_be_resumed(workspace, command):
     from safetensors.numpy import load_file
 
-    from open_seq2seq.training.checkpoints import Snapshot, load_checkpoint, write_snapshot
+    from open_seq2seq.checkpoints import Snapshot, load_checkpoint, write_snapshot
 
     assert command("--mode=train", "--max_steps=4")[0] == 0
     path = workspace / "run" / "model.ckpt-4"

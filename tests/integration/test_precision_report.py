@@ -33,8 +33,8 @@ def report(workspace, capfd):
 
 def scale_variable(workspace, name, factor):
     """Rewrites the run's last checkpoint with one variable multiplied."""
-    from open_seq2seq.training.checkpoints import Snapshot, load_checkpoint, write_snapshot
-    from open_seq2seq.training.checkpoints.folders import list_checkpoints
+    from open_seq2seq.checkpoints import Snapshot, load_checkpoint, write_snapshot
+    from open_seq2seq.checkpoints.folders import list_checkpoints
 
     path = list_checkpoints(workspace / "run")[0]
     kept = load_checkpoint(path)

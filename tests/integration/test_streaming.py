@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import soundfile
 
+import open_seq2seq
 from open_seq2seq.cli import main
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from open_seq2seq.training.inference.speech2text.frame_asr import FrameASR
+from open_seq2seq.inference.speech2text.frame_asr import FrameASR
 from open_seq2seq.utils.script import run_script
 from tests.unit.decoding.arpa_text import arpa_text
 
@@ -69,13 +70,13 @@ def test_recordings_give_the_transcripts_of_inference(trained: Path, capfd):
 
 
 def test_a_logdir_and_config_values_are_enough(trained: Path):
-    asr = FrameASR.from_logdir(str(trained / "run"), ["--decoder_params/use_language_model=True"], rate=16000)
+    asr = FrameASR(open_seq2seq.load(trained / "run", "--decoder_params/use_language_model=True").model, rate=16000)
     audio = soundfile.read(trained / "wav" / "dev-0002.wav", dtype="float32")[0]
     assert asr.model.beam_search is not None and asr.rate == 16000
     assert Path(asr.model.beam_search.params["lm_path"]).is_relative_to(trained / "run")
     asr.transcribe(np.repeat(audio, 2))
     search = asr.finish()
-    plain = FrameASR.from_logdir(str(trained / "run"))
+    plain = FrameASR(open_seq2seq.load(trained / "run").model)
     plain.transcribe(audio)
     assert search.split() and plain.finish().split() and search == " ".join(search.split())
 

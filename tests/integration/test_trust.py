@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import yaml
 
+import open_seq2seq
+from open_seq2seq.checkpoints.files import sha256, state_checksum
 from open_seq2seq.cli import load_interactive, main
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from open_seq2seq.training.checkpoints.files import sha256, state_checksum
-from open_seq2seq.training.inference.speech2text.frame_asr import FrameASR
+from open_seq2seq.inference.speech2text.frame_asr import FrameASR
 from open_seq2seq.utils.errors import ConfigError
 from open_seq2seq.utils.script import run_script
 
@@ -228,6 +229,6 @@ def test_refused_names_are_refused_from_python_too(logdir):
     (logdir / STEP / "outside.py").write_text(OUTSIDE)
     change(logdir, {"encoder": f"{logdir}/{STEP}/outside.py:Outside"})
     with pytest.raises(ConfigError, match="--trust_code"):
-        FrameASR.from_logdir(str(logdir))
+        open_seq2seq.load(logdir)
     assert not (logdir / STEP / "marker").exists()
-    assert FrameASR.from_logdir(str(logdir), trust_code=True).rate == 8000
+    assert FrameASR(open_seq2seq.load(logdir, trust_code=True).model).rate == 8000

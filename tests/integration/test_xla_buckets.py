@@ -17,7 +17,7 @@ import numpy as np
 from open_seq2seq.cli import parse_options
 from open_seq2seq.models.builder import build_model
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.run.training_setup import describe_sections
+from open_seq2seq.run.training_setup import describe_sections
 from open_seq2seq.training.loop.trainer import Trainer
 
 def make(*arguments):

@@ -41,9 +41,9 @@ def ran(monkeypatch):
         return runs.result
 
     session.run = run
-    import open_seq2seq.training.run as package
+    import open_seq2seq.run as package
 
-    monkeypatch.setitem(sys.modules, "open_seq2seq.training.run.session", session)
+    monkeypatch.setitem(sys.modules, "open_seq2seq.run.session", session)
     monkeypatch.setattr(package, "session", session, raising=False)
     return runs
 

@@ -16,14 +16,20 @@ LAYERS = (
     ("config",),
     ("parts", "decoding", "metrics"),
     ("data", "encoders", "decoders", "losses", "optimizers"),
-    ("runners", "models"),
+    ("models",),
+    ("runners",),
+    ("checkpoints",),
     ("training",),
+    ("inference", "report"),
+    ("run",),
     ("cli",),
     ("loading",),
     ("rescoring",),
     ("__main__",),
 )
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}
+# The same for the packages and modules inside training.
+TRAINING = ("loop", "precision", "recovery", "train", "hooks")
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
 
@@ -63,6 +69,15 @@ def test_every_package_has_a_rank():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_down(path: Path):
     assert forbidden_imports(path.read_text(encoding="utf-8"), path) == []
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("training/**/*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_inside_training_point_down(path: Path):
+    own = path.relative_to(ROOT / "training").parts[0].removesuffix(".py")
+    below = () if own == "__init__" else TRAINING[:TRAINING.index(own) + 1]
+    inside = {name.split(".")[2] for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+              if isinstance(node, ast.ImportFrom) and (name := node.module or "").startswith(f"{PACKAGE}.training.")}
+    assert inside <= set(below)
 
 
 def test_package_itself_imports_nothing_of_its_own():

@@ -22,7 +22,7 @@ TASK_WORDS = re.compile(r"speech|audio|transcri|utterance|translat|recogni[sz]er
                         r"\brecordings?\b|\bsentences\b", re.IGNORECASE)
 # Modules of a task that lie in a general room, and names that configs give or documentation imports.
 OF_TASKS = ("data/__init__.py", "models/__init__.py", "models/speech2text.py",
-            "models/logit_stream.py", "models/transcript_files.py", "training/frame_asr.py", "config/short_forms.py")
+            "models/logit_stream.py", "models/transcript_files.py", "config/short_forms.py")
 TASK_NAMES = {("data/data_layer.py", "sentences"), ("data/data_layer.py", "utterances"),
               ("data/data_layer.py", "Unit of the batch size: sentences, or tokens of the longer side, padding "
                                      "included."),

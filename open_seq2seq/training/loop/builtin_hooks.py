@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from open_seq2seq.training.hooks import Hook
+from open_seq2seq.training.loop.hooks import Hook
 from open_seq2seq.training.loop.progress import MeanLoss, Meter, ProgressHook
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils.console import deco_print

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from open_seq2seq.training.checkpoints.run_saver import value_of
+from open_seq2seq.checkpoints.run_saver import value_of
 
 
 class EarlyStopping:

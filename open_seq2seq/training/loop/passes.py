@@ -19,8 +19,8 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import open_results
 from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.runners.run_states import carrying_in_pass
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.loop.run_states import carrying_in_pass
 from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.contracts import comes_first

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.training.hooks import Hook
+from open_seq2seq.training.loop.hooks import Hook
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.progress import Bar, format_time

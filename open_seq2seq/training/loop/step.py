@@ -20,8 +20,8 @@ from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import random_scope
 from open_seq2seq.parts.ranks import joined_ranks
 from open_seq2seq.parts.xla import tracing_for_xla
+from open_seq2seq.runners.run_states import RunStates
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.loop.run_states import RunStates
 
 Tensors = dict[str, Any]
 

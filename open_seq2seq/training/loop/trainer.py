@@ -12,6 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.checkpoints.folders import SAMPLES
+from open_seq2seq.checkpoints.run_saver import RunSaver
+from open_seq2seq.checkpoints.run_variables import RunPosition, RunVariables
 from open_seq2seq.config.files import DATA
 from open_seq2seq.data.batch_loader import LoaderGroup
 from open_seq2seq.data.static_batches import StaticBatches, describe_shapes
@@ -24,23 +27,20 @@ from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.optimizers.weight_average import exchanged
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.runners.processor_speed.choice import choice_of
+from open_seq2seq.runners.run_states import RunStates, carried_signature, setting_aside
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.checkpoints.folders import SAMPLES
-from open_seq2seq.training.checkpoints.run_saver import RunSaver
+from open_seq2seq.training.loop.diagnosis import Examiner
 from open_seq2seq.training.loop.early_stopping import EarlyStopping
+from open_seq2seq.training.loop.history import DivergenceHistory
 from open_seq2seq.training.loop.making import make_optimizer, make_stream
 from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.training.loop.passes import EvaluationPass, PassStopped, print_title
 from open_seq2seq.training.loop.rank_statistics import SharedStatistics
-from open_seq2seq.training.loop.run_states import RunStates, carried_signature, setting_aside
-from open_seq2seq.training.loop.run_variables import RunPosition, RunVariables
 from open_seq2seq.training.loop.samples import WORST_EXAMPLES, RunReporter
 from open_seq2seq.training.loop.signals import StopRequest
 from open_seq2seq.training.loop.step import TrainStep
 from open_seq2seq.training.loop.summaries import Summaries
-from open_seq2seq.training.precision.choice import choice_of
-from open_seq2seq.training.recovery.diagnosis import Examiner
-from open_seq2seq.training.recovery.history import DivergenceHistory
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.trail import TRAIL
 

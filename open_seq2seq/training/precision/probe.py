@@ -15,7 +15,7 @@ from open_seq2seq.parts.component import named_modules, named_variables
 from open_seq2seq.parts.observation import observing
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import random_scope
-from open_seq2seq.training.loop.run_states import setting_aside
+from open_seq2seq.runners.run_states import setting_aside
 from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.training.precision.ranges import Conversion, NumberRange, RangeTensors, measure
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from open_seq2seq.data.static_batches import EMPTY_ID
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
-from open_seq2seq.training.recovery.diagnosis import Diagnosis, Examiner
-from open_seq2seq.training.recovery.divergence import Divergence, listed
+from open_seq2seq.training.loop.diagnosis import Diagnosis, Examiner
+from open_seq2seq.training.loop.divergence import Divergence, listed
 from open_seq2seq.training.recovery.good_state import START, GoodState, Tried
 
 

@@ -10,15 +10,15 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
+from open_seq2seq.checkpoints.folders import DIVERGENCE
 from open_seq2seq.optimizers.dtype import precision_of, resolve_dtype
 from open_seq2seq.parts.precision import KINDS
-from open_seq2seq.training.checkpoints.folders import DIVERGENCE
+from open_seq2seq.runners.processor_speed.choice import choice_of
+from open_seq2seq.training.loop.divergence import Attempt, Divergence
+from open_seq2seq.training.loop.kept_batch import write_batch
 from open_seq2seq.training.loop.trainer import Trainer
-from open_seq2seq.training.precision.choice import choice_of
-from open_seq2seq.training.recovery.divergence import Attempt, Divergence
 from open_seq2seq.training.recovery.good_state import START, GoodState, Tried, good_states, pick_state
 from open_seq2seq.training.recovery.incident import Counters, Incident, SuspectBatch
-from open_seq2seq.training.recovery.kept_batch import write_batch
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 

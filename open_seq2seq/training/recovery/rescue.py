@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 
 from open_seq2seq.runners.horovod.elastic import Regroup
+from open_seq2seq.training.loop.divergence import Divergence
 from open_seq2seq.training.loop.trainer import Trainer
-from open_seq2seq.training.recovery.divergence import Divergence
 from open_seq2seq.utils.errors import CheckpointError, UserError
 
 

@@ -12,7 +12,7 @@ from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.parts.precision import KINDS
-from open_seq2seq.training.run.training_setup import describe_sections
+from open_seq2seq.run.training_setup import describe_sections
 from open_seq2seq.utils.errors import UserError
 
 

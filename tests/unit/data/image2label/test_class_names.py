@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from open_seq2seq.checkpoints import Snapshot, load_checkpoint, write_snapshot
+from open_seq2seq.checkpoints.kept_files import check_assets, kept_files_of
 from open_seq2seq.config.overrides import apply_overrides
 from open_seq2seq.data import ImagenetDataLayer
 from open_seq2seq.decoders import FullyConnectedDecoder
 from open_seq2seq.encoders import CNNEncoder
 from open_seq2seq.models import Image2Label
-from open_seq2seq.training.checkpoints import Snapshot, load_checkpoint, write_snapshot
-from open_seq2seq.training.checkpoints.kept_files import check_assets, kept_files_of
 from open_seq2seq.utils.errors import CheckpointError
 
 

@@ -33,8 +33,8 @@ DESCRIPTORS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 ALLOWED = {
     ("training/loop/summaries.py", "create_file_writer"): "TensorFlow opens it; its name has the time, the host "
                                                           "and the process's number",
-    ("training/checkpoints/writing.py", "save_file"): "safetensors opens it, in a folder that utils.disk has just made",
-    ("training/checkpoints/kept_copies.py", "copyfile"): "into a new file of utils.disk",
+    ("checkpoints/writing.py", "save_file"): "safetensors opens it, in a folder that utils.disk has just made",
+    ("checkpoints/kept_copies.py", "copyfile"): "into a new file of utils.disk",
     ("decoding/ctc/logits_file.py", "open"): "a member of an archive that is open",
     ("utils/console.py", "open"): "/dev/null",
 }

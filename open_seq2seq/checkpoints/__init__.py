@@ -1,0 +1,23 @@
+"""Checkpoints: folders of safetensors and JSON files with checksums, written under a temporary name and renamed."""
+
+from open_seq2seq.checkpoints.checkpoint_average import average_checkpoints, of_one_stretch
+from open_seq2seq.checkpoints.matching import assign_matching, assign_strictly, match
+from open_seq2seq.checkpoints.reading import (
+    Checkpoint,
+    first_whole,
+    load_checkpoint,
+    load_first_whole,
+    verified_assets,
+)
+from open_seq2seq.checkpoints.state import check_resumable, files_of, read_state
+from open_seq2seq.checkpoints.writing import (
+    Checkpointer,
+    Snapshot,
+    note_metrics,
+    remove_unfinished,
+    write_snapshot,
+)
+
+__all__ = ["Checkpoint", "Checkpointer", "Snapshot", "assign_matching", "assign_strictly", "average_checkpoints",
+           "check_resumable", "files_of", "first_whole", "load_checkpoint", "load_first_whole", "match",
+           "note_metrics", "of_one_stretch", "read_state", "remove_unfinished", "verified_assets", "write_snapshot"]

@@ -1,0 +1,198 @@
+"""Keeps the files that inference needs besides weights and config, and finds them again.
+
+Parameters declare such files by ``Param(file=…)``. Each ``asset`` of the training model is copied into every
+checkpoint. ``large`` files, and assets that only evaluation or inference uses, are copied once for each of the
+``MODES``, to a folder beside the checkpoints that has a list of its copies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from open_seq2seq.checkpoints import Checkpoint, verified_assets
+from open_seq2seq.checkpoints.files import sha256
+from open_seq2seq.checkpoints.folders import AVERAGED, BEST_MODELS, KEPT_FILES
+from open_seq2seq.checkpoints.kept_copies import KeptCopies
+from open_seq2seq.config.files import ASSET, LARGE, NamedFile, named_files_below
+from open_seq2seq.config.names import resolve_name
+from open_seq2seq.config.overrides import Override
+from open_seq2seq.data.data_layer import DataLayer, asset_name
+from open_seq2seq.models.model import Model
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError, ConfigError
+
+MODES = ("eval", "infer", "interactive_infer")
+_TRAIN = "train"
+_DATA = ("data_layer_params",)
+_COMPRESSED = ".gz"  # kept in the copy's name, because readers check the suffix
+
+
+def assets_of(model: Model) -> dict[str, str]:
+    """Returns the paths of the files that are copied into each checkpoint of a model, by name in ``assets``."""
+    declared = {_asset_name(file): file.value for file in model_files(type(model), model.params)
+                if file.kind == ASSET and file.part != _DATA and file.value is not None}
+    return {**declared, **model.data_layer.assets()}
+
+
+def check_assets(model: Model, checkpoint: Checkpoint) -> None:
+    """Raises CheckpointError if an asset of a model differs from the checkpoint's copy."""
+    for name, path in assets_of(model).items():
+        kept = checkpoint.assets.get(name)
+        if kept is not None and sha256(kept) != sha256(path):
+            raise asset_error(model.data_layer, name, path, checkpoint)
+
+
+def asset_error(layer: DataLayer | None, name: str, path: str, checkpoint: Checkpoint) -> CheckpointError:
+    """Returns the error about an asset whose content differs from a checkpoint's copy.
+
+    Args:
+      layer: the model's data layer, if any.
+      name: the asset's name in the checkpoint.
+      path: the asset.
+      checkpoint: the checkpoint.
+    """
+    kept = checkpoint.assets_dir / name
+    own = None if layer is None else layer.asset_mismatch(name, str(kept))
+    return CheckpointError(own or f"{path} is not the file that {checkpoint.path} was trained with: its content "
+                           f"differs from {kept}. Name that copy in the config.")
+
+
+def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[str, Any]]) -> None:
+    """Copies the files that inference needs, and that checkpoints do not contain, to a folder beside the checkpoints.
+
+    A file that cannot be read or copied is reported and left out, because training does not need it; an earlier copy of
+    the file is kept. Copies of files that the config no longer names are removed.
+
+    Args:
+      folder: folder of the checkpoints.
+      base_model: the model's class, or its name.
+      params_of: the model's parameters in ``train`` and each of ``MODES``; missing modes are ignored.
+    """
+    trained = {file.path: file.value for file in model_files(base_model, params_of.get(_TRAIN, {}))
+               if file.kind == ASSET}
+    wanted = {_beside_name(mode, file): Path(file.value)
+              for mode in MODES for file in model_files(base_model, params_of.get(mode, {}))
+              if file.value is not None and trained.get(file.path) != file.value}
+    copies = KeptCopies(folder / KEPT_FILES)
+    for name, source in wanted.items():
+        try:
+            problem = copies.keep(name, source)
+        except OSError as error:
+            kept = "an earlier copy is kept" if copies.has(name) else "inference will need the original"
+            problem = f"{error.strerror or error}: {kept}"
+        if problem:
+            deco_print(f"The file {source} cannot be copied to {copies.folder / name} ({problem}).")
+    copies.remove_others(wanted)
+
+
+def _all_files(file: NamedFile) -> bool:
+    return True
+
+
+def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[str, Any],
+                  is_wanted: Callable[[NamedFile], bool] = _all_files) -> list[Override]:
+    """Returns config overrides that make a model use the copies of its files.
+
+    Args:
+      checkpoint: folder of the checkpoint, which contains the assets; copies of other files are beside it, or one
+        level up for best and averaged models.
+      mode: ``train`` or one of ``MODES``.
+      base_model: the model's class, or its name.
+      params: the model's parameters in that mode, as given in the config.
+      is_wanted: returns whether the copy of a declared file is to be used; by default, all copies are used, also
+        those of files that a data layer names without declaring them.
+
+    Raises:
+      CheckpointError: the checkpoint is damaged, or a copy beside it is a symbolic link or cannot be read.
+    """
+    assets = verified_assets(checkpoint)
+    moved: dict[tuple[str, ...], str] = {}
+    of_data: dict[str, str] = {}
+    files = list(model_files(base_model, params))
+    for file in filter(is_wanted, files):
+        copy = None if file.value is None else _beside(checkpoint, mode, file) or assets.get(_asset_name(file))
+        if copy is not None and file.part == _DATA and file.kind == ASSET:
+            of_data[_asset_name(file)] = str(copy)
+        elif copy is not None:
+            moved[file.path] = str(copy)
+    declared = {_asset_name(file) for file in files}
+    if is_wanted is _all_files:
+        of_data |= {name: str(path) for name, path in assets.items() if name not in declared}
+    moved |= _moved_by_data_layer(base_model, params, of_data)
+    return [Override(None, path, repr(value)) for path, value in moved.items()]
+
+
+def _moved_by_data_layer(base_model: Any, params: Mapping[str, Any],
+                         paths: Mapping[str, str]) -> dict[tuple[str, ...], Any]:
+    """Returns the parameters that make the data layer read a checkpoint's assets, as values by path in the config.
+
+    If the config leaves one of the layer's parameters to the model's parameter of the same name, such as
+    ``lm_vocab_file``, the latter is returned, so that a value on the command line, which takes precedence, is noticed.
+
+    Args:
+      base_model: the model's class, or its name.
+      params: the model's parameters.
+      paths: path of each asset, by asset name; the layer may have assets that no parameter declares.
+    """
+    layer_class = part_class(params.get("data_layer"), "data_layer")
+    if not paths or not (isinstance(layer_class, type) and issubclass(layer_class, DataLayer)):
+        return {}
+    before = params.get(_DATA[0]) or {}
+    model_class = part_class(base_model, "model")
+    is_model = isinstance(model_class, type) and issubclass(model_class, Model)
+    of_model = model_class.get_optional_params() if is_model else {}
+    return {keys if before.get(keys[0]) is None and keys[0] in of_model else (*_DATA, *keys): value
+            for keys, value in _changes(before, layer_class.params_with_assets(before, paths)).items()}
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+    found: dict[tuple[str, ...], Any] = {}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            found |= {(key, *below): changed for below, changed in _changes(old, value).items()}
+        elif key not in before or old is not value:
+            found[(key,)] = value
+    return found
+
+
+def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
+    """Returns the files, other than data, that the parameters of a model and its components name.
+
+    Such parameters are declared with ``Param(file="asset")`` or ``Param(file="large")``.
+    """
+    model_class = part_class(base_model, "model")
+    found = named_files_below(model_class, params, part_class) if isinstance(model_class, type) else ()
+    return [file for file in found if file.kind in (ASSET, LARGE)]
+
+
+def part_class(value: Any, kind: str) -> Any:
+    """Returns the class that a config names, or None if there is no such class, which ``describe_model`` reports."""
+    with contextlib.suppress(ConfigError):
+        return resolve_name(value, kind, kind)
+    return None
+
+
+def _asset_name(file: NamedFile) -> str:
+    return asset_name(file) if file.part == _DATA else ".".join(file.path)
+
+
+def _beside_name(mode: str, file: NamedFile) -> str:
+    compressed = file.value is not None and file.value.endswith(_COMPRESSED)
+    return f"{mode}.{'.'.join(file.path)}" + (_COMPRESSED if compressed else "")
+
+
+def _beside(checkpoint: Path, mode: str, file: NamedFile) -> Path | None:
+    """Returns the path of a file's copy beside the checkpoint, or one level up for best and averaged models."""
+    name = _beside_name(mode, file)
+    names = (name, name.removesuffix(_COMPRESSED), name + _COMPRESSED)
+    inner = checkpoint.absolute().parent
+    for folder in (inner, inner.parent) if inner.name in (BEST_MODELS, AVERAGED) else (inner,):
+        copies = KeptCopies(folder / KEPT_FILES)
+        for known in names:
+            if copies.has(known):
+                return copies.folder / known
+    return None

@@ -1,0 +1,200 @@
+"""Reads checkpoints and verifies their checksums; nothing in a checkpoint is executed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from open_seq2seq.checkpoints.files import (
+    ASSETS,
+    AVERAGE,
+    CARRIED,
+    CONFIG,
+    OPTIMIZER,
+    WEIGHTS,
+    sha256_of,
+)
+from open_seq2seq.checkpoints.folders import step_in_name
+from open_seq2seq.checkpoints.state import CHECKSUMS, read_state, unreadable
+from open_seq2seq.checkpoints.tensors import load_tensors
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointAccessError, CheckpointError
+from open_seq2seq.utils.own_files import open_own, read_own
+
+Found = TypeVar("Found")
+_MOST_CONFIG_BYTES = 1 << 22
+_FINITE_AT_ONCE = 1 << 20  # values per chunk
+# Files that this process has verified: path → (checksum, identity of the file when it was verified). A file is not
+# added if it changed less than a second ago: timestamps are coarse, so another change could leave the same ctime.
+_SETTLED_NS = 10**9
+_VERIFIED: dict[str, tuple[str, tuple[int, ...]]] = {}
+
+
+@dataclass
+class Checkpoint:
+    """A checkpoint in memory.
+
+    Attributes:
+      path: folder of the checkpoint.
+      weights: FP32 weights by name.
+      optimizer: slots, counters, loss scale, averages of the weights and carried states, by name.
+      state: entries of ``state.json`` such as the step, the seed and metrics.
+      config_yaml: the resolved config.
+      assets: path of each file in the folder ``assets`` that has a checksum, by file name.
+      checksums: SHA-256 checksum of each file, by path in the checkpoint.
+    """
+
+    path: Path
+    weights: dict[str, np.ndarray]
+    optimizer: dict[str, np.ndarray]
+    state: dict[str, Any]
+    config_yaml: str
+    assets: dict[str, Path] = field(default_factory=dict)
+    checksums: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def averaged_weights(self) -> dict[str, np.ndarray]:
+        """The moving average or mean of the trained weights, by name; {} if the run kept neither."""
+        return {name.removeprefix(AVERAGE): value for name, value in self.optimizer.items() if name.startswith(AVERAGE)}
+
+    @property
+    def carried(self) -> dict[str, np.ndarray]:
+        """The states that the model carries from batch to batch ``[slots, rows, …]``, by path."""
+        return {name.removeprefix(CARRIED): value for name, value in self.optimizer.items() if name.startswith(CARRIED)}
+
+    @property
+    def assets_dir(self) -> Path:
+        """Folder of the assets, such as vocabularies and tokenizer models."""
+        return self.path / ASSETS
+
+    def check_finite(self, optimizer: bool = False) -> None:
+        """Raises CheckpointError if weights or their averages contain inf or NaN.
+
+        Args:
+          optimizer: whether to check the optimizer's other variables, too.
+        """
+        kept = {name: value for name, value in self.optimizer.items()
+                if name.startswith(AVERAGE) or (optimizer and not name.startswith(CARRIED))}
+        for name, value in {**self.weights, **kept}.items():
+            if value.dtype.kind == "f" and not _is_finite(value):
+                raise CheckpointError(f"The checkpoint {self.path} cannot be used: {name} contains inf or NaN. Choose "
+                                      "another checkpoint, or remove this folder to use the previous one.")
+
+
+def load_checkpoint(path: str | Path) -> Checkpoint:
+    """Reads and verifies a checkpoint folder.
+
+    Symbolic links in the folder are not followed, and only the files that ``state.json`` lists are read.
+
+    Raises:
+      CheckpointError: a file is missing, truncated, altered or a symbolic link, or its header does not fit its content;
+        or the folder's name and ``state.json`` give different steps.
+    """
+    path = Path(path)
+    state = read_state(path)
+    with _reported(path):
+        _verify(path, state)
+        return Checkpoint(path, load_tensors(path, WEIGHTS), load_tensors(path, OPTIMIZER),
+                          {name: value for name, value in state.items() if name != CHECKSUMS},
+                          read_own(path, CONFIG, _MOST_CONFIG_BYTES).decode("utf-8"), _assets(path, state),
+                          state[CHECKSUMS])
+
+
+def verified_assets(path: str | Path) -> dict[str, Path]:
+    """Returns the paths of a checkpoint's assets by name, after verifying all of its files.
+
+    Raises:
+      CheckpointError: see ``load_checkpoint``.
+    """
+    path = Path(path)
+    state = read_state(path)
+    with _reported(path):
+        _verify(path, state)
+        read_own(path, CONFIG, _MOST_CONFIG_BYTES)
+    return _assets(path, state)
+
+
+def _assets(path: Path, state: dict[str, Any]) -> dict[str, Path]:
+    folder = f"{ASSETS}/"
+    return {name.removeprefix(folder): path / name for name in state[CHECKSUMS]
+            if name.startswith(folder) and name.count("/") == 1}
+
+
+def _verify(path: Path, state: dict[str, Any]) -> None:
+    for name, checksum in state[CHECKSUMS].items():
+        with open_own(path, name) as file:
+            status = os.fstat(file.fileno())
+            seen = checksum, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            if _VERIFIED.get(str(path / name)) == seen:
+                continue
+            found = sha256_of(file)
+        if found != checksum:
+            raise CheckpointError(f"The checkpoint {path} is damaged: {name} is truncated or altered.")
+        if time.time_ns() - status.st_ctime_ns > _SETTLED_NS:
+            _VERIFIED[str(path / name)] = seen
+    named = step_in_name(path.name)
+    if named is not None and named != state.get("step", named):
+        raise CheckpointError(f"The name of the checkpoint {path} gives step {named}, but its state.json gives step "
+                              f"{state['step']}: rename the folder to match state.json.")
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    """Returns whether all values are finite; np.isfinite allocates a Boolean array, so it is called on chunks."""
+    flat = array.reshape(-1)
+    return all(np.isfinite(flat[begin:begin + _FINITE_AT_ONCE]).all() for begin in range(0, len(flat), _FINITE_AT_ONCE))
+
+
+@contextlib.contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    """Context manager that converts errors to CheckpointError, so that the caller can try an older checkpoint."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except Exception as error:
+        raise CheckpointError(f"The checkpoint {path} is damaged: {error}.") from error
+
+
+def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
+    """Reads the first intact checkpoint, and reports each damaged one before it.
+
+    Args:
+      paths: checkpoint folders, the preferred one first.
+
+    Raises:
+      CheckpointError: no checkpoint is intact, or access to one is denied.
+    """
+    return first_whole(paths, load_checkpoint)
+
+
+def first_whole(paths: Iterable[Path], read: Callable[[Path], Found]) -> Found:
+    """Returns the result of ``read`` for the first intact checkpoint, and reports each damaged one before it.
+
+    Args:
+      paths: checkpoint folders, the preferred one first.
+      read: function of a folder that raises CheckpointError if the checkpoint is damaged.
+
+    Raises:
+      CheckpointError: see ``load_first_whole``.
+    """
+    last: CheckpointError | None = None
+    for path in paths:
+        try:
+            return read(path)
+        except CheckpointAccessError:  # the checkpoint is not damaged, so an older one must not be used instead
+            raise
+        except CheckpointError as error:
+            deco_print(f"WARNING: {error} Trying the previous checkpoint.")
+            last = error
+    if last is None:
+        raise CheckpointError("There is no checkpoint to read.")
+    raise CheckpointError(f"No intact checkpoint is left. {last}") from last

@@ -1,0 +1,63 @@
+"""The variables and the position of a run, which checkpoints store and recoveries restore."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
+from open_seq2seq.runners.run_states import RunStates
+
+
+@dataclass(frozen=True)
+class RunVariables:
+    """The variables of a run.
+
+    Attributes:
+      weights: all variables of the model, by name.
+      trainable: the variables that the optimizer updates, by name.
+      optimizer: the optimizer, built for ``trainable``.
+      carried: the states that the model carries from batch to batch, of all replicas.
+    """
+
+    weights: dict[str, tf.Variable]
+    trainable: dict[str, tf.Variable]
+    optimizer: MixedPrecisionOptimizer
+    carried: RunStates
+
+    def by_name(self) -> dict[str, tf.Variable]:
+        """Returns the weights and the optimizer's variables, without the carried states."""
+        return {**self.weights, **{f"optimizer/{name}": v for name, v in self.optimizer.state().items()}}
+
+
+@dataclass(frozen=True)
+class RunPosition:
+    """The position of a run and other JSON-serialisable values that a checkpoint stores besides variables.
+
+    Attributes:
+      step: number of attempted updates, including skipped ones.
+      epoch: epoch of the next batch, counted from 0.
+      micro_batch: number of micro-batches consumed by all replicas together.
+      random_seed: seed of the run.
+      world_size: number of replicas.
+      divergence: result of ``DivergenceHistory.state``.
+      mixed_choice: kinds of operations computed in bfloat16; None if the run's dtype leaves no choice.
+      rates: string that identifies the learning-rate schedule; see ``MixedPrecisionOptimizer.rates``.
+      evaluated_at: step of the last complete evaluation; -1 before the first.
+    """
+
+    step: int
+    epoch: int
+    micro_batch: int
+    random_seed: int
+    world_size: int
+    divergence: dict[str, Any]
+    mixed_choice: list[str] | None
+    rates: str = ""
+    evaluated_at: int = -1
+
+    def as_state(self) -> dict[str, Any]:
+        """Returns the values as entries of a checkpoint's ``state.json``."""
+        return asdict(self)

@@ -1,0 +1,169 @@
+"""Reads and checks ``state.json``, which describes a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from open_seq2seq.checkpoints.files import (
+    ASSETS,
+    CONFIG,
+    FORMAT_VERSION,
+    METRICS,
+    OPTIMIZER,
+    RATES,
+    RUN,
+    STATE,
+    STATE_CHECKSUM,
+    WEIGHTS,
+    state_checksum,
+)
+from open_seq2seq.parts.randomness import LARGEST_SEED
+from open_seq2seq.utils.errors import CheckpointAccessError, CheckpointError
+from open_seq2seq.utils.own_files import NotOwnFileError, read_own
+
+CHECKSUMS = "sha256"
+_MOST_BYTES = 1 << 22
+_MOST_STEPS = 2 ** 50
+_LONGEST_RUN = 100
+_RESUMED = ("step", "random_seed", "micro_batch")
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Returns the content of a checkpoint's ``state.json``, after verifying the checksum in it.
+
+    Raises:
+      CheckpointError: the file is missing, altered, of another format, or has invalid values.
+    """
+    state = _load(path)
+    if not isinstance(state, dict) or type(state.get("format")) is not int:
+        raise CheckpointError(f"The folder {path} is not a checkpoint of this package: its {STATE} has no format "
+                              "number.")
+    if state["format"] > FORMAT_VERSION:
+        raise CheckpointError(f"The checkpoint {path} was written by a newer version: update this package.")
+    if state.pop(STATE_CHECKSUM, None) != state_checksum(state):
+        raise CheckpointError(f"The checkpoint {path} is damaged: {STATE} is truncated or altered.")
+    del state["format"]
+    for problem in _problems(state):
+        raise CheckpointError(f"The checkpoint {path} is damaged: in {STATE}, {problem}.")
+    return state
+
+
+def files_of(path: Path, run: str | None = None) -> list[str] | None:
+    """Returns the names of a checkpoint's files, as listed in its verified state, and of their folder.
+
+    These may be deleted with the checkpoint, the folder if it is then empty.
+
+    Args:
+      path: the folder of the checkpoint.
+      run: name of the run that the checkpoint must belong to; None for any run.
+
+    Returns:
+      The names, or None if the folder has no intact ``state.json`` of this package, or belongs to another run.
+    """
+    try:
+        state = read_state(path)
+    except CheckpointError:
+        return None
+    if run is not None and state.get(RUN, "") != run:
+        return None
+    known = (WEIGHTS, OPTIMIZER, CONFIG)
+    # The folder itself, too, which is empty if the model has no assets.
+    return [STATE, ASSETS, *(name for name in state[CHECKSUMS] if name in known or name.startswith(f"{ASSETS}/"))]
+
+
+def unreadable(path: Path, error: OSError) -> CheckpointError:
+    """Returns the exception to raise for a checkpoint with an unreadable file."""
+    reason = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+    if isinstance(error, PermissionError):
+        return CheckpointAccessError(f"The checkpoint {path} cannot be read ({reason}): change the access rights.")
+    return CheckpointError(f"The checkpoint {path} is damaged: {reason}.")
+
+
+def check_resumable(path: Path, state: Mapping[str, Any]) -> None:
+    """Raises CheckpointError if a state lacks an entry that is needed to resume training."""
+    missing = [name for name in _RESUMED if name not in state]
+    if missing:
+        raise CheckpointError(f"The checkpoint {path} cannot be resumed: its {STATE} has no {', '.join(missing)}. "
+                              "Start a new run from its weights with load_model.")
+
+
+def _load(path: Path) -> Any:
+    if path.is_symlink():
+        raise CheckpointError(f"The checkpoint {path} is a link: give the folder that it points to.")
+    try:
+        return json.loads(read_own(path, STATE, _MOST_BYTES).decode("utf-8"))
+    except NotOwnFileError as error:
+        raise CheckpointError(f"The checkpoint {path} is damaged: {error}.") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        reason = f"{STATE} is truncated or altered ({error})"
+        raise CheckpointError(f"The checkpoint {path} is damaged: {reason}.") from error
+
+
+def _problems(state: Mapping[str, Any]) -> list[str]:
+    """Returns one clause for each invalid entry of a state."""
+    sums = state.get(CHECKSUMS)
+    if not isinstance(sums, dict) or not all(isinstance(value, str) for value in sums.values()):
+        return [f"{CHECKSUMS} is not a table of checksums"]
+    unlisted = [name for name in (WEIGHTS, OPTIMIZER, CONFIG) if name not in sums]
+    if unlisted:
+        return [f"{CHECKSUMS} has no checksum of {unlisted[0]}"]
+    problems = [f"{name} must be {what}, got {state[name]!r:.100}" for name, (fits, what) in _VALUES.items()
+                if name in state and not fits(state[name])]
+    return problems
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MOST_STEPS
+
+
+def _is_seed(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_SEED
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, dict) and all(type(number) in (int, float) for number in value.values())
+
+
+def _is_divergence(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    events, losses = value.get("events", []), value.get("losses", {})
+    return (isinstance(events, list) and all(isinstance(event, dict) for event in events)
+            and isinstance(value.get("dtype"), (str, type(None)))
+            and _is_count(value.get("skipped_in_a_row", 0))
+            and isinstance(losses, dict) and _is_count(losses.get("high_in_a_row", 0))
+            and isinstance(losses.get("first", []), list)
+            and all(type(loss) in (int, float) for loss in losses.get("first", [])))
+
+
+def _are_data(value: Any) -> bool:
+    return isinstance(value, dict) and all(_fits(data, _DATA) and all(_fits(file, _FILE) for file in
+                                                                    data["files"].values()) for data in value.values())
+
+
+def _fits(value: Any, types: Mapping[str, type]) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("whole", ""), str) and all(
+        type(value.get(name)) is kind for name, kind in types.items())
+
+
+# Entries of ``data`` for each section, and of each of its files, with their types; see ``run.inputs.describe_data``.
+_DATA = {"files": dict, "examples": int, "lengths": str, "contents": str, "params": str}
+_FILE = {"path": str, "size": int, "mtime_ns": int, "sha256": str, "sampled": bool}
+# Entries that a state may have: a function that checks the value, and a description of valid values for messages.
+_VALUES = {
+    RUN: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "a string of at most 100 characters"),
+    "step": (_is_count, "an integer from 0 to 2^50"),
+    "micro_batch": (_is_count, "an integer from 0 to 2^50"),
+    "epoch": (_is_count, "an integer from 0 to 2^50"),
+    "world_size": (lambda value: _is_count(value) and value > 0, "an integer from 1 to 2^50"),
+    "random_seed": (_is_seed, f"an integer from 0 to {LARGEST_SEED}"),
+    METRICS: (_are_numbers, "a table of numbers"),
+    RATES: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "a string of at most 100 characters"),
+    "data": (_are_data, "a table of fingerprints"),
+    "divergence": (_is_divergence, "a record of divergences"),
+}

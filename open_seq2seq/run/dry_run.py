@@ -1,0 +1,115 @@
+"""``--check``: builds what a run needs, tries some updates in training, and prints the findings."""
+
+from __future__ import annotations
+
+import resource
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.checkpoints import choosing
+from open_seq2seq.checkpoints.inputs import RunInputs
+from open_seq2seq.config.options import RunOptions
+from open_seq2seq.models.builder import ModelSpec, build_model
+from open_seq2seq.models.model import Model
+from open_seq2seq.models.results import cut_remarks
+from open_seq2seq.run.config_changes import check_config
+from open_seq2seq.run.logdir import check_logdir
+from open_seq2seq.run.overview import print_parameter_table, warn_of_shared_files, warn_of_warm_up
+from open_seq2seq.run.time_estimate import time_remark
+from open_seq2seq.runners import Runner
+from open_seq2seq.training.loop.trainer import Trainer
+from open_seq2seq.utils.console import deco_print
+
+_EXAMPLES = 200  # number of examples that are read, from the start of each data set
+
+
+def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) -> int:
+    """Builds the mode's models, reads the first examples, makes updates in training, and prints the findings.
+
+    Args:
+      options: options of the run.
+      specs: the specs of the models, by section.
+      runner: the run's runner.
+
+    Returns:
+      The exit code 0.
+
+    Raises:
+      UserError: the run would fail; the message says why.
+    """
+    owner = trainer = None
+    built: dict[str, Model] = {}
+    for section, spec in specs.items():
+        with runner.scope():
+            model = build_model(spec, variables_of=owner)
+        built[section] = model
+        if section == "train":
+            owner = model
+        _check_data(section, model)
+        if section == "train":
+            with runner.scope():
+                trainer = Trainer(model, None, runner, seed=spec.params.get("random_seed") or 0)
+            _check_training(trainer, options.verbose)
+            if not options.benchmark:
+                warn_of_warm_up(trainer)
+    if owner is not None:
+        warn_of_shared_files(owner, built.get("eval"))
+    if options.continue_learning and owner is not None and runner.is_chief:
+        _check_resuming(options, owner, built.get("eval"))
+    if trainer is not None and not options.benchmark:
+        deco_print(time_remark(trainer, built.get("eval")))
+    deco_print("The config can be run.")
+    return 0
+
+
+def _check_resuming(options: RunOptions, model: Model, eval_model: Model | None) -> None:
+    """Prints what has changed since the checkpoint to resume from; data files are compared in full."""
+    logdir = check_logdir(options, model.params)
+    if logdir.checkpoint is not None and logdir.checkpoint_dir is not None:
+        checkpoint = choosing.newest(logdir.checkpoint_dir)
+        check_config(options, checkpoint)
+        RunInputs(model, eval_model, {}).check(checkpoint, whole=True)
+
+
+def _check_data(section: str, model: Model) -> None:
+    layer = model.data_layer
+    if section == "interactive_infer":
+        return
+    deco_print(f"Data for {section}: {layer.num_examples:,} examples")
+    for reason, count in layer.report_dropped().items():
+        deco_print(f"dropped {count:,}: {reason}", offset=1)
+    for line in [*layer.remarks(), *cut_remarks(layer), *layer.examine()]:
+        deco_print(line, offset=1)
+    first = np.arange(min(_EXAMPLES, layer.num_examples))
+    batch = layer.make_batch(first)
+    shapes = ", ".join(str(tuple(a.shape)) for a in tf.nest.flatten(batch["source_tensors"]))
+    deco_print(f"the first {len(first)} examples are readable: source shapes {shapes}", offset=1)
+
+
+def _check_training(trainer: Trainer, verbose: bool) -> None:
+    if verbose:
+        print_parameter_table(trainer.trainable, trainer.variables)
+    else:
+        total = sum(v.shape.num_elements() for v in trainer.trainable.values())
+        deco_print(f"Total trainable parameters: {total:,} (--verbose lists the variables)")
+    batches, largest = trainer.describe_epoch()
+    deco_print(f"Batches per epoch: {batches:,}; total updates: {trainer.last_step:,}")
+    for line in trainer.describe_shapes():
+        deco_print(line, offset=1)
+    megabytes = 2 ** 20
+    weights = sum(4 * v.shape.num_elements() for v in trainer.variables.values())
+    slots = sum(v.shape.num_elements() * v.dtype.size for v in trainer.optimizer.state().values())
+    deco_print(f"Memory: weights {weights / megabytes:,.0f} MiB, optimizer {slots / megabytes:,.0f} MiB")
+    before = _peak_bytes()
+    trainer.try_batch(largest)
+    more = (_peak_bytes() - before) / megabytes
+    deco_print(f"One step on the batch with the longest example ({len(largest)} examples) increased the peak memory by "
+               f"{more:,.0f} MiB to {_peak_bytes() / megabytes:,.0f} MiB", offset=1)
+
+
+def _peak_bytes() -> int:
+    """Returns the peak memory in bytes so far, of the first GPU if there is one, else of the process."""
+    if tf.config.list_logical_devices("GPU"):
+        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,219 @@
+"""Checks the log directory before a run starts."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from open_seq2seq.checkpoints.folders import (
+    ALL_FOLDERS,
+    BEST_MODELS,
+    DIVERGENCE,
+    KEPT_FILES,
+    LOGS,
+    checkpoint_folder,
+    find_checkpoint,
+    may_be_checkpoint,
+    refuse_links,
+    regular_step,
+)
+from open_seq2seq.config.options import RunOptions
+from open_seq2seq.run.logdir_lock import LOCK, refuse_checkpoint
+from open_seq2seq.run.overview import OVERVIEW
+from open_seq2seq.run.start_mark import START_MARK, is_marked, started_run
+from open_seq2seq.training.loop.metrics_file import METRICS
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError, UserError
+
+# Entries that a log directory may contain when a new run starts. Events and samples are not among them, because those
+# of two runs would be mixed.
+_HARMLESS = (LOCK, START_MARK, DIVERGENCE, KEPT_FILES)
+
+
+@dataclass(frozen=True)
+class LogDir:
+    """The folders that a run reads and writes.
+
+    Attributes:
+      root: the ``logdir`` of the config; None if this process writes no files, as in a benchmark or on ranks above 0.
+      checkpoint_dir: folder of checkpoints and events: ``root``, or ``root/logs`` if a run with ``--enable_logs``
+        writes or wrote them.
+      best_dir: folder of the best models: ``checkpoint_dir/best_models``.
+      checkpoint: checkpoint folder to resume from, or to evaluate; None for a new run.
+      base_checkpoint: checkpoint folder from ``load_model`` with the initial weights, or None.
+      run: name of the run, which distinguishes its checkpoints from those of other runs.
+      begins_anew: whether the directory holds only the start of this run, which continues its table of metrics.
+    """
+
+    root: Path | None
+    checkpoint_dir: Path | None = None
+    best_dir: Path | None = None
+    checkpoint: Path | None = None
+    base_checkpoint: Path | None = None
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    begins_anew: bool = False
+
+    def of_run(self, state: Mapping[str, Any] | None) -> LogDir:
+        """Returns this object with the run's name in a checkpoint's ``state.json``; unchanged if ``state`` is None."""
+        # Older versions did not name runs; such a run continues without a name.
+        return self if state is None else replace(self, run=str(state.get("run", "")))
+
+
+def _check_folders(folder: Path) -> None:
+    """Raises CheckpointError if the path of a subfolder that a run uses exists, but is not a writable folder."""
+    for path in (folder / name for name in ALL_FOLDERS if os.path.lexists(folder / name)):
+        if not path.is_dir():
+            raise CheckpointError(f"{path} is not a folder, but a run needs a folder of that name: move it, or choose "
+                                  "another logdir.")
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            raise CheckpointError(f"The folder {path} cannot be written: change its access rights, or choose another "
+                                  "logdir.")
+
+
+def _refuse_foreign(folder: Path, checkpoint: Path | None) -> None:
+    """Raises CheckpointError if something not made by a run has the name of a later checkpoint than the given one."""
+    last = -1 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        step = regular_step(entry.name)
+        if step is not None and step > last and not may_be_checkpoint(entry):
+            raise CheckpointError(f"{entry} has the name of a checkpoint, but is not one: move it, or choose another "
+                                  "logdir.")
+
+
+def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
+    """Checks that the log directory suits the mode of the run, without writing anything.
+
+    Args:
+      options: the run's options. With ``no_dir_check`` or ``benchmark``, an unsuitable directory or a missing
+        checkpoint is only a warning, and the run continues without the checkpoint.
+      params: the model's parameters, of which ``logdir``, ``load_model`` and ``restore_best_checkpoint`` are used.
+
+    Raises:
+      UserError: the directory is missing, or is not empty although a new run is to start.
+      CheckpointError: a checkpoint is needed, but there is none; or, even with ``no_dir_check``, a subfolder is a link
+        or cannot be written, or something else has the name of a later checkpoint.
+    """
+    lenient = options.no_dir_check or options.benchmark
+    given = params.get("logdir")
+    root = Path(given).expanduser() if given else None
+    if root is not None:
+        refuse_links(root)
+    folder = None if root is None else _folder(options, root)
+    if folder is not None:
+        refuse_links(folder)
+    training = options.mode.startswith("train")
+    for place in (root, folder) if training else ():
+        if place is not None:
+            _check_folders(place)
+    checkpoint = base = None
+    try:
+        if root is None or folder is None:
+            raise UserError("'logdir' is missing: set it to a folder for checkpoints and logs in base_params, "
+                            "or give --logdir=folder.")
+        check = _training_checkpoint if training else _finished_checkpoint
+        checkpoint = check(options, params, root, folder)
+    except UserError as error:
+        _raise_or_warn(error, lenient)
+    if training and folder is not None:
+        _refuse_foreign(folder, checkpoint)
+    if training and checkpoint is None and params.get("load_model"):
+        try:
+            base = _base_checkpoint(params)
+        except UserError as error:
+            _raise_or_warn(error, lenient)
+    best = folder / BEST_MODELS if folder else None
+    if training and root is not None and checkpoint is None and options.continue_learning and is_marked(root):
+        return LogDir(root, folder, best, None, base, started_run(root, options), True)
+    return LogDir(root, folder, best, checkpoint, base)
+
+
+def _folder(options: RunOptions, root: Path) -> Path:
+    """Returns the folder of checkpoints; for a new run, this depends only on ``--enable_logs``."""
+    if options.mode.startswith("train") and not options.continue_learning:
+        return root / LOGS if options.enable_logs else root
+    return checkpoint_folder(root, options.enable_logs)
+
+
+def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
+    """Returns the log directory of a run in progress that has lost its rank 0."""
+    given = params.get("logdir")
+    root = Path(given).expanduser() if given else None
+    folder = None if root is None else _folder(options, root)
+    best = folder / BEST_MODELS if folder else None
+    return LogDir(root, folder, best) if root is None else LogDir(root, folder, best, run=started_run(root, options))
+
+
+def _raise_or_warn(error: UserError, lenient: bool) -> None:
+    if not lenient:
+        raise error
+    deco_print(f"WARNING: {error}")
+
+
+def _is_empty(folder: Path) -> bool:
+    """Returns whether a folder contains nothing that a new run could damage.
+
+    Locks, unfinished files, kept files, overviews, tables of metrics, and the batches on which earlier runs diverged do
+    not count.
+    """
+    try:
+        return all(entry.name in _HARMLESS or entry.name.startswith((disk.TEMPORARY, OVERVIEW, METRICS))
+                   for entry in folder.iterdir())
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise UserError(f"The log directory {folder} cannot be read: {error.strerror}.") from error
+
+
+def _lacks(root: Path) -> str:
+    """Returns why a log directory has no checkpoint, as the predicate of a sentence about the directory."""
+    return "is a file" if root.is_file() else "contains no checkpoint" if root.is_dir() else "does not exist"
+
+
+def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path | None:
+    if root.exists() and not root.is_dir():
+        raise UserError(f"The log directory {root} is a file: choose another logdir.")
+    refuse_checkpoint(root)
+    checkpoint = find_checkpoint(folder)
+    if checkpoint is None and options.continue_learning and is_marked(root):
+        return None  # only the start of a run, which is begun anew
+    if _is_empty(root):
+        if options.continue_learning:
+            raise UserError(f"--continue_learning was given, but the log directory {root} {_lacks(root)}: leave the "
+                            "flag out to start from scratch, or correct logdir.")
+        return None
+    if not options.continue_learning:
+        raise UserError(f"The log directory {root} is not empty: give --continue_learning to resume its training, "
+                        "or choose another logdir to start from scratch.")
+    if checkpoint is None:  # training never resumes from best_models
+        raise CheckpointError(f"--continue_learning was given, but there is no checkpoint in {folder}: "
+                              "choose another logdir to start from scratch.")
+    return checkpoint
+
+
+def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path:
+    if not root.is_dir() or _is_empty(root):
+        raise UserError(f"The log directory {root} {_lacks(root)}: "
+                        f"the mode {options.mode} needs the logdir of a trained model.")
+    restore_best = bool(params.get("restore_best_checkpoint"))
+    checkpoint = find_checkpoint(folder, restore_best)
+    if checkpoint is None:
+        raise CheckpointError(f"There is no checkpoint in {folder}: "
+                              f"the mode {options.mode} needs a trained model.")
+    return checkpoint
+
+
+def _base_checkpoint(params: Mapping[str, Any]) -> Path:
+    root = Path(params["load_model"]).expanduser()
+    if not root.is_dir() or _is_empty(root):
+        raise UserError(f"'load_model' is {root}, which {_lacks(root)}: give the logdir of a trained model.")
+    folder = checkpoint_folder(root)
+    checkpoint = find_checkpoint(folder, bool(params.get("restore_best_checkpoint")))
+    if checkpoint is None:
+        raise CheckpointError(f"There is no checkpoint in {folder}, the folder given in 'load_model': give the logdir "
+                              "of a trained model.")
+    return checkpoint

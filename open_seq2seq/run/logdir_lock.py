@@ -1,0 +1,113 @@
+"""A lock that prevents two runs from using the same log directory."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import socket
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from open_seq2seq.checkpoints.files import STATE
+from open_seq2seq.run.start_mark import START_MARK
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError
+
+LOCK = ".lock"
+_CONTENT = re.compile(rb"process \d+ on host \S*")
+_LONGEST = 400  # bytes
+
+
+def refuse_checkpoint(root: Path) -> None:
+    """Raises UserError if a log directory is itself a checkpoint."""
+    if (root / STATE).is_file():
+        raise UserError(f"The log directory {root} is a checkpoint: give its parent folder "
+                        f"{root.absolute().parent} to resume from it, or choose another logdir.")
+
+
+def _is_lock(file: BinaryIO) -> bool:
+    content = file.read(_LONGEST + 1)
+    return not content or _CONTENT.fullmatch(content) is not None
+
+
+class LogDirLock:
+    """Context manager that locks a log directory for this process.
+
+    The kernel releases the lock when the process ends for any reason, so a killed run leaves no lock behind. The file
+    remains, but only names the last process that held the lock. A directory created by this lock is removed again if
+    the run fails before it writes anything there.
+
+    Args:
+      root: the log directory, created if missing; None locks nothing.
+
+    Raises:
+      UserError: on entry, if another process holds the lock, or if the directory is a checkpoint or cannot be written.
+    """
+
+    def __init__(self, root: str | os.PathLike[str] | None) -> None:
+        self._path = None if root is None else Path(root).expanduser() / LOCK
+        self._file: IO[bytes] | None = None
+        self._has_made_folder = False
+
+    def __enter__(self) -> LogDirLock:
+        if self._path is None:
+            return self
+        refuse_checkpoint(self._path.parent)
+        self._has_made_folder = not os.path.lexists(self._path.parent)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = disk.open_lock(self._path, _is_lock)  # held until __exit__
+        except disk.ForeignError as error:
+            what = ("is not the lock of a run" if error.strerror == disk.FOREIGN
+                    else "is a link, or not a file")
+            raise UserError(f"{self._path} {what}: move it, or choose another logdir.") from error
+        except OSError as error:
+            raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror} "
+                            f"({error.filename}).") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(self._file.fileno()).st_nlink:  # a run that failed has just removed it
+                raise OSError(errno.EWOULDBLOCK, "in use")
+        except OSError as error:
+            self._refused(error)
+        else:
+            self._sign()
+        return self
+
+    def _sign(self) -> None:
+        assert self._file is not None and self._path is not None
+        try:
+            disk.rewrite_lock(self._file, f"process {os.getpid()} on host {socket.gethostname()}".encode())
+        except OSError as error:
+            self.__exit__(OSError)
+            raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror} "
+                            f"({self._path}).") from error
+
+    def _refused(self, error: OSError) -> None:
+        assert self._file is not None and self._path is not None
+        self._file.seek(0)
+        holder = self._file.read(_LONGEST).decode(errors="replace").strip() or "another process"
+        self._file.close()
+        self._file = None
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise UserError(f"The log directory {self._path.parent} is in use by {holder}: "
+                            "wait for that run to end, or choose another logdir.") from None
+        deco_print(f"WARNING: {self._path.parent} is on a file system without locks ({error.strerror}): "
+                   "nothing prevents a second run from using it.")
+
+    def __exit__(self, kind: type[BaseException] | None = None, *exception: object) -> None:
+        if self._file is not None:
+            if kind is not None and self._path is not None and self._has_made_folder:
+                self._leave_nothing(self._path.parent)
+            self._file.close()  # releases the lock
+            self._file = None
+
+    def _leave_nothing(self, root: Path) -> None:
+        """Removes the directory that this lock has made, if the run failed before it wrote anything there."""
+        with contextlib.suppress(OSError):
+            if {*os.listdir(root)} <= {LOCK, START_MARK}:
+                disk.remove_listed(root, [LOCK, START_MARK])

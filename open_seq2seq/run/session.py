@@ -1,0 +1,206 @@
+"""Runs one command, from checked options to the end of training, evaluation or inference."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import os
+from collections.abc import Iterator
+
+from open_seq2seq.checkpoints import choosing
+from open_seq2seq.checkpoints.inputs import check_read, read_assets
+from open_seq2seq.config.options import RunOptions
+from open_seq2seq.inference.interactive import InteractiveModel, answer_lines, prompt
+from open_seq2seq.models.builder import ModelSpec, build_model
+from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers.dtype import resolve_dtype
+from open_seq2seq.parts.component import named_variables
+from open_seq2seq.run import training_setup
+from open_seq2seq.run.config_changes import check_config, validates
+from open_seq2seq.run.dry_run import check_run
+from open_seq2seq.run.elastic_session import train_elastically
+from open_seq2seq.run.logdir import LogDir, check_logdir
+from open_seq2seq.run.overview import print_model, print_task, print_training, write_overview
+from open_seq2seq.run.process_settings import set_up_process
+from open_seq2seq.run.protected_files import protected_files
+from open_seq2seq.run.restoring import restore_weights
+from open_seq2seq.runners import Runner, make_runner, one_device
+from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
+from open_seq2seq.runners.processor_speed.choice import settle_precision
+from open_seq2seq.runners.watchdog.watchdog import watched
+from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass, print_title
+from open_seq2seq.training.recovery.recovery import PrecisionLowered, kept_dtype
+from open_seq2seq.training.train import train
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.output_file import STANDARD_OUTPUT, never_written
+
+Specs = dict[str, ModelSpec]
+
+
+def run(options: RunOptions) -> int:
+    """Runs one command.
+
+    Returns:
+      The exit code: 0, or 128 + the number of the signal that stopped training.
+
+    Raises:
+      UserError: the user made a mistake, which the message describes.
+    """
+    specs = training_setup.describe_sections(options)
+    if options.elastic:
+        return train_elastically(options, specs)
+    runner = _make_runner(options, specs)
+    notes = _settle_process(options, specs, runner)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(watched(runner, _first(specs).full_params["watchdog_seconds"]))
+        if options.check:
+            return _check(options, specs, runner, notes)
+        logdir = training_setup.open_logdir(options, _first(specs), stack) if runner.is_chief else LogDir(None)
+        print_task(options, specs, notes)
+        if options.mode in ("train", "train_eval"):
+            return _train(options, specs, logdir, runner)
+        model, path = _restored_model(options, _first(settle_precision(specs, runner)), logdir, runner)
+        if options.mode == "eval":
+            print_title(model, f"of {path}")
+        {"eval": _evaluate, "infer": _infer, "interactive_infer": _interact}[options.mode](options, model, runner)
+    return 0
+
+
+def _first(specs: Specs) -> ModelSpec:
+    return next(iter(specs.values()))
+
+
+def _make_runner(options: RunOptions, specs: Specs) -> Runner:
+    params = _first(specs).full_params
+    if options.mode != "interactive_infer":
+        return make_runner(params)
+    runner = make_runner(one_device(params))
+    if runner.world_size > 1:
+        raise UserError("The mode interactive_infer runs in one process: start it without mpiexec or horovodrun, and "
+                        "without TF_CONFIG.")
+    return runner
+
+
+def _settle_process(options: RunOptions, specs: Specs, runner: Runner) -> list[str]:
+    """Applies process-wide settings, and checks that all ranks agree; returns lines for the log."""
+    params = _first(specs).full_params
+    notes = runner.describe() + set_up_process([spec.params for spec in specs.values()])
+    dtype = resolve_dtype(params["dtype"]).compute.name
+    with time_limit(params["connect_seconds"]):
+        return notes + check_agreement(runner, training_setup.agreed_values(options), dtype)
+
+
+def _check(options: RunOptions, specs: Specs, runner: Runner, notes: list[str]) -> int:
+    for note in notes:
+        deco_print(note)
+    return check_run(options, settle_precision(specs, runner), runner)
+
+
+def _evaluate(options: RunOptions, model: Model, runner: Runner) -> None:
+    EvaluationPass(model, runner).run(report_progress=True)
+    deco_print("Finished evaluation")
+
+
+def _infer(options: RunOptions, model: Model, runner: Runner) -> None:
+    with never_written(lambda: protected_files(options, model)):
+        InferencePass(model, runner).run(options.infer_output_file)
+    _report_output(options)
+
+
+def _report_output(options: RunOptions) -> None:
+    name = options.infer_output_file
+    deco_print("Finished inference. Results: "
+               f"{'standard output' if name == STANDARD_OUTPUT else os.path.abspath(name)}")
+
+
+def _interact(options: RunOptions, model: Model, runner: Runner) -> None:
+    if not options.infer_files:
+        prompt(InteractiveModel(model))
+        return
+    with never_written(lambda: protected_files(options, model)):
+        answer_lines(InteractiveModel(model), options.infer_output_file)
+    _report_output(options)
+
+
+def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) -> int:
+    checkpoint, state = training_setup.resumed(options, logdir, runner)
+    logdir = logdir.of_run(state)
+    specs = settle_precision(specs, runner, state)
+    seed = training_setup.shared_seed(specs["train"], state, runner)
+    if state is not None and (dtype := kept_dtype(specs["train"].params, state)):
+        deco_print(f"dtype: this run fell back to {dtype}, which is kept as long as on_divergence is lower_precision")
+        specs = _in_dtype(specs, dtype)
+    models = training_setup.build_models(specs, seed, runner)
+    trainer = training_setup.make_trainer(options, models, logdir, seed, runner)
+    print_training(options, specs, trainer, logdir.checkpoint_dir)
+    training_setup.start(trainer, logdir, checkpoint, state)
+    write_overview(options, specs, trainer, logdir.checkpoint_dir)
+    if training_setup.nothing_left(trainer, logdir):
+        return 0
+    while True:
+        try:
+            signum = train(trainer)
+            break
+        except PrecisionLowered as lowered:
+            restart, dtype = lowered.restart, lowered.dtype
+        # The next trainer is made outside the except clause, in which the exception keeps this trainer in memory.
+        inputs = models.inputs
+        del trainer, models
+        gc.collect()
+        specs = _in_dtype(specs, dtype)
+        models = training_setup.build_models(specs, seed, runner, inputs)
+        trainer = training_setup.make_trainer(options, models, logdir, seed, runner)
+        restart.put_into(trainer)
+    return training_setup.finish(trainer, signum)
+
+
+def _in_dtype(specs: Specs, dtype: str) -> Specs:
+    deco_print(resolve_dtype(dtype).note)
+    return {name: dataclasses.replace(spec, params={**spec.params, "dtype": dtype}) for name, spec in specs.items()}
+
+
+def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner: Runner) -> tuple[Model, str]:
+    """Returns the model with the weights of a checkpoint, and the checkpoint's path, which is "" except on rank 0."""
+    path, before = "", read_assets(spec)
+    with runner.scope(), _explaining_data(options):
+        model = build_model(spec)
+    check_read(model, before)
+    if runner.world_size > 1:  # interactive inference, which has no examples, runs in one process
+        check_data(runner, model.mode, model.data_layer.lengths, model.data_layer.costs)
+    if runner.is_chief:
+        folder = logdir.checkpoint_dir if logdir.checkpoint is not None else None
+        checkpoint = choosing.for_inference(folder, model.params, options.config.config_file.checkpoint)
+        check_config(options, checkpoint)
+        restore_weights(model, checkpoint)
+        path = str(checkpoint.path)
+        model.validates = model.mode != "eval" or validates(options, checkpoint)
+    runner.broadcast(named_variables(model))
+    print_model(model, named_variables(model), runner, options.verbose)
+    return model, path
+
+
+@contextlib.contextmanager
+def _explaining_data(options: RunOptions) -> Iterator[None]:
+    """Adds a note on how to give other data to data errors, if the config is that of a checkpoint."""
+    try:
+        yield
+    except DataError as error:
+        if options.config.config_file.checkpoint is not None and not options.infer_files:
+            how = "--infer_files=FILE" if options.mode == "infer" else "--eval_params/data_layer_params/KEY=FILE"
+            error.add_note(f"The config is that of the checkpoint: give other data with {how}.")
+        raise
+
+
+def load_model(options: RunOptions) -> Model:
+    """Builds the model of an inference mode and restores its weights, for use from Python.
+
+    Raises:
+      UserError: there is no usable checkpoint, or the config is invalid.
+    """
+    spec = training_setup.describe_sections(options)[options.mode]
+    set_up_process([spec.params])
+    runner = Runner()
+    spec = settle_precision({options.mode: spec}, runner)[options.mode]
+    return _restored_model(options, spec, check_logdir(options, spec.params), runner)[0]

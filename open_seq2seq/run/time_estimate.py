@@ -1,0 +1,74 @@
+"""Estimates how long a training will take on this machine, from a few of its updates."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.models.model import Model
+from open_seq2seq.training.loop.divergence import Divergence
+from open_seq2seq.training.loop.hooks import Hook
+from open_seq2seq.training.loop.trainer import Trainer
+from open_seq2seq.utils.progress import format_count, format_time
+
+_UPDATES, _SECONDS = 10, 4.0  # at least so many updates, and for so long, unless they take longer than _MOST_SECONDS
+_MOST_SECONDS = 20.0
+_UNCERTAINTY = 0.2  # at least; of the time of an update, because other programs use the machine, too
+
+
+class _Enough(Exception):
+    """Enough updates have been timed."""
+
+
+class _Stopwatch(Hook):
+    """Measures the seconds of each update, except the first, for which the loader has made nothing in advance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+        self._began = time.perf_counter()
+        self._before: float | None = None
+
+    def after_step(self, trainer: Any, results: dict[str, Any]) -> None:
+        float(results["loss"])  # waits for the device
+        now = time.perf_counter()
+        if self._before is not None or now - self._began > _MOST_SECONDS:
+            self.seconds.append(now - (self._began if self._before is None else self._before))
+        self._before, passed = now, now - self._began
+        if self.seconds and (passed > _MOST_SECONDS or (len(self.seconds) >= _UPDATES and passed > _SECONDS)):
+            raise _Enough
+
+
+def time_remark(trainer: Trainer, eval_model: Model | None) -> str:
+    """Makes updates for a few seconds, and returns a line with the estimated time of the training.
+
+    The weights change; nothing is written.
+
+    Args:
+      trainer: the trainer of the run, before its first update.
+      eval_model: the model for evaluations, whose time is not included; None if the run has none.
+    """
+    if trainer.runner.num_processes > 1:
+        return "Time: not estimated for several processes; --benchmark measures their speed"
+    watch = _Stopwatch()
+    try:
+        trainer.run_steps([watch])
+    except _Enough:
+        pass
+    except Divergence:
+        return "Time: not estimated, because the first updates diverge"
+    if not watch.seconds:
+        return "Time: not estimated, because training has too few updates"
+    every = None if eval_model is None else eval_model.params["eval_steps"]
+    return _line(trainer, np.array(watch.seconds), 0 if every is None else -(-trainer.last_step // every))
+
+
+def _line(trainer: Trainer, seconds: np.ndarray, evaluations: int) -> str:
+    mean, total = float(seconds.mean()), trainer.last_step
+    error = 2 * float(seconds.std()) / len(seconds) ** 0.5 / mean
+    low, high = (total * mean * (1 + sign * min(max(error, _UNCERTAINTY), 0.9)) for sign in (-1, 1))
+    without = f", without {format_count(evaluations, 'evaluation')}" if evaluations else ""
+    return (f"Time: about {format_time(total * mean)} ({format_time(low)} to {format_time(high)}) for "
+            f"{format_count(total, 'update')} of {mean:.2g} s, measured on {len(seconds)}{without}")

@@ -1,0 +1,53 @@
+"""The time of a training, estimated from a few updates."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from open_seq2seq.run import time_estimate
+from open_seq2seq.run.time_estimate import time_remark
+from open_seq2seq.training.loop.divergence import Divergence
+
+
+class Clock:
+    """A clock that moves on by the given times of updates."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr(time_estimate.time, "perf_counter", lambda: self.now)
+
+
+def trainer_of(clock, seconds, last_step=1000, processes=1):
+    def run_steps(hooks):
+        for one in seconds[:last_step]:
+            if isinstance(one, Exception):
+                raise one
+            clock.now += one
+            for hook in hooks:
+                hook.after_step(None, {"loss": 1.0})
+
+    return SimpleNamespace(run_steps=run_steps, last_step=last_step, runner=SimpleNamespace(num_processes=processes))
+
+
+EVALUATES = SimpleNamespace(params={"eval_steps": 300})
+
+
+@pytest.mark.parametrize(("seconds", "line"), [
+    ([9.0] + [0.5] * 50, "Time: about 8 min (7 min to 10 min) for 1,000 updates of 0.5 s, measured on 10"),
+    ([0.1] * 99, "Time: about 2 min (80 s to 2 min) for 1,000 updates of 0.1 s, measured on 39"),
+    ([8.0] * 9, "Time: about 2 h 13 min (1 h 47 min to 2 h 40 min) for 1,000 updates of 8 s, measured on 2"),
+    ([90.0] * 9, "Time: about 25 h 00 min (20 h 00 min to 30 h 00 min) for 1,000 updates of 90 s, measured on 1"),
+    ([1.0] + [0.2, 1.8] * 9, "Time: about 17 min (8 min to 25 min) for 1,000 updates of 1 s, measured on 10")])
+def test_the_time_is_that_of_the_updates_after_the_first(monkeypatch, seconds, line):
+    assert time_remark(trainer_of(Clock(monkeypatch), seconds), None) == line
+    assert time_remark(trainer_of(Clock(monkeypatch), seconds), EVALUATES) == f"{line}, without 4 evaluations"
+
+
+@pytest.mark.parametrize(("trainer", "reason"), [
+    ({"seconds": [1.0], "last_step": 1}, ", because training has too few updates"),
+    ({"seconds": [1.0, Divergence("nan", 2)]}, ", because the first updates diverge"),
+    ({"seconds": [], "processes": 2}, " for several processes; --benchmark measures their speed")])
+def test_why_a_time_is_not_estimated(monkeypatch, trainer, reason):
+    assert time_remark(trainer_of(Clock(monkeypatch), **trainer), None) == f"Time: not estimated{reason}"
