@@ -10,11 +10,11 @@ TENSORFLOW = ">=2.18,<2.22"  # the tests have passed with 2.18 and 2.21
 
 
 def read_version() -> str:
-    """Returns the version from open_seq2seq/__init__.py, without importing TensorFlow."""
-    text = (HERE / "open_seq2seq" / "__init__.py").read_text(encoding="utf-8")
+    """Returns the version from open_seq2seq/version.py, without importing TensorFlow."""
+    text = (HERE / "open_seq2seq" / "version.py").read_text(encoding="utf-8")
     match = re.search(r"^__version__ = \"([^\"]+)\"", text, re.MULTILINE)
     if match is None:
-        raise RuntimeError("open_seq2seq/__init__.py has no line __version__ = \"…\".")
+        raise RuntimeError("open_seq2seq/version.py has no line __version__ = \"…\".")
     return match.group(1)
 
 
@@ -61,8 +61,9 @@ setup(
         "ctranslate2": ["ctranslate2>=4.8,<5"],  # scripts/export_ctranslate2.py; the tests have passed with 4.8.5
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
         # librosa and python_speech_features are what the features of speech are compared with.
-        "test": ["coverage>=7.10", "ctranslate2>=4.8,<5", "hypothesis>=6.100", "jiwer", "librosa>=0.11", "matplotlib",
-                 "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features"],
+        "test": ["coverage>=7.10", "ctranslate2>=4.8,<5", "hypothesis>=6.100", "ipykernel", "jiwer",
+                 "librosa>=0.11", "matplotlib", "nbclient", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3",
+                 "pytest-xdist>=3.6", "python_speech_features"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
     },

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import difflib
+import itertools
 import re
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
-from open_seq2seq import __version__
-from open_seq2seq.config.data_note import names_missing_path, remedy
-from open_seq2seq.config.loader import ConfigFile, check_exists, possible_keys
+from open_seq2seq.config.loader import check_exists, possible_keys
 from open_seq2seq.config.options import RunOptions
-from open_seq2seq.config.overrides import Override, parse_overrides
-from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
-from open_seq2seq.config.short_forms import EXAMPLES, written_out
+from open_seq2seq.config.overrides import Override, check_words, parse_overrides
+from open_seq2seq.config.resolve import MODES, Benchmark, check_mode
+from open_seq2seq.run.recipes import find_recipe
+from open_seq2seq.run.run import Run
 from open_seq2seq.utils.console import deco_print, enduring_output, need_output, print_to_stderr
 from open_seq2seq.utils.data_files import is_count
 from open_seq2seq.utils.environment import (
@@ -28,11 +25,12 @@ from open_seq2seq.utils.environment import (
     problem_of,
     with_home,
 )
-from open_seq2seq.utils.errors import ConfigError, DataError, UserError
+from open_seq2seq.utils.errors import ConfigError, UserError, did_you_mean
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, check_output_file, is_standard_output
-from open_seq2seq.utils.tensorflow_import import import_tensorflow
+from open_seq2seq.utils.tensorflow_import import in_own_process
 from open_seq2seq.utils.trail import TRAIL
+from open_seq2seq.version import __version__
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -55,6 +53,17 @@ _SWITCHES = {
     "--benchmark": "measure training speed without saving anything",
 }
 
+_WORDS = (*_SWITCHES, *_VALUE_FLAGS)
+
+# Verb → (what it does, what it reads, what it writes).
+VERBS = {
+    "translate": ("Translate text.", "text files with one sentence per line", "one translation per line"),
+    "transcribe": ("Transcribe recordings.", "recordings, folders of them, or lists", "a CSV table of transcripts"),
+    "classify": ("Classify texts or images.", "text files with one text per line; or images, folders of them, or lists",
+                 "one class per line; or a CSV table of classes"),
+    "generate": ("Continue texts.", "text files with one beginning of a text per line", "one text per line"),
+}
+
 _USAGE = "run.py --config_file=FILE [--mode=MODE] [flags] [--key/subkey=value ...]"
 _EXAMPLES = """\
 config values:
@@ -69,6 +78,12 @@ examples:
   python run.py --config_file=config.py --mode=infer --infer_output_file=out.txt
   python run.py --config_file=config.py --benchmark --bench_steps=50 --dtype=mixed
   python run.py --config_file=config.py --mode=train --check
+
+with a trained model, wherever its logdir is (run.py VERB --help):
+  python run.py translate LOGDIR < my.txt > out.txt
+  python run.py transcribe LOGDIR recordings/ --output=out.csv
+  python run.py classify LOGDIR pictures/ > out.csv
+  python run.py generate LOGDIR < beginnings.txt
 """
 
 
@@ -107,7 +122,7 @@ def _from_zero(text: str) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser of the command's own flags; it leaves config values unparsed."""
-    parser = _Parser(prog="run.py", usage=_USAGE, allow_abbrev=False, epilog=f"{_EXAMPLES}\n{EXAMPLES}",
+    parser = _Parser(prog="run.py", usage=_USAGE, allow_abbrev=False, epilog=_EXAMPLES,
                      description="Train, evaluate or run the model that a config file describes.",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config_file", "--config", metavar="FILE",
@@ -141,6 +156,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       In a run of several processes, an error ends this process at once, so that the launcher ends the others.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        in_own_process()
     accept_missing_temporary_folder()
     with enduring_output(needed=True):
         if is_alone():
@@ -241,52 +258,63 @@ def _is_from_tensorflow(error: Exception) -> bool:
 
 
 def _run(arguments: list[str]) -> int:
-    if (folder := _folder_of_report(arguments)) is not None:
-        from open_seq2seq.report.page import write_report
-
-        deco_print(f"Report: {write_report(folder)}")
-        return 0
-    options = parse_options(arguments)
-    from open_seq2seq.run import session
-
-    try:
-        return session.run(options)
-    except DataError as error:
-        config = options.config
-        if "does not exist" in str(error) or any(
-                names_missing_path(config.params(section).get("data_layer_params")) for section in config.sections):
-            error.add_note(remedy(config.config_file.data_note))
-        raise
+    if arguments and arguments[0] in VERBS:
+        return _run_verb(arguments[0], arguments)
+    flags, overrides = parse_words(arguments)
+    if flags.mode == REPORT_MODE:
+        return _report_on(overrides)
+    outcome = _run_of(flags, overrides).perform(flags.mode, **_options(flags, arguments))
+    return 0 if outcome.signum is None else 128 + outcome.signum
 
 
-def _folder_of_report(arguments: list[str]) -> Path | None:
-    """Returns the logdir of ``--mode=report``, which needs no config, or None in another mode.
+def _run_verb(verb: str, arguments: list[str]) -> int:
+    """Uses a trained model: ``translate LOGDIR [FILE ...] [--output=FILE] [--key=value ...]``."""
+    does, reads, writes = VERBS[verb]
+    parser = _Parser(prog=f"run.py {verb}", usage=f"run.py {verb} LOGDIR [FILE ...] [--output=FILE] [--key=value ...]",
+                     description=does, allow_abbrev=False)
+    parser.add_argument("logdir", metavar="LOGDIR", help="folder that training has written to, or a checkpoint in it")
+    parser.add_argument("files", metavar="FILE", nargs="*", help=f"{reads}; - for stdin, which is the default")
+    parser.add_argument("--output", metavar="FILE", default="-",
+                        help=f"{writes}; - for stdout, which is the default, and messages then go to stderr")
+    for name in ("--trust_code", "--verbose"):
+        parser.add_argument(name, action="store_true", help=_SWITCHES[name])
+    # Values of the config may be given as `--key value`, so files are only those before the first option.
+    words = [with_home(word) for word in arguments[1:]]
+    first = list(itertools.takewhile(lambda word: word == "-" or not word.startswith("-"), words))
+    if not first and not {"-h", "--help"} & {*words}:
+        raise UserError(f"The logdir of a trained model is missing: {verb} LOGDIR [FILE ...].")
+    names, (flags, leftover) = first or ["-"], parser.parse_known_args(["-", *words[len(first):]])
+    if flags.output == "-":
+        flags.output = STANDARD_OUTPUT
+        print_to_stderr()
+    need_output(is_standard_output(flags.output))
+    check_output_file(flags.output)
+    overrides = [*parse_overrides(leftover, ("--output",)), Override(None, ("logdir",), names[0], names[0])]
+    run = Run.of_command(None, overrides, flags.trust_code, ("--output", "--trust_code", "--verbose"))
+    run.perform("infer", verb=verb, infer_files=names[1:] or ["-"], infer_output_file=flags.output,
+                verbose=flags.verbose, argv=arguments)
+    return 0
 
-    Raises:
-      UserError: the logdir is missing, or another config value is given.
-    """
-    flags, leftover = make_parser().parse_known_args(_plain_switches(
-        [with_home(argument) for argument in written_out(arguments)]))
-    if flags.mode != REPORT_MODE:
-        return None
-    overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
+
+def _report_on(overrides: list[Override]) -> int:
     if [one.keys for one in overrides] != [("logdir",)] or not overrides[0].text:
         raise UserError("--mode=report needs --logdir and no other config value: "
                         "run.py --mode=report --logdir=my_run.")
-    return Path(overrides[0].text)
+    deco_print(f"Report: {Run.of_command(None, overrides, False, ()).report()}")
+    return 0
 
 
-def parse_options(arguments: Sequence[str]) -> RunOptions:
-    """Parses and checks the command line and the config; imports TensorFlow but builds no model.
+def parse_words(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Override]]:
+    """Parses the words of the command line; returns the flags and the config values.
 
     If results go to stdout, everything that is printed from now on goes to stderr.
 
     Raises:
-      UserError: the command line or the config has a mistake; a ``ConfigError`` lists all mistakes of the config.
+      UserError: a word is not understood, or the config file does not exist.
     """
-    parser = make_parser()
-    given = [with_home(argument) for argument in written_out(arguments)]
-    flags, leftover = parser.parse_known_args(_plain_switches(given))
+    flags, leftover = make_parser().parse_known_args(_plain_switches([with_home(word) for word in arguments]))
+    if leftover and (hint := did_you_mean(leftover[0], VERBS)) and not leftover[0].startswith("-"):
+        raise UserError(f"The argument '{leftover[0]}' is not understood.{hint}")
     check_mode(flags.mode, _ALL_MODES)
     if flags.infer_output_file == "-":
         flags.infer_output_file = STANDARD_OUTPUT
@@ -296,98 +324,45 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
                 or (flags.mode == "infer" and is_standard_output(flags.infer_output_file)))
     if flags.mode == "infer":
         check_output_file(flags.infer_output_file)
-    overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
+    overrides = parse_overrides(leftover, _WORDS)
     if flags.infer_files is not None and flags.mode != "infer":
         raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
     if flags.config_file is not None:
+        flags.config_file = find_recipe(flags.config_file)
         check_exists(flags.config_file)
-        if (known := possible_keys(flags.config_file)) is not None:
-            _misspelt_flags(overrides, known)
-    import_tensorflow()
-    from open_seq2seq.run.config_source import config_of_run
-
-    mode = "train" if flags.benchmark else flags.mode
-    source = config_of_run(flags.config_file, mode, overrides, flags.infer_files or (), flags.trust_code,
-                           flags.continue_learning and not flags.benchmark)
-    flags.mode = source.mode
-    options = _options(flags, _resolve(flags, source.file, source.overrides), list(arguments))
-    return dataclasses.replace(options, moved_files=source.moved_files)
+        if (keys := possible_keys(flags.config_file)) is not None:
+            check_words(overrides, keys, _WORDS)
+    return flags, overrides
 
 
-def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Override]) -> ResolvedConfig:
-    if flags.bench_start is not None:
-        overrides = [*overrides, Override(None, ("bench_start",), str(flags.bench_start))]
-    if flags.use_xla_jit:
-        overrides = [*overrides, Override(None, ("use_xla_jit",), "True")]
-    _misspelt_flags(overrides, {key for section in file.sections.values() for key in section})
-    import open_seq2seq.models.builder  # noqa: F401  # registers the names of the package's classes
-    from open_seq2seq.models.missing_files import half_replaced, missing_files
-
-    benchmark = Benchmark(flags.bench_steps, flags.bench_start) if flags.benchmark else None
-
-    missing: list[str] = []
-
-    def problems(base_model: Any, params: dict[str, Any], section: str, given: dict[str, Any]) -> list[str]:
-        found = missing_files(base_model, params, section, flags.continue_learning)
-        missing.extend(found)
-        own = ResolvedConfig(file, flags.mode).merge(section)[0]
-        halves = half_replaced(base_model, params, own, section, overrides)
-        return [*_model_problems(base_model, params, section, given), *halves, *found]
-
-    try:
-        return resolve(file, flags.mode, overrides, benchmark, problems)
-    except ConfigError as error:
-        if missing:
-            error.add_note(remedy(file.data_note))
-        raise
+def _run_of(flags: argparse.Namespace, overrides: list[Override]) -> Run:
+    for key, value in (("bench_start", flags.bench_start), ("use_xla_jit", flags.use_xla_jit or None)):
+        if value is not None:
+            overrides = [*overrides, Override(None, (key,), value)]
+    return Run.of_command(flags.config_file, overrides, flags.trust_code, _WORDS)
 
 
-def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:
-    """Raises ConfigError if an override such as ``--output_file=x`` is not a key of the config and resembles a flag."""
-    flags = [*_SWITCHES, *_VALUE_FLAGS]
-    problems = []
-    for override in overrides:
-        if override.name not in flags and override.keys[0] not in known and len(override.keys) == 1:
-            # With this cutoff, no name of a parameter of the package's models resembles a flag.
-            near = difflib.get_close_matches(override.name, flags, n=1, cutoff=0.75)
-            problems += [f"'{override.name}' is neither a flag nor a key of the config. Did you mean '{flag}'?"
-                         for flag in near]
-    if problems:
-        raise ConfigError(problems)
+def _options(flags: argparse.Namespace, arguments: Sequence[str]) -> dict[str, Any]:
+    names = ("infer_output_file", "continue_learning", "enable_logs", "elastic", "check", "verbose")
+    return {**{name: getattr(flags, name) for name in names}, "infer_files": flags.infer_files or (),
+            "no_dir_check": flags.no_dir_check or flags.benchmark, "argv": list(arguments),
+            "benchmark": Benchmark(flags.bench_steps, flags.bench_start) if flags.benchmark else None}
 
 
-def _model_problems(base_model: Any, params: dict[str, Any], section: str, given: dict[str, Any]) -> list[str]:
-    from open_seq2seq.models.builder import description_problems
-
-    return description_problems(base_model, params, section, given)
-
-
-def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[str]) -> RunOptions:
-    return RunOptions(
-        mode=config.mode, config=config, infer_output_file=flags.infer_output_file,
-        infer_files=flags.infer_files or (),
-        continue_learning=flags.continue_learning, no_dir_check=flags.no_dir_check or flags.benchmark,
-        benchmark=flags.benchmark, enable_logs=flags.enable_logs, elastic=flags.elastic,
-        check=flags.check, verbose=flags.verbose, argv=arguments)
-
-
-def load_interactive(arguments: Sequence[str]) -> Any:
-    """Loads a trained model for use from Python, for instance in a notebook.
-
-    Args:
-      arguments: arguments as on the command line, without the mode:
-        ``["--config_file=…", "--logdir=…", "--decoder_params/beam_size=1"]``.
-
-    Returns:
-      A ``inference.interactive.InteractiveModel``, whose ``infer(inputs)`` returns the model's result for
-      each input.
+def run_of(arguments: Sequence[str]) -> Run:
+    """Returns the run of a command line, for scripts that use its models in their own way.
 
     Raises:
-      UserError: the arguments, the config or the checkpoint cannot be used; the command would report the same error.
+      UserError: the command line has a mistake.
     """
-    options = parse_options([*arguments, "--mode=interactive_infer"])
-    import_tensorflow()
-    from open_seq2seq.inference.interactive import InteractiveModel
-    from open_seq2seq.run import session
+    return _run_of(*parse_words(arguments))
 
-    return InteractiveModel(session.load_model(options))
+
+def parse_options(arguments: Sequence[str]) -> RunOptions:
+    """Parses and checks the command line and the config; builds no model.
+
+    Raises:
+      UserError: the command line or the config has a mistake; a ``ConfigError`` lists all mistakes of the config.
+    """
+    flags, overrides = parse_words(arguments)
+    return _run_of(flags, overrides).options(flags.mode, **_options(flags, arguments))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from open_seq2seq.loading import load
-from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.run.run import load
+from open_seq2seq.utils.errors import UserError
 
 
 def log_probs(logdir: str | os.PathLike[str], texts: Iterable[str], trust_code: bool = False) -> dict[str, float]:
@@ -23,11 +23,8 @@ def log_probs(logdir: str | os.PathLike[str], texts: Iterable[str], trust_code: 
       UserError: the log directory has no usable checkpoint, or not one of a language model.
     """
     lines = sorted(set(texts))
-    try:
-        model = load(logdir, "--infer_task=score", trust_code=trust_code)
-    except ConfigError as error:
-        if not any("'infer_task'" in problem for problem in error.problems):
-            raise
+    model = load(logdir, trust_code=trust_code)
+    if model.model.verb != "generate":
         raise UserError(f"{os.fspath(logdir)} does not contain a language model, which rescoring needs: give the "
-                        "folder of a language model's run.") from error
-    return {line: log_prob for line, (log_prob, _) in zip(lines, model.infer(lines), strict=True)}
+                        "folder of a language model's run.")
+    return {line: log_prob for line, (log_prob, _) in zip(lines, model.score(lines), strict=True)}

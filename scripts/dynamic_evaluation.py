@@ -47,7 +47,7 @@ def load(arguments: list[str]) -> Model:
         options = parse_options([*defaults, *arguments])
         from open_seq2seq.run import session  # imports TensorFlow
 
-        return session.load_model(options)
+        return session.load(options).model
     except ConfigError as error:
         if not any("Unknown parameter 'data_layer_params/carry_state'" in problem for problem in error.problems):
             raise

@@ -23,7 +23,7 @@ from open_seq2seq.utils.script import quiet_tensorflow
 
 quiet_tensorflow()
 
-from open_seq2seq.cli import load_interactive
+from open_seq2seq.cli import run_of
 from open_seq2seq.inference.text2text.ctranslate2_model import (
     QUANTIZATIONS,
     check_exportable,
@@ -84,8 +84,8 @@ def compare(args: argparse.Namespace, others: list[str], folder: Path, lines: li
       UserError: too few translations of a float32 model are equal.
     """
     for beam in (1, args.beam_size):
-        ours = load_interactive([*others, *_SEARCH, f"--decoder_params/beam_size={beam}", "--dtype=float32",
-                                 f"--decoder_params/alpha={args.length_penalty}"])
+        ours = run_of([*others, *_SEARCH, f"--decoder_params/beam_size={beam}", "--dtype=float32",
+                       f"--decoder_params/alpha={args.length_penalty}"]).load()
         found = [translations[0] for translations in ours.infer(lines)]
         theirs = translations_by_ctranslate2(ours.model, folder, lines, beam, args.length_penalty)
         pairs = list(zip(found, theirs, strict=True))
@@ -107,7 +107,7 @@ def main(argv: list[str] | None = None) -> None:
     lines = [line for line in itertools.islice(read_lines(args.sentences), args.count) if line.strip()]
     if not lines:
         raise UserError(f"{args.sentences} has no sentences: give a file with one sentence per line.")
-    model = load_interactive([*others, "--dtype=float32"]).model
+    model = run_of([*others, "--dtype=float32"]).load().model
     check_exportable(model)
     with OutputFiles() as outputs:
         folder = outputs.folder(args.output)

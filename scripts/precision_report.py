@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.cli import import_tensorflow, parse_options
+from open_seq2seq.cli import parse_options
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.output_file import OutputFiles, check_no_input
 from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
 if TYPE_CHECKING:
     from open_seq2seq.checkpoints import Checkpoint

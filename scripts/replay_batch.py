@@ -78,7 +78,7 @@ def build(args: argparse.Namespace, event: dict[str, Any]) -> Model:
     """Builds the run's model and restores its weights."""
     path = checkpoint_of(args, event)
     arithmetic = [Override(None, ("dtype",), args.dtype or event["dtype"]),
-                  Override(None, ("mixed_choice",), str(event.get("mixed_choice")))]
+                  Override(None, ("mixed_choice",), event.get("mixed_choice"))]
     file = load_config(Path(args.batch) / CONFIG, trusted=args.trust_code)
     spec = describe_section(resolve(file, "train", arithmetic), "train")
     deco_print(precision_of(spec.params).note)

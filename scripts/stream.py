@@ -26,7 +26,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import open_seq2seq
+from open_seq2seq.cli import run_of
 from open_seq2seq.data.audio.audio_files import AudioError, read_audio, read_info
 from open_seq2seq.metrics.wer import error_rates
 from open_seq2seq.utils.console import deco_print
@@ -158,9 +158,9 @@ def replay_files(asr: FrameASR, args: argparse.Namespace, clock: Clock) -> None:
 
 def compare(asr: FrameASR, found: dict[str, tuple[str, str]]) -> None:
     """Prints how the streamed transcripts differ from those of the whole recordings."""
-    from open_seq2seq.inference.interactive import InteractiveModel
+    from open_seq2seq.inference.trained_model import TrainedModel
 
-    offline = InteractiveModel(asr.model)
+    offline = TrainedModel(asr.model)
     whole = [offline.infer([read(name)])[0].text for name in found]
     for what, texts in (("transcripts", [text for text, _ in found.values()]),
                         ("last transcripts before the end of the audio", [text for _, text in found.values()])):
@@ -212,7 +212,8 @@ def main(argv: list[str] | None = None) -> None:
     """Runs the script."""
     args, overrides = parse_args(argv)
     check(args)
-    model = open_seq2seq.load(args.logdir, *overrides, trust_code=args.trust_code).model
+    trust = ["--trust_code"] if args.trust_code else []
+    model = run_of([f"--logdir={args.logdir}", *trust, *overrides]).load().model
     from open_seq2seq.inference.speech2text.frame_asr import FrameASR
 
     asr = FrameASR(model, history_seconds=args.history_seconds)

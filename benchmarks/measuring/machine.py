@@ -39,7 +39,7 @@ class Machine(NamedTuple):
 
 def describe_machine() -> Machine:
     """Returns a description of this machine; initialises no device, to leave GPU memory to other processes."""
-    from open_seq2seq.cli import import_tensorflow
+    from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
     import_tensorflow()
     import tensorflow as tf

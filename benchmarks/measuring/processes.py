@@ -76,7 +76,7 @@ def body(function: Callable[..., Any], pipe: Connection, *arguments: Any) -> Non
     """Runs ``function(pipe, *arguments)`` as the body of this process; errors are sent as a ``Failure``."""
     # Several processes share a GPU, and peak memory should be the memory used, not the memory reserved.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    from open_seq2seq.cli import import_tensorflow
+    from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
     import_tensorflow()  # suppresses TensorFlow's log
     try:

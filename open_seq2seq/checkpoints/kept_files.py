@@ -122,7 +122,7 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
     if is_wanted is _all_files:
         of_data |= {name: str(path) for name, path in assets.items() if name not in declared}
     moved |= _moved_by_data_layer(base_model, params, of_data)
-    return [Override(None, path, repr(value)) for path, value in moved.items()]
+    return [Override(None, path, value) for path, value in moved.items()]
 
 
 def _moved_by_data_layer(base_model: Any, params: Mapping[str, Any],

@@ -145,6 +145,19 @@ def parameter_paths(owner: Any, params: Mapping[str, Any], path: tuple[str, ...]
             yield from parameter_paths(inside, below, (*path, name + PARAMS))
 
 
+def short_name_paths(base_model: Any, params: Mapping[str, Any], name: str) -> list[tuple[str, ...]]:
+    """Returns the paths of the parameters of a model's parts that have a name; [] if the model itself has it.
+
+    Args:
+      base_model: the model's class, or its name.
+      params: the model's parameters.
+      name: name of a parameter, such as ``beam_size``.
+    """
+    owner = _owner(base_model, params, ())
+    paths = [path for path in parameter_paths(owner, params) if path[-1] == name] if owner is not None else []
+    return [] if (name,) in paths else paths
+
+
 def suggestion(owner: Any, params: Mapping[str, Any], name: str, near: Iterable[str]) -> str:
     """Returns a question such as ``" Did you mean 'decoder_params/beam_size'?"``, or "" if no name is similar.
 

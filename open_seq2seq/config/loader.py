@@ -37,7 +37,7 @@ class ConfigFile:
     """A config as its author wrote it.
 
     Attributes:
-      path: the file's absolute path.
+      path: the file's absolute path; "" for a config from Python.
       base_model: a model class, or its name.
       sections: ``base_params``, and ``train_params``, ``eval_params``, ``infer_params`` and
         ``interactive_infer_params`` if the file has them.
@@ -84,6 +84,17 @@ def load_config(path: str | os.PathLike[str], trusted: bool | None = None) -> Co
         raise ConfigError([f"The name of the config file {path} has to end in .py, .yaml or .yml."])
     config = _config_file(path, names)
     config.trusted = trusted
+    return config
+
+
+def config_of_values(values: Mapping[str, Any]) -> ConfigFile:
+    """Returns the config in a dict with the keys ``base_model``, ``base_params`` and, if needed, the other sections.
+
+    Raises:
+      ConfigError: a key is unknown, or a required one is missing.
+    """
+    config = _config_file("the config", _checked_keys(values, "The config"))
+    config.path = ""
     return config
 
 
@@ -141,13 +152,14 @@ def possible_keys(path: str | os.PathLike[str]) -> set[str] | None:
 
 def _config_file(path: str, names: Mapping[str, Any]) -> ConfigFile:
     problems: list[str] = []
+    where = path[:1].upper() + path[1:]
     base_model = names.get("base_model")
     if base_model is None:
-        problems.append(f"{path} defines no base_model: name a model class, as in base_model = Text2Text.")
+        problems.append(f"{where} defines no base_model: name a model class, as in base_model = Text2Text.")
     elif not isinstance(base_model, (type, str)):
         problems.append(f"In {path}, base_model is {base_model!r} but has to be a model class or its name.")
     if names.get("base_params") is None:
-        problems.append(f"{path} defines no base_params: add a dict of the parameters that all modes share.")
+        problems.append(f"{where} defines no base_params: add a dict of the parameters that all modes share.")
     sections = {}
     for name in SECTIONS:
         section = names.get(name)
@@ -206,12 +218,16 @@ def _names_in(text: str, path: str) -> dict[str, Any]:
         raise ConfigError([f"{path}{f', line {line}' if line else ''} is not valid YAML: {problem}."]) from error
     if not isinstance(names, dict):
         raise ConfigError([f"{path} has to be a mapping with the keys base_model and base_params."])
+    return {**_checked_keys(names, path), "__doc__": comment_in(text)}
+
+
+def _checked_keys(names: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     known = ("base_model", *SECTIONS)
     unknown = [key for key in names if key not in known]
     if unknown:
         raise ConfigError([f"{path} has the unknown key '{key}': the known keys are {', '.join(known)}."
                            + did_you_mean(str(key), known) for key in unknown])
-    return {**names, "__doc__": comment_in(text)}
+    return names
 
 
 def _warn_of_misspelt_sections(path: str, names: Mapping[str, Any]) -> None:

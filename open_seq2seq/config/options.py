@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import ResolvedConfig
@@ -17,6 +18,8 @@ class RunOptions:
       mode: ``train``, ``eval``, ``train_eval``, ``infer`` or ``interactive_infer``; always ``train`` if ``benchmark``.
       config: the config, merged, overridden and checked for this mode.
       infer_output_file: path of the file that inference writes.
+      specs: descriptions of the models that the mode needs (``models.builder.ModelSpec``), by section.
+      verb: what the model has to do, such as ``translate``; None for anything. See ``Model.verb``.
       infer_files: files that inference reads instead of the config's data; empty without ``--infer_files``. If it is
         not empty in the mode ``interactive_infer``, the only file is ``-``: lines of stdin, processed as they arrive.
       continue_learning: whether to resume training from the newest checkpoint in the logdir.
@@ -36,6 +39,8 @@ class RunOptions:
     mode: str
     config: ResolvedConfig
     infer_output_file: str = "infer-out.txt"
+    specs: Mapping[str, Any] = field(default_factory=dict)
+    verb: str | None = None
     infer_files: Sequence[str] = ()
     continue_learning: bool = False
     no_dir_check: bool = False

@@ -1,10 +1,11 @@
-"""Config values given on the command line: ``--lr_policy_params/learning_rate=1e-3``."""
+"""Values that replace those of a config: ``--lr_policy_params/learning_rate=1e-3``, or a dict in Python."""
 
 from __future__ import annotations
 
 import ast
+import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,22 +22,25 @@ _NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 @dataclass(frozen=True)
 class Override:
-    """A config value given on the command line.
+    """A value that replaces one of the config.
 
     Attributes:
       section: the section that the value is for, such as ``eval_params``; None for all sections.
       keys: path of the parameter below the section.
-      text: the value as typed.
+      value: the value.
+      text: the value as typed on the command line; None for a value from Python.
     """
 
     section: str | None
     keys: tuple[str, ...]
-    text: str
+    value: Any
+    text: str | None = None
 
     @property
     def name(self) -> str:
-        """The option without its value, such as ``--eval_params/max_length``."""
-        return "--" + "/".join((self.section, *self.keys) if self.section else self.keys)
+        """The path, such as ``eval_params/max_length``, with dashes in front if it was typed."""
+        path = "/".join((self.section, *self.keys) if self.section else self.keys)
+        return path if self.text is None else f"--{path}"
 
 
 def parse_value(text: str) -> Any:
@@ -61,15 +65,16 @@ def parse_value(text: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def typed_like(text: str, old: Any) -> Any:
-    """Parses a value and converts it to the type of the value it replaces, if the conversion is unambiguous.
+def _typed_like(override: Override, old: Any) -> Any:
+    """Returns a value converted to the type of the value it replaces, if the conversion is unambiguous.
 
-    A number or bool that replaces a string stays text; ``1`` becomes True if it replaces a bool, and ``1e5`` an int if
-    it replaces an int. All other values are converted later, when they are checked against the declared type.
+    A typed number or bool that replaces a string stays text; ``1`` becomes True if it replaces a bool, and ``1e5`` an
+    int if it replaces an int. All other values are converted later, when they are checked against the declared type.
     """
-    value = parse_value(text)
-    if isinstance(old, str) and value is not None and not isinstance(value, (str, list, dict)):
-        return text
+    value = override.value
+    if override.text is not None and isinstance(old, str) and value is not None and not isinstance(
+            value, (str, list, dict)):
+        return override.text
     if isinstance(old, bool) and type(value) is int and value in (0, 1):
         return bool(value)
     if type(old) is int and isinstance(value, float) and value.is_integer():
@@ -117,14 +122,49 @@ def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list
             problems.append(f"'{name}' names a whole section: write {name}/key=value.")
         else:
             # A value given for base_params applies to every section.
-            overrides.append(Override(None if section == "base_params" else section, below, text))
+            overrides.append(Override(None if section == "base_params" else section, below, parse_value(text), text))
     if problems:
         raise ConfigError(problems)
     return overrides
 
 
+def overrides_of(values: Mapping[str, Any]) -> list[Override]:
+    """Returns the overrides for values from Python.
+
+    Args:
+      values: values by path, such as ``{"decoder_params/beam_size": 4}``; a dict as value changes only the parameters
+        that it has. A path may begin with a section, such as ``eval_params``.
+
+    Raises:
+      ConfigError: a path is not a path of parameters.
+    """
+    overrides = []
+    for path, value in values.items():
+        keys = tuple(path.split("/")) if isinstance(path, str) else ("",)
+        section = keys[0] if keys[0] in SECTIONS else None
+        below = keys[1:] if section else keys
+        if not below or not all(below):
+            raise ConfigError([f"{path!r} is not the path of a parameter: write 'key' or 'key/subkey'."])
+        overrides.append(Override(None if section == "base_params" else section, below, value))
+    return overrides
+
+
 def _is_option(argument: str) -> bool:
     return argument.startswith("-") and len(argument) > 1 and not _NUMBER.match(argument)
+
+
+def check_words(overrides: Iterable[Override], keys: Collection[str], words: Collection[str]) -> None:
+    """Raises ConfigError if a value such as ``--output_file=x`` is not a key of the config and resembles an option."""
+    problems = []
+    for override in overrides:
+        if override.text is not None and override.name not in words and override.keys[0] not in keys and (
+                len(override.keys) == 1):
+            # With this cutoff, no name of a parameter of the package's models resembles an option.
+            near = difflib.get_close_matches(override.name, words, n=1, cutoff=0.75)
+            problems += [f"'{override.name}' is neither a flag nor a key of the config. Did you mean '{word}'?"
+                         for word in near]
+    if problems:
+        raise ConfigError(problems)
 
 
 def gives(params: Any, keys: Sequence[str]) -> bool:
@@ -177,17 +217,17 @@ def _set(params: dict[str, Any], override: Override) -> str | None:
                     f"give --{path}=value instead.")
         place = place[key]
     key = override.keys[-1]
-    if override.text == DROP:
+    if isinstance(override.value, str) and override.value == DROP:
         return _drop(place, override)
     old = place.get(key)
-    value = typed_like(override.text, old)
+    value = _typed_like(override, old)
     if problem := size_problem(value):
         return f"'{override.name}' {problem}."
-    if isinstance(old, dict) and value is not None and not isinstance(value, dict):
-        return (f"'{override.name}' is {override.text!r}, but the parameter is a dict: "
+    if isinstance(old, dict) and value is not None and not isinstance(value, Mapping):
+        return (f"'{override.name}' is {value!r}, but the parameter is a dict: "
                 f"give {override.name}/key=value, or {override.name}='{{key: value}}'.")
-    if isinstance(old, dict) and isinstance(value, dict):
+    if isinstance(old, dict) and isinstance(value, Mapping):
         place[key], problems = merge_params(old, value, override.name)
         return problems[0] if problems else None
-    place[key] = value
+    place[key] = copy_nested(value)
     return None

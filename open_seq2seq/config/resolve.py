@@ -116,7 +116,7 @@ class ResolvedConfig:
 
     def _is_dropped_elsewhere(self, override: Override, params: dict[str, Any]) -> bool:
         """Returns whether an override for all sections drops a key that another section has, but ``params`` do not."""
-        return override.text == DROP and override.section is None and not gives(params, override.keys) and any(
+        return override.value == DROP and override.section is None and not gives(params, override.keys) and any(
             gives(section, override.keys) for section in self.config_file.sections.values())
 
     def as_sections(self) -> dict[str, Any]:

@@ -38,7 +38,8 @@ def config_of_logdir(mode: str, overrides: Sequence[Override],
       CheckpointError: no checkpoint in the logdir is intact.
       ConfigError: the config cannot be read.
     """
-    folder, found = _checkpoints(given_logdir(mode, overrides), str(_given(mode, overrides, "restore_best_checkpoint")))
+    restore_best = _given(mode, overrides, "restore_best_checkpoint") is True
+    folder, found = _checkpoints(given_logdir(mode, overrides), restore_best)
     checkpoint = first_whole(found, whole)
     file = load_config(checkpoint / CONFIG, trusted=trust_code)
     wanted = offered(folder, _merged(file, mode, overrides)).paths
@@ -49,6 +50,19 @@ def config_of_logdir(mode: str, overrides: Sequence[Override],
     _add_data_layer(file, mode)
     with file.in_use():
         return file, kept_files_of(checkpoint, mode, file.base_model, _merged(file, mode, overrides))
+
+
+def check_verb(model: Any, verb: str, logdir: str) -> None:
+    """Raises UserError if a model, or a class of models, does something else than a verb of the command line.
+
+    A class whose verb depends on its data is accepted.
+    """
+    does = getattr(model, "verb", None)
+    if does == verb or isinstance(does, property):
+        return
+    name = getattr(model, "__name__", type(model).__name__)
+    use = f"use {does} instead" if does else "use --mode=infer"
+    raise UserError(f"The model of {logdir} is a {name}, which does not {verb}: {use}.")
 
 
 def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Override]) -> list[Override]:
@@ -66,7 +80,7 @@ def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Ov
     if layer_class is None:
         return []  # ``describe_model`` reports the error
     changed = layer_class.params_for_files(files)
-    return [Override(_SECTION, (_DATA, name), repr(value)) for name, value in changed.items()]
+    return [Override(_SECTION, (_DATA, name), value) for name, value in changed.items()]
 
 
 def data_layer_of(file: ConfigFile, overrides: Sequence[Override]) -> type[DataLayer] | None:
@@ -95,27 +109,28 @@ def _add_data_layer(file: ConfigFile, mode: str) -> None:
 
 def given_logdir(mode: str, overrides: Sequence[Override]) -> str | None:
     """Returns the log directory given on the command line, or None."""
-    return _given(mode, overrides, "logdir")
+    value = _given(mode, overrides, "logdir")
+    return None if value is None else str(value)
 
 
-def _given(mode: str, overrides: Sequence[Override], name: str) -> str | None:
+def _given(mode: str, overrides: Sequence[Override], name: str) -> Any:
     """Returns the value of a model's parameter on the command line, or None."""
-    found = [override.text for override in overrides
-             if override.keys == (name,) and override.section in (None, *_SECTIONS[mode])]
-    return found[-1] if found else None
+    values = [override.value for override in overrides
+              if override.keys == (name,) and override.section in (None, *_SECTIONS[mode])]
+    return values[-1] if values else None
 
 
-def _checkpoints(logdir: str | None, restore_best: str) -> tuple[Path, list[Path]]:
+def _checkpoints(logdir: str | None, restore_best: bool) -> tuple[Path, list[Path]]:
     """Returns the folder of a logdir's checkpoints and the checkpoints, the preferred one first."""
     if not logdir:
         raise UserError("There is neither a config nor a trained model: give --config_file=FILE, or "
                         "--logdir=FOLDER with the logdir of a trained model.")
     root = Path(logdir).expanduser()
     folder = checkpoint_folder(root)
-    found = find_checkpoints(folder, restore_best.lower() == "true")
+    found = find_checkpoints(folder, restore_best)
     if not found:
         state = "has no checkpoint" if root.exists() else "does not exist"
-        raise UserError(f"--logdir={logdir} {state}: give the folder that training wrote to.")
+        raise UserError(f"The folder {logdir} {state}: give the logdir that training wrote to.")
     return folder, found
 
 

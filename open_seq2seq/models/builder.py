@@ -50,7 +50,7 @@ class ModelSpec:
     given: Mapping[str, Any] = field(default_factory=dict)
     data_config: str | None = None
 
-    @property
+    @functools.cached_property
     def full_params(self) -> dict[str, Any]:
         """The parameters, with the model's defaults filled in."""
         cls = self.model_class
@@ -72,6 +72,8 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     """
     cls = resolve_name(base_model, "model", "base_model")
     spec = ModelSpec(cls, dict(params), mode, given or {}, untrusted_config())
+    if mode != "train":
+        spec.params.pop("hooks", None)  # only training calls them, so a trained model does not need their code
     problems = _list_problems(spec.params) + _resolve_model_names(spec)
     suggest = suggest_for(cls, spec.params)
     required, optional = cls.declared_params()

@@ -10,7 +10,7 @@ from typing import Any
 from open_seq2seq.config.files import ASSET, DATA, LIST, named_files
 from open_seq2seq.config.known_names import named_object
 from open_seq2seq.config.names import resolve_name
-from open_seq2seq.config.overrides import Override, gives, parse_value
+from open_seq2seq.config.overrides import Override, gives
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -79,7 +79,7 @@ def _parallel(layer: type[DataLayer], params: Mapping[str, Any],
 def _given(path: tuple[str, ...], section: str, overrides: Sequence[Override]) -> bool:
     """Returns whether the command line gives a parameter of a section, alone or within a dict."""
     return any(one.section in (None, f"{section}_params") and path[:len(one.keys)] == one.keys
-               and (path == one.keys or gives(parse_value(one.text), path[len(one.keys):])) for one in overrides)
+               and (path == one.keys or gives(one.value, path[len(one.keys):])) for one in overrides)
 
 
 def _data_layers(base_model: Any, params: Mapping[str, Any]) -> Iterator[tuple[str, type[DataLayer]]]:

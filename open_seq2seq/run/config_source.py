@@ -19,11 +19,13 @@ from open_seq2seq.checkpoints.folders import (
     checkpoint_folder,
     list_checkpoints,
 )
-from open_seq2seq.checkpoints.kept_files import kept_files_of, model_files
+from open_seq2seq.checkpoints.kept_files import kept_files_of, model_files, part_class
 from open_seq2seq.config.loader import ConfigFile, load_config
-from open_seq2seq.config.overrides import Override, parse_value
+from open_seq2seq.config.merge import copy_nested
+from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.inference.from_logdir import (
+    check_verb,
     config_of_logdir,
     data_layer_of,
     given_logdir,
@@ -59,8 +61,9 @@ class Source(NamedTuple):
     moved_files: Sequence[Override] = ()
 
 
-def config_of_run(config_file: str | None, mode: str, overrides: Sequence[Override], infer_files: Sequence[str] = (),
-                  trust_code: bool = False, resumes: bool = False) -> Source:
+def config_of_run(config: ConfigFile | str | None, mode: str, overrides: Sequence[Override],
+                  infer_files: Sequence[str] = (), trust_code: bool = False, resumes: bool = False,
+                  verb: str | None = None) -> Source:
     """Returns the config of a run and the overrides to apply to it.
 
     Without a config file, the config is that of a checkpoint in the log directory. The files that the model needs, such
@@ -72,12 +75,13 @@ def config_of_run(config_file: str | None, mode: str, overrides: Sequence[Overri
       inference and resumed training use the checkpoint's copy.
 
     Args:
-      config_file: the file that the user named, or None.
+      config: the config, or the path of its file, that the user gave; or None.
       mode: the mode of the run.
       overrides: values of the command line.
       infer_files: the files of ``--infer_files``.
       trust_code: whether a YAML config in a log directory may name code from outside the package.
       resumes: whether training continues from a checkpoint.
+      verb: what the model has to do; None for anything.
 
     Raises:
       UserError: there is no config; or the input files are missing, or unsuitable for the data layer.
@@ -85,12 +89,15 @@ def config_of_run(config_file: str | None, mode: str, overrides: Sequence[Overri
     """
     given = list(overrides)
     if mode not in _FINISHED:
-        return _config_of_training(config_file, mode, given, trust_code, resumes)
-    if config_file is None:
+        return _config_of_training(config, mode, given, trust_code, resumes)
+    if config is None:
         file, kept = config_of_logdir(mode, given, trust_code)
     else:
-        file = load_config(config_file, True if trust_code else None)
+        file = _loaded(config, trust_code)
         kept = _with_files_of_checkpoint(file, mode, given)
+    if verb is not None:
+        with file.in_use():
+            check_verb(part_class(file.base_model, "model"), verb, given_logdir(mode, given) or file.path)
     given = [*kept, *given]
     if not infer_files:
         return Source(file, given, mode)
@@ -100,10 +107,16 @@ def config_of_run(config_file: str | None, mode: str, overrides: Sequence[Overri
     return Source(file, [*given, *overrides_for(infer_files, file, given)], mode)
 
 
-def _config_of_training(config_file: str | None, mode: str, overrides: list[Override], trust_code: bool,
+def _loaded(config: ConfigFile | str, trust_code: bool) -> ConfigFile:
+    if isinstance(config, str):
+        return load_config(config, True if trust_code else None)
+    return dataclasses.replace(config, sections=copy_nested(config.sections))  # later steps change the sections
+
+
+def _config_of_training(config: ConfigFile | str | None, mode: str, overrides: list[Override], trust_code: bool,
                         resumes: bool) -> Source:
-    if config_file is not None:
-        file = load_config(config_file, True if trust_code else None)
+    if config is not None:
+        file = _loaded(config, trust_code)
         return Source(file, overrides, mode, _moved_files(file, overrides) if resumes else ())
     logdir = given_logdir(_TRAIN, overrides)
     if not resumes or not logdir:
@@ -140,13 +153,13 @@ def _moved_files(file: ConfigFile, overrides: list[Override]) -> list[Override]:
 
 
 def _with_copy(override: Override) -> Override:
-    path = parse_value(override.text)
+    path = override.value
     if not (isinstance(path, str) and os.path.isfile(path)):
         return override
     copy = os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), os.path.basename(path))
     disk.copy_new(path, copy)
     deco_print(f"A file that the config names does not exist and is taken from the checkpoint: {path}")
-    return dataclasses.replace(override, text=repr(copy))
+    return dataclasses.replace(override, value=copy)
 
 
 def _has_live_lines(infer_files: Sequence[str], file: ConfigFile, overrides: list[Override]) -> bool:
@@ -167,7 +180,7 @@ def _with_files_of_checkpoint(file: ConfigFile, mode: str, overrides: list[Overr
     params = ResolvedConfig(file, mode, overrides).merge(mode)[0]
     logdir = params.get("logdir")
     if own is not None and not os.path.isdir(os.path.expanduser(str(logdir))):
-        found = [Override(None, ("logdir",), repr(str(own)))]  # the logdir was moved, together with this config
+        found = [Override(None, ("logdir",), str(own))]  # the logdir was moved, together with this config
         logdir = str(own)
     with file.in_use():
         gone = _missing_files(file, params)
@@ -195,7 +208,7 @@ def _missing_files(file: ConfigFile, params: Mapping[str, Any]) -> set[tuple[str
 def _checkpoint_of(config_file: str) -> Path | None:
     """Returns the logdir of the checkpoint that a config file belongs to; None if it belongs to none."""
     folder = Path(config_file).parent
-    if not (folder / STATE).is_file():
+    if not config_file or not (folder / STATE).is_file():
         return None
     logdir = folder.parent
     if logdir.name in (BEST_MODELS, AVERAGED):

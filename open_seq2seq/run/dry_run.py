@@ -24,16 +24,13 @@ from open_seq2seq.utils.console import deco_print
 _EXAMPLES = 200  # number of examples that are read, from the start of each data set
 
 
-def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) -> int:
+def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) -> None:
     """Builds the mode's models, reads the first examples, makes updates in training, and prints the findings.
 
     Args:
       options: options of the run.
       specs: the specs of the models, by section.
       runner: the run's runner.
-
-    Returns:
-      The exit code 0.
 
     Raises:
       UserError: the run would fail; the message says why.
@@ -60,7 +57,6 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
     if trainer is not None and not options.benchmark:
         deco_print(time_remark(trainer, built.get("eval")))
     deco_print("The config can be run.")
-    return 0
 
 
 def _check_resuming(options: RunOptions, model: Model, eval_model: Model | None) -> None:

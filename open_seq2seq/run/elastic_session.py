@@ -93,15 +93,15 @@ class CommitHook(Hook):
         self._kept.take(trainer)
 
 
-def train_elastically(options: RunOptions, specs: dict[str, ModelSpec]) -> int:
-    """Trains with the available processes until training ends; see ``session.run``."""
+def train_elastically(options: RunOptions, specs: dict[str, ModelSpec]) -> tuple[int | None, dict[str, float]]:
+    """Trains with the available processes until training ends; returns the fields of ``session.Outcome``."""
     params = specs[options.config.sections[0]].full_params
     what = "--benchmark" if options.benchmark else "--check" if options.check else f"the mode {options.mode}"
     membership = join(params, what)
     training = ElasticTraining(options, specs, membership)
-    while (code := training.attempt()) is None:
+    while (outcome := training.attempt()) is None:
         training.part()
-    return code
+    return outcome
 
 
 class ElasticTraining:
@@ -128,8 +128,8 @@ class ElasticTraining:
         self._vain, self._began_at, self._reason, self._lost = 0, -1, "", False
         self._meetings = 0
 
-    def attempt(self) -> int | None:
-        """Trains with the available processes; returns the exit code, or None if a new group has to be formed.
+    def attempt(self) -> tuple[int | None, dict[str, float]] | None:
+        """Trains with the available processes; returns None if a new group has to be formed.
 
         Raises:
           UserError: processes were lost several times without an update in between; or any error of training.
@@ -174,20 +174,21 @@ class ElasticTraining:
         dtype = resolve_dtype(self._params["dtype"]).compute.name
         return notes + check_agreement(runner, training_setup.agreed_values(self._options), dtype)
 
-    def _train(self, runner: ElasticRunner, notes: list[str]) -> int:
+    def _train(self, runner: ElasticRunner, notes: list[str]) -> tuple[int | None, dict[str, float]]:
         positions = runner.gather([self._kept.position])
         known = [position for position in positions if position is not None]
         self._open_logdir(runner, fresh=not known)
         if not known:
             trainer = self._begin(runner, notes)
             if training_setup.nothing_left(trainer, self._logdir or LogDir(None)):
-                return 0
+                return None, trainer.last_metrics
         else:
             latest = max(known, key=lambda position: position.step)
             trainer = self._continue(runner, latest, positions.index(latest), notes)
         hook = CommitHook(self._kept, self._membership, self._params["elastic_commit_steps"])
         signum = None if trainer.finished and not awaits_evaluation(trainer) else train(trainer, [hook])
-        return training_setup.finish(trainer, signum)
+        training_setup.finish(trainer, signum)
+        return signum, trainer.last_metrics
 
     def _begin(self, runner: ElasticRunner, notes: list[str]) -> Trainer:
         print_task(self._options, self._specs, notes)
@@ -254,5 +255,5 @@ class ElasticTraining:
                     raise
                 time.sleep(0.2)
         if self._options.enable_logs and logdir.root is not None:
-            self._held.enter_context(RunLogs(logdir.root, self._options.config_file, self._options.argv))
+            self._held.enter_context(RunLogs(logdir.root, self._options))
         return logdir.of_run(None if logdir.checkpoint_dir is None else written_last(logdir.checkpoint_dir))

@@ -8,12 +8,13 @@ import shlex
 import subprocess
 import sys
 import traceback
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import EnduringStream
 from open_seq2seq.utils.errors import UserError
@@ -54,17 +55,15 @@ class RunLogs:
 
     Args:
       root: the log directory, created if missing.
-      config_file: path of the config to copy.
-      argv: the arguments of the command line.
+      options: options of the run, whose config file is copied; a config from Python is written as YAML.
 
     Raises:
       UserError: on entry, if the directory cannot be written.
     """
 
-    def __init__(self, root: str | os.PathLike[str], config_file: str, argv: Sequence[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], options: RunOptions) -> None:
         self._root = Path(root)
-        self._config_file = config_file
-        self._argv = list(argv)
+        self._options = options
         self._files: list[EnduringStream] = []
         self._streams: tuple[TextIO, TextIO] | None = None
 
@@ -72,10 +71,12 @@ class RunLogs:
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
         try:
             self._root.mkdir(parents=True, exist_ok=True)
-            extension = os.path.splitext(self._config_file)[1]
             stamp = self._unused(stamp)
-            disk.copy_new(self._config_file, self._root / f"config_{stamp}{extension}")
-            self._write(f"cmd-args_{stamp}.log", shlex.join(self._argv) + "\n")
+            if config := self._options.config_file:
+                disk.copy_new(config, self._root / f"config_{stamp}{os.path.splitext(config)[1]}")
+            else:
+                self._write(f"config_{stamp}.yaml", to_yaml(self._options.config.as_sections()))
+            self._write(f"cmd-args_{stamp}.log", shlex.join(self._options.argv) + "\n")
             git = git_info()
             if git is not None:
                 self._write(f"git-info_{stamp}.log", git)

@@ -102,6 +102,7 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
                    f"batch {trainer.micro_batch}: an update now uses {now / before:g} times as many examples.")
     trainer.divergence.resume(state.get("divergence", {}))
     trainer.evaluated_at = trainer.step if METRICS in state else -1
+    trainer.last_metrics = dict(state.get(METRICS, {}))
 
 
 def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:

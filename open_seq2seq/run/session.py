@@ -1,4 +1,4 @@
-"""Runs one command, from checked options to the end of training, evaluation or inference."""
+"""One run, from checked options to the end of training, evaluation or inference."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import dataclasses
 import gc
 import os
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from open_seq2seq.checkpoints import choosing
 from open_seq2seq.checkpoints.inputs import check_read, read_assets
 from open_seq2seq.config.options import RunOptions
-from open_seq2seq.inference.interactive import InteractiveModel, answer_lines, prompt
+from open_seq2seq.inference.from_logdir import check_verb
+from open_seq2seq.inference.interactive import answer_lines, prompt
+from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
@@ -39,33 +42,43 @@ from open_seq2seq.utils.output_file import STANDARD_OUTPUT, never_written
 Specs = dict[str, ModelSpec]
 
 
-def run(options: RunOptions) -> int:
-    """Runs one command.
+class Outcome(NamedTuple):
+    """How a run ended.
 
-    Returns:
-      The exit code: 0, or 128 + the number of the signal that stopped training.
+    Attributes:
+      signum: number of the signal that stopped training; None if it was not stopped.
+      metrics: the metrics of the last evaluation, by name; {} without one.
+    """
+
+    signum: int | None = None
+    metrics: dict[str, float] = {}
+
+
+def run(options: RunOptions) -> Outcome:
+    """Does what the options say.
 
     Raises:
       UserError: the user made a mistake, which the message describes.
     """
     specs = training_setup.describe_sections(options)
     if options.elastic:
-        return train_elastically(options, specs)
+        return Outcome(*train_elastically(options, specs))
     runner = _make_runner(options, specs)
     notes = _settle_process(options, specs, runner)
     with contextlib.ExitStack() as stack:
         stack.enter_context(watched(runner, _first(specs).full_params["watchdog_seconds"]))
         if options.check:
-            return _check(options, specs, runner, notes)
+            _check(options, specs, runner, notes)
+            return Outcome()
         logdir = training_setup.open_logdir(options, _first(specs), stack) if runner.is_chief else LogDir(None)
         print_task(options, specs, notes)
         if options.mode in ("train", "train_eval"):
             return _train(options, specs, logdir, runner)
         model, path = _restored_model(options, _first(settle_precision(specs, runner)), logdir, runner)
         if options.mode == "eval":
-            print_title(model, f"of {path}")
-        {"eval": _evaluate, "infer": _infer, "interactive_infer": _interact}[options.mode](options, model, runner)
-    return 0
+            return Outcome(metrics=_evaluate(model, path, runner))
+        {"infer": _infer, "interactive_infer": _interact}[options.mode](options, model, runner)
+    return Outcome()
 
 
 def _first(specs: Specs) -> ModelSpec:
@@ -92,15 +105,17 @@ def _settle_process(options: RunOptions, specs: Specs, runner: Runner) -> list[s
         return notes + check_agreement(runner, training_setup.agreed_values(options), dtype)
 
 
-def _check(options: RunOptions, specs: Specs, runner: Runner, notes: list[str]) -> int:
+def _check(options: RunOptions, specs: Specs, runner: Runner, notes: list[str]) -> None:
     for note in notes:
         deco_print(note)
-    return check_run(options, settle_precision(specs, runner), runner)
+    check_run(options, settle_precision(specs, runner), runner)
 
 
-def _evaluate(options: RunOptions, model: Model, runner: Runner) -> None:
-    EvaluationPass(model, runner).run(report_progress=True)
+def _evaluate(model: Model, path: str, runner: Runner) -> dict[str, float]:
+    print_title(model, f"of {path}")
+    metrics = EvaluationPass(model, runner).run(report_progress=True)
     deco_print("Finished evaluation")
+    return metrics
 
 
 def _infer(options: RunOptions, model: Model, runner: Runner) -> None:
@@ -117,14 +132,14 @@ def _report_output(options: RunOptions) -> None:
 
 def _interact(options: RunOptions, model: Model, runner: Runner) -> None:
     if not options.infer_files:
-        prompt(InteractiveModel(model))
+        prompt(TrainedModel(model))
         return
     with never_written(lambda: protected_files(options, model)):
-        answer_lines(InteractiveModel(model), options.infer_output_file)
+        answer_lines(TrainedModel(model), options.infer_output_file)
     _report_output(options)
 
 
-def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) -> int:
+def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) -> Outcome:
     checkpoint, state = training_setup.resumed(options, logdir, runner)
     logdir = logdir.of_run(state)
     specs = settle_precision(specs, runner, state)
@@ -138,7 +153,7 @@ def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) ->
     training_setup.start(trainer, logdir, checkpoint, state)
     write_overview(options, specs, trainer, logdir.checkpoint_dir)
     if training_setup.nothing_left(trainer, logdir):
-        return 0
+        return Outcome(metrics=trainer.last_metrics)
     while True:
         try:
             signum = train(trainer)
@@ -153,7 +168,8 @@ def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) ->
         models = training_setup.build_models(specs, seed, runner, inputs)
         trainer = training_setup.make_trainer(options, models, logdir, seed, runner)
         restart.put_into(trainer)
-    return training_setup.finish(trainer, signum)
+    training_setup.finish(trainer, signum)
+    return Outcome(signum, trainer.last_metrics)
 
 
 def _in_dtype(specs: Specs, dtype: str) -> Specs:
@@ -166,6 +182,8 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
     path, before = "", read_assets(spec)
     with runner.scope(), _explaining_data(options):
         model = build_model(spec)
+    if options.verb is not None:
+        check_verb(model, options.verb, str(logdir.root))
     check_read(model, before)
     if runner.world_size > 1:  # interactive inference, which has no examples, runs in one process
         check_data(runner, model.mode, model.data_layer.lengths, model.data_layer.costs)
@@ -193,8 +211,8 @@ def _explaining_data(options: RunOptions) -> Iterator[None]:
         raise
 
 
-def load_model(options: RunOptions) -> Model:
-    """Builds the model of an inference mode and restores its weights, for use from Python.
+def load(options: RunOptions) -> TrainedModel:
+    """Builds the model of a mode that does not train, and restores its weights.
 
     Raises:
       UserError: there is no usable checkpoint, or the config is invalid.
@@ -203,4 +221,5 @@ def load_model(options: RunOptions) -> Model:
     set_up_process([spec.params])
     runner = Runner()
     spec = settle_precision({options.mode: spec}, runner)[options.mode]
-    return _restored_model(options, spec, check_logdir(options, spec.params), runner)[0]
+    model, path = _restored_model(options, spec, check_logdir(options, spec.params), runner)
+    return TrainedModel(model, spec, path)

@@ -53,7 +53,8 @@ def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
     Raises:
       ConfigError: there are problems, or the checkpoints of a training run could not describe the model.
     """
-    specs = {section: describe_section(options.config, section) for section in options.config.sections}
+    specs = options.specs or {section: describe_section(options.config, section)
+                              for section in options.config.sections}
     if "train" in specs and specs["train"].params.get("logdir") and (lost := unwritable(options.config.as_sections())):
         raise ConfigError(lost)
     return {section: dataclasses.replace(spec, params=apply_overrides(spec.params, options.moved_files, ())[0])
@@ -84,7 +85,7 @@ def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStac
     if options.mode in ("train", "train_eval") and logdir.root is not None and logdir.checkpoint is None:
         write_mark(logdir.root, logdir.run, options)
     if options.enable_logs and logdir.root is not None:
-        stack.enter_context(RunLogs(logdir.root, options.config_file, options.argv))
+        stack.enter_context(RunLogs(logdir.root, options))
     return logdir
 
 
@@ -230,12 +231,12 @@ def _lacks_average(trainer: Trainer) -> bool:
         saver is None or saver.has_average(trainer.step, trainer.eval_model is not None))
 
 
-def finish(trainer: Trainer, signum: int | None) -> int:
-    """Finishes a run after its last update, or after the signal that stopped it; returns the exit code."""
+def finish(trainer: Trainer, signum: int | None) -> None:
+    """Finishes a run after its last update, or after the signal that stopped it."""
     if signum is not None:
         remaining = "no step is left" if trainer.finished else "resume with --continue_learning"
         deco_print(f"Stopped at step {trainer.step}; {remaining}.")
-        return 128 + signum
+        return
     if trainer.saves and trainer.model.params["average_checkpoints"]:
         _average(trainer)
     if trainer.early_stopping.has_ended:
@@ -246,7 +247,6 @@ def finish(trainer: Trainer, signum: int | None) -> int:
         best = trainer.saver.best_result()
     deco_print(f"Finished training at step {trainer.step}"
                + (f"; best {best[0]}: {best[1]:.4f} at step {best[2]}" if best else ""))
-    return 0
 
 
 def _average(trainer: Trainer) -> None:

@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq import __version__
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.launcher import end_all, launched_as, say, who
+from open_seq2seq.version import __version__
 
 NETWORK_HINTS = (
     "check that all ranks have started (see their output above), that no firewall separates the hosts, and that all "

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.progress import hide_bars
+from open_seq2seq.utils.wording import worded
 
 
 def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
@@ -23,7 +24,7 @@ def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
     """
     hide_bars()
     prefix = "*** " + "   " * offset
-    text = ("\n" + prefix).join(line.split("\n"))
+    text = ("\n" + prefix).join(worded(line).split("\n"))
     sys.stdout.write(prefix + text + end)
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""A progress bar below the printed lines, drawn by the library rich; only where the output is a terminal."""
+"""A progress bar below the printed lines, drawn by the library rich; only on a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ _ERASE = "\r\x1b[K"  # moves the cursor to the beginning of the line and erases 
 _shown: list[Bar] = []  # the bar that is on the terminal, or no bar
 
 
-def _on_terminal() -> bool:
+def _redraws() -> bool:
+    """Returns whether a line of the output can be drawn again: on a terminal, or in a notebook."""
     try:
-        return sys.stdout.isatty()
+        return sys.stdout.isatty() or type(sys.stdout).__module__ == "ipykernel.iostream"
     except ValueError:  # standard output was closed
         return False
 
 
 class Bar:
-    """A line with a text and a progress bar that is redrawn in place. If stdout is not a terminal, nothing is drawn.
+    """A line with a text and a progress bar that is redrawn in place, on a terminal or in a notebook.
 
     Args:
       total: number of units of the whole work.
@@ -36,7 +37,7 @@ class Bar:
     def __init__(self, total: int, shows: bool = True) -> None:
         # A copy of the output in a log file must not contain the bar.
         self._stream: TextIO = getattr(sys.stdout, "terminal", sys.stdout)
-        self._total, self._shows = max(total, 1), shows and _on_terminal()
+        self._total, self._shows = max(total, 1), shows and _redraws()
         self._drawn_at = time.perf_counter()
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from open_seq2seq.utils.console import enduring_output
 from open_seq2seq.utils.environment import problem_of, with_home
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.tensorflow_import import import_tensorflow, keep_freed_memory
+from open_seq2seq.utils.tensorflow_import import import_tensorflow, in_own_process, keep_freed_memory
 
 
 def run_script(main: Callable[[], None]) -> None:
@@ -20,6 +20,7 @@ def run_script(main: Callable[[], None]) -> None:
     If the reader of the output closes the pipe, the script ends silently, as other programs do.
     """
     keep_freed_memory()  # for scripts that compute with TensorFlow
+    in_own_process()
     sys.argv[1:] = map(with_home, sys.argv[1:])
     with enduring_output(needed=True), _mistakes_reported():
         main()

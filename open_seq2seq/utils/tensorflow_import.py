@@ -7,11 +7,56 @@ import functools
 import os
 import sys
 from collections.abc import Iterator
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 
-from open_seq2seq import MISSING_TENSORFLOW
 from open_seq2seq.utils.environment import check_limits, scratch_file
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.processor import has_onednn
+
+MISSING_TENSORFLOW = ("TensorFlow is not installed: run `pip install open-seq2seq[cpu]` on a machine without GPUs, or "
+                      "`pip install open-seq2seq[gpu]` for NVIDIA GPUs.")
+
+
+class _LateLoader(Loader):
+    """Loader that executes a module only when one of its attributes is first accessed."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        def load(name: str) -> object:
+            # Code that inspects all modules reads attributes such as __file__; this should not execute the module.
+            if name.startswith("__"):
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            vars(module).pop("__getattr__", None)
+            self._loader.exec_module(module)
+            return getattr(module, name)
+
+        module.__getattr__ = load  # type: ignore[method-assign]
+
+
+class _LateFinder(MetaPathFinder):
+    """Delays the imports of Keras modules that import scikit-learn or matplotlib, which takes seconds."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        package, _, module = name.rpartition(".")
+        if module not in ("visualization", "wrappers") or package.partition(".")[0] != "keras":
+            return None
+        spec = PathFinder.find_spec(name, path)  # type: ignore[arg-type]
+        if spec is not None and spec.loader is not None:
+            spec.loader = _LateLoader(spec.loader)
+        return spec
+
+
+@functools.cache
+def in_own_process() -> None:
+    """Speeds up the import of Keras; only for processes that a command or a script of the toolkit has started."""
+    sys.meta_path.insert(0, _LateFinder())
 
 
 def import_tensorflow() -> None:

@@ -157,7 +157,7 @@ def _call(arguments: list[str]) -> int:
 
 
 def _import_the_toolkit() -> None:
-    from open_seq2seq.cli import import_tensorflow
+    from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
     import_tensorflow()  # without its log
     import open_seq2seq.inference.from_logdir

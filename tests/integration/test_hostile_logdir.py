@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from open_seq2seq.cli import load_interactive, main
+from open_seq2seq.cli import main, run_of
 from open_seq2seq.utils.errors import UserError
 from tests.unit.checkpoints import attacks
 from tests.unit.checkpoints.attacks import move_out
@@ -154,7 +154,7 @@ def test_loading_from_python_and_another_runs_weights(attacked, original, tmp_pa
     run = attacked(name)
     own = [f"--config_file={original}/config.py", f"--logdir={run}"]
     with pytest.raises(UserError, match=ATTACKS[name][1]):
-        load_interactive(own)
+        run_of(own).load()
     refused(capfd, name, *own[:1], "--mode=train", f"--logdir={original}/new", f"--load_model={run}")
 
 

@@ -200,7 +200,7 @@ def test_a_model_in_python(moved, translated, capfd):
         model.score(["a", "b"], ["a"])
     with pytest.raises(DataError, match="the translation has 30 tokens"):
         model.score(["a"], ["a " * 30])
-    in_tokens = open_seq2seq.load(moved, "--data_layer_params/batch_size_unit=tokens", "--batch_size_per_gpu=20")
+    in_tokens = open_seq2seq.load(moved, {"data_layer_params/batch_size_unit": "tokens"}, batch_size_per_gpu=20)
     assert in_tokens.translate(lines) == answers
 
 

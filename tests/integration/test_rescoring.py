@@ -45,8 +45,8 @@ def beams(tmp_path: Path) -> Path:
 
 def expected(run: Path) -> list[list[tuple[str, float]]]:
     """The lists with the sums of scores; each text is scored alone."""
-    model = open_seq2seq.load(run, "--infer_task=score")
-    summed = [[(text, score + ALPHA * model.infer([text])[0][0] + BETA * len(text.split()))
+    model = open_seq2seq.load(run)
+    summed = [[(text, score + ALPHA * model.score([text])[0][0] + BETA * len(text.split()))
                for text, score in candidates] for candidates in LISTS.values()]
     return [sorted(candidates, key=lambda candidate: -candidate[1]) for candidates in summed]
 

@@ -9,6 +9,8 @@ import re
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+import open_seq2seq
+
 
 def newest(workspace, sub="run"):
     found = sorted((workspace / sub).glob("model.ckpt-*"), key=lambda p: int(p.name.split("-")[1]))
@@ -199,9 +201,7 @@ def test_enabled_logs_hold_everything(workspace, command):
 
 @pytest.mark.long
 def test_interactive_model_in_python(trained):
-    from open_seq2seq.cli import load_interactive
-
-    model = load_interactive([f"--config_file={trained}/config.py"])
+    model = open_seq2seq.Run(f"{trained}/config.py").load()
     results = model.infer(["a b c", "f e d c b a"])
     assert len(results) == 2 and isinstance(results[0][0][1], str)
     assert model.infer([]) == []
@@ -220,6 +220,7 @@ def test_prompt_answers_each_line(trained, command, monkeypatch):
 def test_own_hooks_are_called(workspace, command):
     text = (workspace / "config.py").read_text()
     (workspace / "config.py").write_text(text + '''
+import open_seq2seq
 from open_seq2seq.training.hooks import Hook
 
 class Counter(Hook):

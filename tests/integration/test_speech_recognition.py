@@ -64,8 +64,8 @@ def check_a_logdir_is_enough(root: Path, capfd: pytest.CaptureFixture[str]) -> N
 def check_a_model_in_python(root: Path, recordings: list[str]) -> None:
     with open(root / "few.csv", encoding="utf-8", newline="") as file:
         expected = [row["predicted_transcript"] for row in csv.DictReader(file)]
-    for arguments in ([], ["--batch_size_per_gpu=3", "--data_layer_params/batch_size_unit=seconds"]):
-        model = open_seq2seq.load(f"{root}/run", *arguments)
+    for values in ({}, {"batch_size_per_gpu": 3, "batch_size_unit": "seconds"}):
+        model = open_seq2seq.load(f"{root}/run", values)
         audio = [(read_audio(name, 16000), 16000) for name in recordings]
         assert model.transcribe([*recordings, *audio, recordings[0]])[:2] == expected
         assert model.transcribe(recordings[1]) == expected[1]

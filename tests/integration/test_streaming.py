@@ -70,7 +70,7 @@ def test_recordings_give_the_transcripts_of_inference(trained: Path, capfd):
 
 
 def test_a_logdir_and_config_values_are_enough(trained: Path):
-    asr = FrameASR(open_seq2seq.load(trained / "run", "--decoder_params/use_language_model=True").model, rate=16000)
+    asr = FrameASR(open_seq2seq.load(trained / "run", use_language_model=True).model, rate=16000)
     audio = soundfile.read(trained / "wav" / "dev-0002.wav", dtype="float32")[0]
     assert asr.model.beam_search is not None and asr.rate == 16000
     assert Path(asr.model.beam_search.params["lm_path"]).is_relative_to(trained / "run")

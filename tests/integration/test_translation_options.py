@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import open_seq2seq
+
 pytestmark = pytest.mark.long
 
 DATA = "--data_layer_params/"
@@ -72,10 +74,7 @@ def test_alignments_prefixes_and_unknowns(trained, command):
 
 
 def test_sources_from_a_list_and_from_a_file(trained):
-    from open_seq2seq.cli import load_interactive
-
-    model = load_interactive([f"--config_file={trained}/config.py", f"{DATA}prefix_column=True",
-                              "--replace_unknowns=True"])
+    model = open_seq2seq.Run(f"{trained}/config.py", {"prefix_column": True, "replace_unknowns": True}).load()
     lines = ["a b c", "f e d c b a\ta b", "d", "X\t"]
     texts = [found[0].text for found in model.infer(lines)]
     assert texts == [model.infer([line])[0][0].text for line in lines]

@@ -13,7 +13,7 @@ import yaml
 
 import open_seq2seq
 from open_seq2seq.checkpoints.files import sha256, state_checksum
-from open_seq2seq.cli import load_interactive, main
+from open_seq2seq.cli import main, run_of
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.inference.speech2text.frame_asr import FrameASR
 from open_seq2seq.utils.errors import ConfigError
@@ -45,7 +45,7 @@ def made(tmp_path_factory) -> Path:
     batch = root / "run" / "divergence" / "step-2"
     batch.mkdir(parents=True)
     shutil.copy(config, batch)
-    model = load_interactive([f"--config_file={config}", f"--logdir={root}/run"]).model
+    model = open_seq2seq.Run(config, logdir=root / "run").load().model
     recording = str(root / "wav" / "dev-0000.wav")
     features = model.data_layer.make_interactive_batch([recording])
     arrays = {"source_tensors/0": features["source_tensors"][0], "source_tensors/1": features["source_tensors"][1],
@@ -95,7 +95,7 @@ def script(name: str, *arguments: str) -> int:
 
 def interactive(logdir: Path, recording: str, *trust: str) -> int:
     try:
-        model = load_interactive([f"--config_file={logdir}/{STEP}/config.yaml", f"--logdir={logdir}", *trust])
+        model = run_of([f"--config_file={logdir}/{STEP}/config.yaml", f"--logdir={logdir}", *trust]).load()
     except ConfigError as error:
         import sys
 
@@ -111,7 +111,7 @@ USES = {
          "--infer_files", wav]),
     "config_of_a_checkpoint": lambda logdir, wav, *trust: main(
         [f"--config_file={logdir}/{STEP}/config.yaml", "--mode=eval", f"--logdir={logdir}", *trust]),
-    "load_interactive": interactive,
+    "load": interactive,
     "stream": lambda logdir, wav, *trust: script("stream", f"--logdir={logdir}", "--quiet", *trust, "--files", wav),
     "precision_report": lambda logdir, wav, *trust: script(
         "precision_report", f"--config_file={logdir}/{STEP}/config.yaml", f"--logdir={logdir}", "--batches=1",
@@ -228,7 +228,7 @@ def test_configs_in_logdirs_are_data(logdir, place, trusted):
 def test_refused_names_are_refused_from_python_too(logdir):
     (logdir / STEP / "outside.py").write_text(OUTSIDE)
     change(logdir, {"encoder": f"{logdir}/{STEP}/outside.py:Outside"})
-    with pytest.raises(ConfigError, match="--trust_code"):
+    with pytest.raises(ConfigError, match="add trust_code=True"):
         open_seq2seq.load(logdir)
     assert not (logdir / STEP / "marker").exists()
     assert FrameASR(open_seq2seq.load(logdir, trust_code=True).model).rate == 8000

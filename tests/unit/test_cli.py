@@ -24,7 +24,7 @@ eval_params: {batch_size_per_gpu: 2}
 def config(tmp_path, monkeypatch):
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG)
-    monkeypatch.setattr(cli, "_model_problems", lambda *_: [])
+    monkeypatch.setattr("open_seq2seq.run.resolution.describe_model", lambda *_: None)
     return f"--config_file={path}"
 
 
@@ -32,13 +32,13 @@ def config(tmp_path, monkeypatch):
 def ran(monkeypatch):
     """The options of the runs that the command started; ``ran.result`` is returned or raised."""
     session = types.ModuleType("session")
-    runs = types.SimpleNamespace(options=[], result=0)
+    runs = types.SimpleNamespace(options=[], result=None)
 
     def run(options):
         runs.options.append(options)
         if isinstance(runs.result, BaseException):
             raise runs.result
-        return runs.result
+        return types.SimpleNamespace(signum=runs.result)
 
     session.run = run
     import open_seq2seq.run as package
@@ -138,7 +138,7 @@ def test_errors_of_a_run_are_sentences(config, ran, capsys, error, lines):
 def test_interrupt_and_exit_codes(config, ran):
     ran.result = KeyboardInterrupt()
     assert cli.main([config]) == 130
-    ran.result = 143
+    ran.result = 15
     assert cli.main([config]) == 143
 
 
@@ -195,7 +195,8 @@ def test_run_py_and_module_are_the_command():
 
 @pytest.mark.long
 def test_tensorflow_is_imported_in_silence():
-    code = "from open_seq2seq.cli import import_tensorflow\nimport_tensorflow()\nimport sys\nsys.stderr.write('after')"
+    code = ("from open_seq2seq.utils.tensorflow_import import import_tensorflow\nimport_tensorflow()\nimport sys\n"
+            "sys.stderr.write('after')")
     assert run_python("-c", code).stderr == "after"
 
 
@@ -212,20 +213,34 @@ def test_broken_tensorflow_is_one_sentence_after_its_own_words(tmp_path):
     assert "open-seq2seq[cpu]" in done.stderr and "open-seq2seq[gpu]" in done.stderr
 
 
-MISSING = """
-import importlib.util, runpy, sys
-found = importlib.util.find_spec
-importlib.util.find_spec = lambda name, package=None: None if name == "tensorflow" else found(name, package)
-"""
-
-
-@pytest.mark.parametrize(("how", "expected"), [
-    ("import open_seq2seq", (1, "ImportError: TensorFlow is not installed")),
-    ("sys.argv = ['run.py', '--help']; runpy.run_path('run.py', run_name='__main__')", (2, "Error: TensorFlow is not")),
-    ("sys.argv = ['/usr/bin/open_seq2seq']; import open_seq2seq.cli", (2, "Error: TensorFlow is not installed")),
+@pytest.mark.parametrize(("words", "files", "output", "mode"), [
+    (["translate", "run"], ["-"], "/dev/stdout", "infer"),
+    (["transcribe", "run", "a", "-", "--x=1"], ["a", "-"], "/dev/stdout", "infer"),
+    (["classify", "run", "--output", "out.csv", "--x", "1"], ["-"], "out.csv", "infer"),
 ])
-def test_missing_tensorflow(how, expected):
-    done = run_python("-c", MISSING + how)
-    code, text = expected
-    assert done.returncode == code and text in done.stderr and "open-seq2seq[cpu]" in done.stderr
-    assert code == 1 or done.stderr.count("\n") == 1
+def test_verbs(monkeypatch, words, files, output, mode):
+    asked = []
+    monkeypatch.setattr(cli.Run, "perform", lambda run, mode, **options: asked.append((run, mode, options)))
+    monkeypatch.setattr(cli, "STANDARD_OUTPUT", "/dev/stdout")
+    monkeypatch.setattr(cli, "print_to_stderr", lambda: None)
+    assert cli.main(words) == 0
+    ((run, asked_mode, options),) = asked
+    assert (options["verb"], options["infer_files"], options["infer_output_file"]) == (words[0], files, output)
+    assert asked_mode == mode and "logdir='run'" in repr(run) and ("'x': 1" in repr(run)) == ("1" in words[-1])
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["translate"], "translate LOGDIR"), (["translate", "--logdir=run"], "translate LOGDIR"),
+    (["traslate", "run"], "'traslate' is not understood. Did you mean 'translate'?"),
+    (["transcrive", "run"], "Did you mean 'transcribe'?"),
+])
+def test_mistakes_in_verbs(capsys, words, said):
+    assert cli.main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_verbs_have_their_own_help(capsys, verb):
+    assert cli.main([verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"run.py {verb} LOGDIR" in shown and "--output" in shown

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2] / "open_seq2seq"
 PACKAGE = ROOT.name
 # From the bottom up; a package imports from those in rows below its own, and from itself.
 LAYERS = (
+    ("version",),
     ("utils",),
     ("config",),
     ("parts", "decoding", "metrics"),
@@ -23,7 +24,6 @@ LAYERS = (
     ("inference", "report"),
     ("run",),
     ("cli",),
-    ("loading",),
     ("rescoring",),
     ("__main__",),
 )
@@ -90,7 +90,7 @@ def test_package_itself_imports_nothing_of_its_own():
     assert not modules & {"tensorflow", "keras"}
     executed = [node for node in tree.body if not isinstance(node, ast.FunctionDef)
                 and ast.unparse(node).split(":")[0] != "if TYPE_CHECKING"]
-    assert list(imported_rooms("\n".join(map(ast.unparse, executed)), init)) == []
+    assert [room for room, _ in imported_rooms("\n".join(map(ast.unparse, executed)), init)] == ["version"]
 
 
 @pytest.mark.parametrize(("statement", "room"), [
@@ -155,7 +155,7 @@ def circle_of(imports: Mapping[str, set[str]]) -> list[str] | None:
 
 
 def test_no_files_import_one_another_in_a_circle():
-    modules = {module_name(path): path for path in FILES}
+    modules = {module_name(path): path for path in [*FILES, ROOT / "__init__.py"]}
     imports = {name: imported_modules(path.read_text(encoding="utf-8"), name, modules)
                for name, path in modules.items()}
     found = circle_of(imports)

@@ -51,18 +51,17 @@ def test_a_mistake_on_the_command_line_needs_no_tensorflow(tmp_path, arguments, 
     ("base_params: {logdir: run}\n", "--chek=1", False),
 ])
 def test_a_key_of_the_config_is_no_misspelt_flag(tmp_path, text, argument, known):
-    from open_seq2seq.cli import _misspelt_flags
     from open_seq2seq.config.loader import possible_keys
-    from open_seq2seq.config.overrides import parse_overrides
+    from open_seq2seq.config.overrides import check_words, parse_overrides
     from open_seq2seq.utils.errors import ConfigError
 
     (tmp_path / "config.yaml").write_text(text)
     words = possible_keys(tmp_path / "config.yaml")
     if known:
-        _misspelt_flags(parse_overrides([argument]), words)
+        check_words(parse_overrides([argument]), words, ("--check",))
     else:
         with pytest.raises(ConfigError, match="Did you mean '--check'"):
-            _misspelt_flags(parse_overrides([argument]), words)
+            check_words(parse_overrides([argument]), words, ("--check",))
 
 
 @pytest.mark.parametrize("text", ["from shared import base_params\n", "import yaml, os\n", "base_params = {\n"])
@@ -75,7 +74,8 @@ def test_keys_that_a_config_takes_from_elsewhere_are_not_guessed(tmp_path, text)
 
 KERAS = """
 import sys
-import open_seq2seq
+from open_seq2seq.utils.tensorflow_import import in_own_process
+in_own_process()
 import keras
 needless = [name for name in ("sklearn", "matplotlib") if name in sys.modules]
 assert not needless, needless
@@ -88,3 +88,16 @@ def test_keras_imports_scikit_learn_and_matplotlib_only_where_they_are_used(tmp_
     done = start(tmp_path, KERAS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["SKLearnClassifier", "plot_image_gallery"]
+
+
+def test_importing_the_package_changes_nothing(tmp_path):
+    program = """
+import sys
+before = list(sys.meta_path), set(sys.modules)
+import open_seq2seq
+assert sys.meta_path == before[0], sys.meta_path
+print(*sorted(name for name in set(sys.modules) - before[1] if not name.startswith("open_seq2seq")))
+"""
+    done = start(tmp_path, program)
+    assert done.returncode == 0, done.stderr
+    assert not {"tensorflow", "keras", "numpy"} & {*done.stdout.split()}

@@ -13,7 +13,7 @@ PACKAGE = REPOSITORY / "open_seq2seq"
 PROGRAMS = sorted(path for folder in ("scripts", "benchmarks", "example_configs") if (REPOSITORY / folder).exists()
                   for path in (REPOSITORY / folder).rglob("*.py"))
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-MAX_LINES = 400
+MAX_LINES = 600
 
 # Rooms that serve every task; folders in them that are named for a task are the task's own.
 GENERAL = ("cli.py", "config", "optimizers", "runners", "training", "utils", "data/*.py", "models/*.py")
@@ -22,7 +22,7 @@ TASK_WORDS = re.compile(r"speech|audio|transcri|utterance|translat|recogni[sz]er
                         r"\brecordings?\b|\bsentences\b", re.IGNORECASE)
 # Modules of a task that lie in a general room, and names that configs give or documentation imports.
 OF_TASKS = ("data/__init__.py", "models/__init__.py", "models/speech2text.py",
-            "models/logit_stream.py", "models/transcript_files.py", "config/short_forms.py")
+            "models/logit_stream.py", "models/transcript_files.py", "inference/trained_model.py", "cli.py")
 TASK_NAMES = {("data/data_layer.py", "sentences"), ("data/data_layer.py", "utterances"),
               ("data/data_layer.py", "Unit of the batch size: sentences, or tokens of the longer side, padding "
                                      "included."),

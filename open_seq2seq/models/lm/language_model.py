@@ -39,6 +39,7 @@ class LanguageModel(EncoderDecoderModel):
 
     object_name = "tokens"
     interactive_hint = "Type the beginning of a text"
+    verb: str | None = "generate"
     encoder: LanguageEncoder
     _evaluated: tuple[dict[str, Any], tf.Tensor] | None = None
 

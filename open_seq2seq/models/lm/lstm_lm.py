@@ -43,6 +43,11 @@ class LSTMLM(LanguageModel, Text2Label):
         return Text2Label if hasattr(self.data_layer, "num_classes") else LanguageModel
 
     @property
+    def verb(self) -> str | None:  # type: ignore[override]
+        """What the model does: ``classify`` or ``generate``; see ``Model.verb``."""
+        return self._task.verb
+
+    @property
     def _classifies(self) -> bool:
         return self._task is Text2Label
 

@@ -59,7 +59,7 @@ class TrainingHook(Protocol):
 
 
 class Trainer:
-    """Makes the updates of a model; ``loop.train.train`` runs it from the first to the last update.
+    """Makes the updates of a model; ``training.train.train`` runs it from the first to the last update.
 
     Args:
       model: the training model.
@@ -88,6 +88,7 @@ class Trainer:
       is_whole: whether the current state is that after ``step`` updates; False during an update.
       is_settled: whether ``settle`` has succeeded since the last update.
       evaluated_at: step of the last complete evaluation; -1 before the first.
+      last_metrics: metrics of the last evaluation by name; {} before the first.
     """
 
     def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
@@ -99,6 +100,7 @@ class Trainer:
         self.offset = 0
         self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
         self.evaluated_at = -1
+        self.last_metrics: dict[str, float] = {}
         self.stop = StopRequest(self.saves)
         self._objects, self._uncounted = 0, list[Any]()
         self._votes: Any = None
@@ -338,6 +340,7 @@ class Trainer:
             except PassStopped:
                 deco_print("The evaluation is skipped.", offset=1)
                 return {}
+            self.last_metrics = metrics
             if self.summaries is not None:
                 of = "" if keep_best else "averaged/"  # two values at the same step need two series
                 self.summaries.write(self.step, {of + ("eval_loss" if k == "val_loss" else k): v

@@ -1,6 +1,6 @@
 import pytest
 
-from open_seq2seq.config.overrides import Override, apply_overrides, parse_overrides, parse_value, typed_like
+from open_seq2seq.config.overrides import Override, apply_overrides, overrides_of, parse_overrides, parse_value
 from open_seq2seq.utils.errors import ConfigError
 
 
@@ -24,14 +24,24 @@ def test_values(text, value):
     ("5", None, 5), ("[a]", "x", ["a"]),
 ])
 def test_values_fit_what_they_replace(text, old, value):
-    fitted = typed_like(text, old)
-    assert fitted == value and type(fitted) is type(value)
+    params, problems = apply_overrides({"a": old}, parse_overrides([f"--a={text}"]), [])
+    assert not problems and params["a"] == value and type(params["a"]) is type(value)
+
+
+def test_values_from_python_are_used_as_they_are():
+    overrides = overrides_of({"a/b": "1", "eval_params/x": [2], "base_params/y": None, "d": {"n": 3}})
+    assert overrides == [Override(None, ("a", "b"), "1"), Override("eval_params", ("x",), [2]),
+                         Override(None, ("y",), None), Override(None, ("d",), {"n": 3})]
+    params, problems = apply_overrides({"a": {"b": 0}, "d": {"m": 1}}, overrides, ["eval_params"])
+    assert not problems and params == {"a": {"b": "1"}, "x": [2], "y": None, "d": {"m": 1, "n": 3}}
+    with pytest.raises(ConfigError, match="not the path of a parameter"):
+        overrides_of({"eval_params": {"x": 1}})
 
 
 def test_forms_of_arguments():
     assert parse_overrides(["--a/b=c=d", "--n", "-1", "--eval_params/x=1", "--base_params/y=2", "--e="]) == [
-        Override(None, ("a", "b"), "c=d"), Override(None, ("n",), "-1"), Override("eval_params", ("x",), "1"),
-        Override(None, ("y",), "2"), Override(None, ("e",), "")]
+        Override(None, ("a", "b"), "c=d", "c=d"), Override(None, ("n",), -1, "-1"),
+        Override("eval_params", ("x",), 1, "1"), Override(None, ("y",), 2, "2"), Override(None, ("e",), "", "")]
 
 
 @pytest.mark.parametrize(("arguments", "text"), [

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from open_seq2seq.config.loader import ConfigFile
-from open_seq2seq.config.overrides import Override, parse_value
+from open_seq2seq.config.overrides import Override
 from open_seq2seq.data import DataLayer, ParallelTextDataLayer, Speech2TextDataLayer, TransformerDataLayer
 from open_seq2seq.inference.from_logdir import overrides_for
 from open_seq2seq.utils.errors import DataError, UserError
 
-DATA = "--infer_params/data_layer_params/"
+DATA = "infer_params/data_layer_params/"
 
 
 def config(layer: Any) -> ConfigFile:
@@ -25,7 +25,7 @@ def config(layer: Any) -> ConfigFile:
 
 def given(files: list[str], layer: Any, *overrides: Override) -> dict[str, Any]:
     found = overrides_for(files, config(layer), overrides)
-    return {override.name.removeprefix(DATA): parse_value(override.text) for override in found}
+    return {override.name.removeprefix(DATA): override.value for override in found}
 
 
 @pytest.mark.parametrize("layer", [Speech2TextDataLayer, "Speech2TextDataLayer"])

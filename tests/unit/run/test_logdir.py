@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -358,7 +359,7 @@ def test_run_logs(tmp_path, capsys, monkeypatch):
     (tmp_path / "config.py").write_text("base_params = {}\n")
     monkeypatch.chdir(tmp_path)
     before = sys.stdout, sys.stderr
-    with RunLogs(tmp_path / "log", str(tmp_path / "config.py"), ["--a=b c", "--d"]):
+    with RunLogs(tmp_path / "log", SimpleNamespace(config_file=str(tmp_path / "config.py"), argv=["--a=b c", "--d"])):
         print("to stdout")
         sys.stderr.write("to stderr\n")
         assert sys.stdout.isatty() is False
@@ -376,7 +377,7 @@ def test_run_logs_replace_nothing(tmp_path):
     (tmp_path / "config.py").write_text("base_params = {}\n")
     names = set()
     for number in range(3):
-        with RunLogs(tmp_path / "log", str(tmp_path / "config.py"), [str(number)]):
+        with RunLogs(tmp_path / "log", SimpleNamespace(config_file=str(tmp_path / "config.py"), argv=[str(number)])):
             print(number)
         names |= {path.name for path in (tmp_path / "log").iterdir() if path.name.startswith("stdout")}
     assert len(names) == 3 and [(tmp_path / "log" / name).read_text() for name in sorted(names, key=len)]
@@ -388,7 +389,8 @@ def test_run_logs_replace_nothing(tmp_path):
     (ValueError("a bug"), "Traceback"), (UserError("a slip"), "Error: a slip")])
 def test_run_logs_record_the_error_that_ends_the_run(tmp_path, error, expected):
     (tmp_path / "config.yaml").write_text("")
-    with pytest.raises(type(error)), RunLogs(tmp_path / "log", str(tmp_path / "config.yaml"), []):
+    options = SimpleNamespace(config_file=str(tmp_path / "config.yaml"), argv=[])
+    with pytest.raises(type(error)), RunLogs(tmp_path / "log", options):
         raise error
     assert run_files(tmp_path / "log")["stderr"].startswith(expected)
 
@@ -408,4 +410,4 @@ def test_git_info(tmp_path):
 def test_run_logs_in_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="--enable_logs cannot write"):
-        RunLogs(tmp_path / "file", __file__, []).__enter__()
+        RunLogs(tmp_path / "file", SimpleNamespace(config_file=__file__, argv=[])).__enter__()

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from open_seq2seq.config.short_forms import written_out
-from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.given_files import arriving_lines, is_live_input
 
 
@@ -68,22 +67,3 @@ def test_files_and_strings_are_not_live(pipe, monkeypatch, tmp_path):
         for stdin in (file, nothing, io.StringIO("a"), None):
             monkeypatch.setattr(sys, "stdin", stdin)
             assert not is_live_input()
-
-
-@pytest.mark.parametrize(("given", "meant"), [
-    (["translate", "run"], "--infer_files -"), (["transcribe", "run", "a", "-", "--x=1"], "--infer_files a - --x=1"),
-    (["translate", "run", "--x", "1"], "--infer_files - --x 1"),
-])
-def test_short_forms(given, meant):
-    assert " ".join(written_out(given)) == f"--mode=infer --logdir=run --infer_output_file=- {meant}"
-
-
-def test_a_short_form_needs_a_logdir_and_others_stay():
-    for given in (["translate"], ["translate", "--logdir=run"]):
-        with pytest.raises(UserError, match="translate LOGDIR"):
-            written_out(given)
-    for given, meant in (("traslate", "translate"), ("transcrive", "transcribe")):
-        with pytest.raises(UserError, match=f"'{given}' is not understood. Did you mean '{meant}'"):
-            written_out([given, "run"])
-    assert written_out(["stray"]) == ["stray"]
-    assert written_out(["--mode=eval", "translate"]) == ["--mode=eval", "translate"] and written_out([]) == []

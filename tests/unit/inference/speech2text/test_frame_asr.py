@@ -10,8 +10,8 @@ import pytest
 
 from open_seq2seq.data.audio.audio_files import read_audio
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from open_seq2seq.inference.interactive import InteractiveModel
 from open_seq2seq.inference.speech2text.frame_asr import FrameASR
+from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.models import Speech2Text
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
@@ -60,7 +60,7 @@ def speech(toy) -> np.ndarray:
 
 
 def offline(asr: FrameASR, audio: Any) -> str:
-    return InteractiveModel(asr.model).infer([audio])[0].text
+    return TrainedModel(asr.model).infer([audio])[0].text
 
 
 def feed(asr: FrameASR, audio: np.ndarray, longest: int, seed: int = 0) -> str:

@@ -1,0 +1,296 @@
+"""A trained model as a Python object, whose methods translate, transcribe, classify, continue or score inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from open_seq2seq.config import user_code
+from open_seq2seq.config.merge import merge_params
+from open_seq2seq.data.windows import WindowedPlan
+from open_seq2seq.inference.scoring import ScoringPass
+from open_seq2seq.models.builder import ModelSpec, build_model
+from open_seq2seq.models.model import Model
+from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training.loop.passes import InferencePass
+from open_seq2seq.utils.data_files import read_lines
+from open_seq2seq.utils.errors import DataError, UserError
+
+Recording = str | os.PathLike[str] | np.ndarray | tuple[np.ndarray, int]
+"""Path of a recording, samples at the model's sampling rate, or a pair (samples, sampling rate in Hz).
+
+Samples have the shape ``[samples]`` or ``[samples, channels]``.
+"""
+
+
+class TrainedModel:
+    """A trained model whose methods accept any number of inputs, and can be called from any thread.
+
+    Inputs are sorted by length and divided into batches of the config's batch size; the results are in the order of the
+    inputs. The result of an input does not depend on the other inputs, except that random samples depend on the input's
+    index in the list. Calls from several threads are computed one after the other, because each of them uses all
+    processors or the whole GPU.
+
+    Args:
+      model: a model that was built for ``interactive_infer`` and whose weights have been restored.
+      spec: the description that the model was built from, if methods may build it again with other values.
+      checkpoint: path of its checkpoint.
+
+    Attributes:
+      model: the model, with its parameters and data layer.
+    """
+
+    def __init__(self, model: Model, spec: ModelSpec | None = None, checkpoint: str = "") -> None:
+        self.model = model
+        self._spec, self._checkpoint = spec, checkpoint
+        self._pass = InferencePass(model, Runner())
+        self._scoring: ScoringPass | None = None
+        self._variants: dict[str, TrainedModel] = {}
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        of = f" of {self._checkpoint}" if self._checkpoint else ""
+        verbs = [verb for verb in (self.model.verb, "infer", "score" if self._can_score else None) if verb]
+        return f"<{type(self).__name__}: {type(self.model).__name__}{of}; {', '.join(verbs)}>"
+
+    def infer(self, inputs: Sequence[Any], first: int = 0) -> list[Any]:
+        """Returns the full result of each input, in order.
+
+        For translation, a result is a list of pairs (score, text), best first, where the score is a log probability
+        that may be normalized by length. For speech recognition, a result is an object with the attributes ``text`` and
+        ``n_best`` (the best hypotheses; None without beam search).
+
+        Args:
+          inputs: sentences for translation, recordings for speech recognition (see ``transcribe``), and otherwise
+            what the data layer's ``make_interactive_batch`` accepts.
+          first: index of the first input; random samples depend on the index of their input.
+
+        Raises:
+          DataError: ``inputs`` is not a list, or an element cannot be used.
+        """
+        _check_listed(inputs)
+        if not len(inputs):
+            return []
+        layer = self.model.data_layer
+
+        def results(examples: np.ndarray) -> list[tuple[int, Any]]:
+            batch = layer.make_interactive_batch([inputs[example] for example in examples])
+            batch["ids"] = np.asarray(examples, np.int64) + first
+            return [(number - first, result) for number, result in self._pass.predict([batch])[0]]
+
+        with self._lock:
+            return self._in_batches(np.asarray(layer.interactive_lengths(inputs)), results, first)
+
+    def infer_file(self, path: str) -> list[Any]:
+        """Returns the full result of each line of a UTF-8 text file, in order.
+
+        Raises:
+          DataError: the file is missing or not UTF-8, or a line cannot be used.
+        """
+        return self.infer(list(read_lines(path)))
+
+    @overload
+    def translate(self, sentences: str, n_best: None = None) -> str: ...
+
+    @overload
+    def translate(self, sentences: str, n_best: int) -> list[str]: ...
+
+    @overload
+    def translate(self, sentences: list[str] | tuple[str, ...], n_best: None = None) -> list[str]: ...
+
+    @overload
+    def translate(self, sentences: list[str] | tuple[str, ...], n_best: int) -> list[list[str]]: ...
+
+    def translate(self, sentences: str | list[str] | tuple[str, ...], n_best: int | None = None) -> Any:
+        """Returns the best translation of a sentence, or of each sentence in a list; empty sentences stay empty.
+
+        Args:
+          sentences: a sentence, or a list of sentences.
+          n_best: if given, a list of this many translations is returned for each sentence, best first. An empty
+            sentence has only one.
+
+        Raises:
+          UserError: the model does not translate, or ``n_best`` is larger than its beam.
+          DataError: a sentence is not a string.
+        """
+        self._check_verb("translate")
+        if n_best is None:
+            return self._answers(sentences)
+        model = self._variant({"decoder_params": {"n_best": n_best}})
+        texts = [[found.text for found in result] for result in model.infer(_listed(sentences))]
+        return texts[0] if _is_single(sentences) else texts
+
+    @overload
+    def transcribe(self, recordings: Recording) -> str: ...
+
+    @overload
+    def transcribe(self, recordings: list[Recording]) -> list[str]: ...
+
+    def transcribe(self, recordings: Recording | list[Recording]) -> str | list[str]:
+        """Returns the transcript of a recording, or of each recording in a list.
+
+        Args:
+          recordings: a recording, or a list of recordings. A recording is a path, an array ``[samples]`` or
+            ``[samples, channels]`` at the model's sampling rate, or a pair (array, sampling rate in Hz).
+
+        Raises:
+          UserError: the model does not transcribe.
+          DataError: a recording cannot be used.
+        """
+        self._check_verb("transcribe")
+        return self._answers(recordings if isinstance(recordings, list) else [recordings],
+                             single=not isinstance(recordings, list))
+
+    @overload
+    def classify(self, inputs: str | os.PathLike[str]) -> str: ...
+
+    @overload
+    def classify(self, inputs: list[Any] | tuple[Any, ...]) -> list[str]: ...
+
+    def classify(self, inputs: Any) -> str | list[str]:
+        """Returns the name of the most probable class of a text or an image, or of each one in a list.
+
+        Args:
+          inputs: a text or, for images, the path of a file; or a list of these. An empty text has the class "".
+
+        Raises:
+          UserError: the model does not classify.
+          DataError: an input cannot be used.
+        """
+        self._check_verb("classify")
+        model: Any = self.model
+        labels = [model.label_of(result) for result in self.infer(_listed(inputs))]
+        return labels[0] if _is_single(inputs) else labels
+
+    @overload
+    def generate(self, prompts: str) -> str: ...
+
+    @overload
+    def generate(self, prompts: list[str] | tuple[str, ...]) -> list[str]: ...
+
+    def generate(self, prompts: str | list[str] | tuple[str, ...]) -> str | list[str]:
+        """Returns a prompt with the text that a language model continues it by, or a list of these for a list.
+
+        Raises:
+          UserError: the model is not a language model.
+          DataError: a prompt is not a string.
+        """
+        self._check_verb("generate")
+        return self._variant({"infer_task": "generate"})._answers(prompts)
+
+    def score(self, inputs: Sequence[Any], targets: Sequence[Any] | None = None) -> list[Any]:
+        """Returns the score of a given target for each input, in order; or of each line under a language model.
+
+        For translation, a score is a ``TargetScore`` with the attributes ``log_prob`` (natural logarithm of the
+        translation's probability, EOS included), ``tokens`` (number of tokens, EOS included) and ``perplexity`` (per
+        token). For a language model, it is a pair (log_prob, tokens).
+
+        Args:
+          inputs: source sentences; or, for a language model, lines of text.
+          targets: a translation of each source sentence; None for a language model.
+
+        Raises:
+          UserError: the model cannot score.
+          DataError: a sentence cannot be used, or the numbers of inputs and targets differ.
+        """
+        if targets is None:
+            self._check_verb("generate", "score lines without targets")
+            return self._variant({"infer_task": "score"}).infer(inputs)
+        return self._target_scores(inputs, targets)
+
+    def _target_scores(self, inputs: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
+        _check_listed(inputs)
+        _check_listed(targets)
+        if len(inputs) != len(targets):
+            raise DataError(f"There are {len(inputs)} inputs and {len(targets)} targets: give one target for each "
+                            "input.")
+        if not len(inputs):
+            return []
+        layer = self.model.data_layer
+
+        def results(examples: np.ndarray) -> list[tuple[int, Any]]:
+            batch = layer.make_scoring_batch([inputs[example] for example in examples],
+                                             [targets[example] for example in examples])
+            assert self._scoring is not None
+            return list(zip(examples.tolist(), self._scoring.score(batch), strict=True))
+
+        with self._lock:
+            if self._scoring is None:
+                self._scoring = ScoringPass(self.model, Runner())
+            # For batching, the length of a target is estimated as if it were an input.
+            return self._in_batches(np.maximum(layer.interactive_lengths(inputs), layer.interactive_lengths(targets)),
+                                    results)
+
+    def _in_batches(self, lengths: np.ndarray, results_of: Callable[[np.ndarray], list[tuple[int, Any]]],
+                    first: int = 0) -> list[Any]:
+        """Calls ``results_of`` with the indices of the examples in each batch; returns the results in order."""
+        layer, cut = self.model.data_layer, list[int]()
+        results: list[Any] = [None] * len(lengths)
+        for examples in _batches(layer, lengths):
+            for number, result in results_of(examples):
+                results[number] = result
+            cut += (examples[getattr(layer, "newest_cut", [])] + first).tolist()
+        if cut:  # on standard error, because answers may go to standard output
+            print(f"*** Longer than max_length, so only a part was read: {len(cut):,} of {len(lengths):,} inputs, the "
+                  f"first is number {min(cut) + 1:,}", file=sys.stderr, flush=True)
+        return results
+
+    def _variant(self, values: Mapping[str, Any]) -> TrainedModel:
+        """Returns this model with other values of some parameters, and the same weights."""
+        if self._spec is None or _has(self.model.params, values):
+            return self
+        with self._lock, user_code.loading:
+            key = repr(values)
+            if key not in self._variants:
+                spec = dataclasses.replace(self._spec, params=merge_params(self._spec.params, values)[0])
+                self._variants[key] = TrainedModel(build_model(spec, variables_of=self.model))
+            return self._variants[key]
+
+    def _answers(self, inputs: Any, single: bool | None = None) -> Any:
+        answers = [self.model.answer(result) for result in self.infer(_listed(inputs))]
+        return answers[0] if _is_single(inputs) or single else answers
+
+    @property
+    def _can_score(self) -> bool:
+        return self.model.can_score or self.model.verb == "generate"
+
+    def _check_verb(self, verb: str, what: str = "") -> None:
+        model = self.model
+        if model.verb != verb:
+            other = f"infer or {model.verb}" if model.verb else "infer"
+            raise UserError(f"{type(model).__name__} does not {what or verb}: call {other}.")
+
+
+def _has(params: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Returns whether nested parameters have all of these values."""
+    return all(_has(params.get(name) or {}, value) if isinstance(value, Mapping) else params.get(name) == value
+               for name, value in values.items())
+
+
+def _is_single(inputs: Any) -> bool:
+    return isinstance(inputs, (str, os.PathLike))
+
+
+def _listed(inputs: Any) -> Any:
+    return [inputs] if _is_single(inputs) else inputs
+
+
+def _batches(layer: Any, lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Yields the indices of the examples in each batch, for examples of these lengths."""
+    costs = np.ones_like(lengths) if layer.counts_examples else lengths
+    plan = WindowedPlan(lengths, batch_size=layer.batch_budget, costs=costs)
+    for window in map(plan.window, range(len(plan))):
+        yield from map(window.batch, range(len(window)))
+
+
+def _check_listed(inputs: Any) -> None:
+    """Raises DataError unless ``inputs`` has a length; a string would be taken for a list of characters."""
+    if isinstance(inputs, (str, bytes)) or not hasattr(inputs, "__len__"):
+        raise DataError(f"Inputs and targets must be lists, but got a value of type {type(inputs).__name__}: put a "
+                        "single input or target into a list.")

@@ -1,0 +1,262 @@
+"""``Run``: a config with values and a log directory, and everything that can be done with them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from open_seq2seq.config import user_code
+from open_seq2seq.config.data_note import names_missing_path, remedy
+from open_seq2seq.config.loader import ConfigFile, check_exists, config_of_values
+from open_seq2seq.config.overrides import Override, overrides_of
+from open_seq2seq.config.resolve import Benchmark
+from open_seq2seq.run.recipes import find_recipe
+from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.tensorflow_import import import_tensorflow
+from open_seq2seq.utils.wording import in_python
+
+if TYPE_CHECKING:
+    from open_seq2seq.config.options import RunOptions
+    from open_seq2seq.inference.trained_model import TrainedModel
+    from open_seq2seq.run.session import Outcome
+
+Config = str | os.PathLike[str] | Mapping[str, Any]
+
+
+class Run:
+    """A config with values and a log directory, and everything that can be done with them.
+
+    >>> run = Run("config.py", {"decoder_params/beam_size": 4}, logdir="my_run")  # doctest: +SKIP
+    >>> metrics = run.train(evaluate=True)  # doctest: +SKIP
+
+    The methods print what the command line prints. They can be called one after the other, also after an error.
+
+    Args:
+      config: the path of a config file; the name of a recipe in ``example_configs``, such as ``"own-text"``; or a dict
+        with the keys ``base_model`` and ``base_params`` and, if needed, ``train_params``, ``eval_params`` and
+        ``infer_params``. Without a config, that of the newest checkpoint in ``logdir`` is used.
+      values: values that replace those of the config, by path, such as ``"decoder_params/beam_size"``. A path may begin
+        with a section, such as ``eval_params``; otherwise, the value is for all of them. The name of a parameter is
+        enough if only one part has a parameter of this name.
+      logdir: the log directory, instead of that of the config.
+      trust_code: whether a config in a log directory may import and run code from outside the package.
+
+    Raises:
+      ConfigError: the config file does not exist, or a path of ``values`` is not valid.
+    """
+
+    def __init__(self, config: Config | None = None, values: Mapping[str, Any] | None = None, *,
+                 logdir: str | os.PathLike[str] | None = None, trust_code: bool = False) -> None:
+        with in_python():
+            self._config = _config_of(config)
+            self._overrides = overrides_of(values or {})
+        if logdir is not None:
+            self._overrides.append(Override(None, ("logdir",), os.fspath(logdir)))
+        self._trust_code = trust_code
+        self._words: Collection[str] = ()
+        self._is_command = False
+
+    @classmethod
+    def of_command(cls, config: str | None, overrides: Sequence[Override], trust_code: bool,
+                   words: Collection[str]) -> Run:
+        """Returns the run of a command line.
+
+        Args:
+          config: path of the config file, or None.
+          overrides: the config values.
+          trust_code: see the class.
+          words: options of the command line, which a value may be a misspelling of.
+        """
+        run = cls(config, trust_code=trust_code)
+        run._overrides, run._words, run._is_command = list(overrides), words, True
+        return run
+
+    def __repr__(self) -> str:
+        values = {"/".join(filter(None, (one.section, *one.keys))): one.value for one in self._overrides}
+        logdir = values.pop("logdir", None)
+        shown = ["<config>" if isinstance(self._config, ConfigFile) else repr(self._config)]
+        shown += [repr(values)] if values else []
+        shown += [f"logdir={logdir!r}"] if logdir else []
+        return f"Run({', '.join(shown)})"
+
+    def train(self, *, evaluate: bool = False, resume: bool = False, no_dir_check: bool = False,
+              enable_logs: bool = False, verbose: bool = False) -> dict[str, float]:
+        """Trains the model.
+
+        Args:
+          evaluate: whether to evaluate the model during training and at its end, as in the mode ``train_eval``.
+          resume: whether to continue from the newest checkpoint in the log directory.
+          no_dir_check: whether problems of the log directory are only warnings.
+          enable_logs: whether to save output, config and git state in the log directory.
+          verbose: whether to print the config and all variables.
+
+        Returns:
+          The metrics of the last evaluation, by name; {} without evaluation.
+
+        Raises:
+          UserError: the config, the data or the log directory cannot be used.
+          KeyboardInterrupt: training was interrupted by Ctrl-C; its state has been saved.
+        """
+        outcome = self._perform("train_eval" if evaluate else "train", continue_learning=resume,
+                                no_dir_check=no_dir_check, enable_logs=enable_logs, verbose=verbose)
+        if outcome.signum is not None:
+            signal.raise_signal(outcome.signum)
+        return outcome.metrics
+
+    def evaluate(self, *, no_dir_check: bool = False, verbose: bool = False) -> dict[str, float]:
+        """Evaluates the model of the log directory; returns the metrics by name.
+
+        Args:
+          no_dir_check: whether a config that does not fit the checkpoint is only a warning.
+          verbose: whether to print the config and all variables.
+
+        Raises:
+          UserError: there is no usable checkpoint, or the config or the data cannot be used.
+        """
+        return self._perform("eval", no_dir_check=no_dir_check, verbose=verbose).metrics
+
+    def infer(self, files: Sequence[str | os.PathLike[str]] = (), output_file: str | os.PathLike[str] = "infer-out.txt",
+              *, no_dir_check: bool = False, verbose: bool = False) -> None:
+        """Runs the model of the log directory on files, and writes its results to a file.
+
+        Args:
+          files: files or folders to read; none for the data that the config names.
+          output_file: the file to write.
+          no_dir_check: whether a config that does not fit the checkpoint is only a warning.
+          verbose: whether to print the config and all variables.
+
+        Raises:
+          UserError: there is no usable checkpoint, or the config, the files or the output cannot be used.
+        """
+        from open_seq2seq.utils.output_file import check_output_file
+
+        output = os.fspath(output_file)
+        with self._speaking():
+            check_output_file(output)
+        self._perform("infer", infer_files=[os.fspath(file) for file in files], infer_output_file=output,
+                      no_dir_check=no_dir_check, verbose=verbose)
+
+    def check(self, mode: str = "train", *, resume: bool = False, verbose: bool = False) -> None:
+        """Checks config, data and model, and prints the findings; in training, also its memory and time.
+
+        Args:
+          mode: ``train``, ``train_eval``, ``eval`` or ``infer``.
+          resume: whether training would continue from the newest checkpoint.
+          verbose: whether to print the config and all variables.
+
+        Raises:
+          UserError: the run would fail; the message says why.
+        """
+        self._perform(mode, check=True, continue_learning=resume, verbose=verbose)
+
+    def benchmark(self, steps: int = 20, start: int | None = None) -> None:
+        """Measures the speed of training, and prints it, without saving anything.
+
+        Args:
+          steps: number of updates.
+          start: number of updates before timing begins; by default that of the config.
+        """
+        self._perform("train", benchmark=Benchmark(steps, start), no_dir_check=True)
+
+    def report(self) -> Path:
+        """Writes the page about the run in the log directory; returns its path."""
+        from open_seq2seq.report.page import write_report
+
+        logdirs = [one.value for one in self._overrides if one.keys == ("logdir",)]
+        if not logdirs:
+            raise UserError("A report needs the log directory of a run: give logdir.")
+        with self._speaking():
+            return write_report(Path(logdirs[-1]))
+
+    def load(self) -> TrainedModel:
+        """Returns the model of the log directory, whose methods can be called from any thread.
+
+        Raises:
+          UserError: there is no usable checkpoint, or a value cannot be used.
+        """
+        with user_code.loading, self._speaking():
+            options = self.options("interactive_infer")
+            from open_seq2seq.run import session
+
+            return session.load(options)
+
+    def options(self, mode: str, **options: Any) -> RunOptions:
+        """Returns the checked options of the run in a mode; builds no model.
+
+        Args:
+          mode: ``train``, ``train_eval``, ``eval``, ``infer`` or ``interactive_infer``.
+          **options: fields of ``RunOptions``.
+
+        Raises:
+          UserError: the config or a value has a mistake; a ``ConfigError`` lists all of them.
+        """
+        import_tensorflow()  # the first import of TensorFlow, so that its log is suppressed
+        from open_seq2seq.run.resolution import resolve_run
+
+        return resolve_run(self._config, mode, self._overrides, trust_code=self._trust_code, words=self._words,
+                           **options)
+
+    def perform(self, mode: str, **options: Any) -> Outcome:
+        """Does what one command does; see ``options`` for the arguments, and ``session.run`` for the errors."""
+        chosen = self.options(mode, **options)
+        from open_seq2seq.run import session
+
+        with _remedied(chosen):
+            return session.run(chosen)
+
+    def _perform(self, mode: str, **options: Any) -> Outcome:
+        with self._speaking():
+            return self.perform(mode, **options)
+
+    def _speaking(self) -> contextlib.AbstractContextManager[None]:
+        """Returns the context manager that words messages for Python, unless the run is that of a command line."""
+        return contextlib.nullcontext() if self._is_command else in_python()
+
+
+def load(logdir: str | os.PathLike[str], values: Mapping[str, Any] | None = None, *, trust_code: bool = False,
+         **more_values: Any) -> TrainedModel:
+    """Loads a trained model from its log directory alone, wherever that has been moved.
+
+    >>> model = open_seq2seq.load("logdir", beam_size=1)  # doctest: +SKIP
+    >>> model.translate(["a b c", "d e"])  # doctest: +SKIP
+    ['c b a', 'e d']
+
+    Args:
+      logdir: folder that training has written to, or one of its checkpoints.
+      values: values that replace those of the config, by path; see ``Run``.
+      trust_code: whether the config in the log directory may import and run code from outside the package.
+      **more_values: more values, by name.
+
+    Returns:
+      The model, whose methods can be called from any thread. Threads may call ``load``, too; they load one after the
+      other.
+
+    Raises:
+      open_seq2seq.utils.errors.UserError: the log directory has no usable checkpoint, or a value is invalid.
+    """
+    return Run(None, {**(values or {}), **more_values}, logdir=logdir, trust_code=trust_code).load()
+
+
+def _config_of(config: Config | None) -> ConfigFile | str | None:
+    if config is None or isinstance(config, Mapping):
+        return None if config is None else config_of_values(config)
+    path = find_recipe(os.fspath(config))
+    check_exists(path)
+    return path
+
+
+@contextlib.contextmanager
+def _remedied(options: RunOptions) -> Iterator[None]:
+    """Adds the config's remedy to errors about data that it names and that do not exist."""
+    try:
+        yield
+    except DataError as error:
+        config = options.config
+        if "does not exist" in str(error) or any(
+                names_missing_path(config.params(section).get("data_layer_params")) for section in config.sections):
+            error.add_note(remedy(config.config_file.data_note))
+        raise

@@ -1,0 +1,3 @@
+"""The version of the package, which is also in its metadata."""
+
+__version__ = "0.1.0"
