@@ -12,6 +12,9 @@ PYTEST_ARGS ?=
 TEST_PROCESSES ?= 2
 # Tests of computations for which TensorFlow uses other kernels with oneDNN (the default on some processors only).
 NUMERIC_TESTS := $(addprefix tests/unit/,parts encoders decoders losses models optimizers)
+# File of make reference-losses, and the recipes to train for it instead of a small one of each family.
+LOSSES_FILE ?= tests/reference_losses.json
+RECIPES ?=
 
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -21,10 +24,10 @@ PYTEST = $(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo horovod test test-long test-ranks test-onednn test-all coverage lint docs clean
+.PHONY: help demo horovod test test-long test-ranks test-onednn test-all coverage lint reference-losses docs clean
 
 help:  ## Show the targets.
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -71,6 +74,9 @@ coverage: test  ## Run make test and measure coverage; takes 1.5 times as long.
 lint: $(VENV)/.installed-lint  ## Check style and types.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+reference-losses: $(VENV)/.installed-test  ## Write the losses with which make test-long compares.
+	$(BIN)/python tests/reference_losses.py --write $(LOSSES_FILE) $(if $(RECIPES),--recipes $(RECIPES))
 
 docs: $(VENV)/.installed-docs  ## Build the documentation into site/.
 	$(BIN)/python docs/make_reference.py
