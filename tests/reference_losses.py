@@ -130,8 +130,8 @@ RECIPES: dict[str, tuple[str, list[str]]] = {
         "{type: conv2d, repeat: 2, kernel_size: [11, 1], stride: [1, 1], num_channels: 16, padding: SAME, "
         "dilation: [1, 1], dropout_keep_prob: 0.8, residual: True}]",
         "--data_layer_params/num_audio_features=32", "--data_layer_params/audio_length=32",
-        "--data_layer_params/sample_freq=8000", "--data_layer_params/num_labels=4", "--data_layer_params/class_file=None",
-        "--data_layer_params/dataset_location=toy_speech_data",
+        "--data_layer_params/sample_freq=8000", "--data_layer_params/num_labels=4",
+        "--data_layer_params/class_file=None", "--data_layer_params/dataset_location=toy_speech_data",
         "--data_layer_params/dataset_files=[toy_speech_data/commands.txt]"]),
     "lstm classes": ("transfer/sst-scratch-small.py", [
         "--batch_size_per_gpu=16", "--encoder_params/core_cell_params/num_units=32", "--encoder_params/emb_size=24",
