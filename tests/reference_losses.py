@@ -6,8 +6,8 @@ usage: python tests/reference_losses.py --write FILE [--recipes RECIPE ...] [--d
 A change that must not change results is proven with it. In the environment in which the file was written (processor,
 oneDNN, number of threads, version of TensorFlow), the losses must have the same bits; in any other, they must agree
 within a tolerance. The recipes are the names in ``RECIPES``, which are trained on toy data made in a temporary folder,
-or config files such as example_configs/text2text/en-de/gnmt-multi30k.py, whose data must be in the current folder. The
-default is to write all of ``RECIPES``, and to compare all recipes of the file.
+or config files of the repository, such as example_configs/text2text/en-de/gnmt-multi30k.py, whose data must be in the
+current folder. The default is to write all of ``RECIPES``, and to compare all recipes of the file.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def losses_of(recipe: str, dtype: str) -> list[float]:
     from open_seq2seq.cli import main
 
     config, values = RECIPES.get(recipe, (recipe, []))
-    config_file = ROOT / "example_configs" / config if recipe in RECIPES else Path(config).resolve()
+    config_file = ROOT / ("example_configs" if recipe in RECIPES else "") / config
     printed = io.StringIO()
     with tempfile.TemporaryDirectory() as logdir:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -286,7 +286,7 @@ def main(argv: list[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--write", type=Path, metavar="FILE", help="file to write")
     what.add_argument("--compare", type=Path, metavar="FILE", help="file to compare with")
-    parser.add_argument("--recipes", nargs="+", default=[], help="names in RECIPES or config files")
+    parser.add_argument("--recipes", nargs="+", default=[], help="names in RECIPES, or config files: example_configs/…")
     parser.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
     args = parser.parse_args(argv)
     if args.compare:
