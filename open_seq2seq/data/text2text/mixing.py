@@ -1,4 +1,4 @@
-"""Mixes several corpora: how often an epoch reads each of them, and batches with examples of several."""
+"""Shares of several corpora: how often an epoch reads each of them."""
 
 from __future__ import annotations
 
@@ -44,13 +44,3 @@ def repetitions(sizes: Sequence[int], shares: Sequence[float]) -> list[int]:
         if error <= _TOLERANCE:
             break
     return best.tolist()
-
-
-def joined(pieces: list[tuple[np.ndarray, list[np.ndarray]]], count: int) -> list[np.ndarray]:
-    """Joins pairs of (row indices, ``[ids, lengths]`` of these rows) to ``[ids, lengths]`` of all ``count`` rows."""
-    ids = np.zeros((count, max(part[0].shape[1] for _, part in pieces)), np.int32)
-    lengths = np.zeros(count, np.int32)
-    for rows, (some_ids, some_lengths) in pieces:
-        ids[rows, :some_ids.shape[1]] = some_ids
-        lengths[rows] = some_lengths
-    return [ids, lengths]

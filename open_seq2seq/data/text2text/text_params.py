@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from open_seq2seq.config.files import ASSET
-from open_seq2seq.config.params import FREE, REFUSE, Param
+from open_seq2seq.config.files import ASSET, DATA
+from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
 
 PATH = (str, type(None))
 
@@ -48,3 +49,28 @@ def shared_params() -> dict[str, Any]:
                                       "positive.", "batches", maximum=10**4,
                                       on_change=FREE),
     }
+
+
+def given_target_params() -> dict[str, Any]:
+    """Returns the parameters that name texts of the target side for inference."""
+    return with_change(FREE, {
+        "prefix_file": Param(PATH, None, "For inference: text file with the beginning of each translation, one line "
+                             "for each source sentence; an empty line prescribes no beginning.", file=DATA),
+        "prefix_column": Param(bool, False, "For inference: whether each line of source_file may have a second column, "
+                               "after a tab, with the beginning of the translation."),
+        "score_file": Param(PATH, None, "For inference: text file with a translation of each source sentence. "
+                            "Inference then computes the log probabilities of these translations and does not "
+                            "translate.", file=DATA),
+    })
+
+
+def given_target_problems(params: Mapping[str, Any], path: str) -> list[str]:
+    """Returns one sentence for each contradiction among the parameters of ``given_target_params``."""
+    problems = []
+    if params["prefix_file"] and params["prefix_column"]:
+        problems.append(f"'{path}/prefix_file' is set, but prefix_column is True, so prefixes are read from "
+                        "source_file: leave out prefix_file or prefix_column.")
+    if params["score_file"] and (params["prefix_file"] or params["prefix_column"]):
+        problems.append(f"'{path}/score_file' is set, so inference scores translations, and prefixes have no "
+                        "meaning: leave out score_file, or prefix_file and prefix_column.")
+    return problems

@@ -10,9 +10,8 @@ from typing import Any
 from open_seq2seq.config.files import DATA
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.data.text2text.given_targets import given_target_params
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
-from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
+from open_seq2seq.data.text2text.text_params import PATH, given_target_params, max_length_param, shared_params
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.sentencepiece_models import load_sentencepiece
-from open_seq2seq.data.text2text.given_targets import ColumnTokenizer
+from open_seq2seq.data.text2text.token_table import Column
 from open_seq2seq.data.text2text.tokenizers import (
     DelimiterTokenizer,
     SentencePieceTokenizer,
@@ -144,8 +144,11 @@ def test_tokens_as_text(model_path, sentences):
 
 
 def test_columns():
-    first, second = (ColumnTokenizer(DelimiterTokenizer(VOCABULARY), column) for column in (0, 1))
+    tokenizer = DelimiterTokenizer(VOCABULARY)
+    first, second = (Column("source", tokenizer, field=field) for field in (0, 1))
     lines = ["a b\tc", "c", "\tb \n"]
     assert [one.tolist() for one in first.encode(lines)] == [[4, 5, 6], [2, 1, 0]]
     assert [one.tolist() for one in second.encode(lines)] == [[6, 5], [1, 0, 1]]
-    assert first.fingerprint != second.fingerprint and first.decode([4, 1]) == "a"
+    assert len({first.fingerprint, second.fingerprint, Column("source", tokenizer).fingerprint}) == 3
+    ended = Column("source", tokenizer, line_end=1).encode(["a b", "", "c"])
+    assert [one.tolist() for one in ended] == [[4, 5, 1, 1, 6, 1], [3, 1, 2]]
