@@ -26,7 +26,7 @@ from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
 from open_seq2seq.data.text2text.corpus import Layout
 from open_seq2seq.data.text2text.token_table import TokenTable
 from open_seq2seq.utils.data_files import read_lines, shown
-from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.errors import DataError
 
 _SENTIMENT = ["negative", "positive"]
 
@@ -60,15 +60,9 @@ class TextClassificationDataLayer(LMTextDataLayer, LabelledTextDataLayer):
                for name in ("rand_start", "small", "get_stats", "num_classes")},
         }
 
-    def _checked_labels(self) -> list[str]:
-        if not self.params["text_file"] and self._reads_files:
-            raise ConfigError([f"'{self.params_path}/text_file' is missing: name a TSV or CSV file with one text and "
-                               "its label per line."])
-        return super()._checked_labels()
-
-    @property
-    def _reads_files(self) -> bool:
-        return self.mode != "interactive_infer"
+    def _missing(self) -> list[str]:
+        return super()._missing() if self.params["text_file"] or self.mode == "interactive_infer" else [
+            f"'{self.params_path}/text_file' is missing: name a TSV or CSV file with one text and its label per line."]
 
     def _make_tokenizer(self) -> Any:
         return make_tokenizer(self.params, self.params_path, self._build if self.mode == "train" else None, fit=True)
@@ -100,19 +94,15 @@ class _Corpus(TextClassificationDataLayer):
             "data_root": Param(PATH, None, "Folder of the corpus.", on_change=FREE),
         }
 
-    def _checked_labels(self) -> list[str]:
-        problems = self._param_problems()
-        if not self.params["data_root"] and not self.params["text_file"] and self._reads_files:
-            problems.append(f"'{self.params_path}/data_root' is missing: name the folder of the corpus.")
-        if problems:
-            raise ConfigError(problems)
-        return self._labels_of_corpus()
+    def _missing(self) -> list[str]:
+        given = self.params["data_root"] or self.params["text_file"] or self.mode == "interactive_infer"
+        return [] if given else [f"'{self.params_path}/data_root' is missing: name the folder of the corpus."]
 
     @property
     def _source_name(self) -> str:
         return self.params["text_file"] or self.params["data_root"]
 
-    def _labels_of_corpus(self) -> list[str]:
+    def _read_labels(self) -> list[str]:
         return list(_SENTIMENT)
 
     def _read_rows(self) -> list[tuple[int, list[str]]]:
@@ -153,8 +143,8 @@ class SSTDataLayer(_Corpus):
     def _wants_phrases(self) -> bool:
         return self.params["phrases"] and self.mode == "train"
 
-    def _param_problems(self) -> list[str]:
-        problems = super()._param_problems()
+    def _problems(self) -> list[str]:
+        problems = super()._problems()
         if self._wants_phrases and self.params["text_file"]:
             problems.append(f"'{self.params_path}/phrases' needs the trees of data_root, but text_file is a table: "
                             "leave 'text_file' out, or set 'phrases' to False.")
@@ -244,7 +234,7 @@ class IMDBDataLayer(_Corpus):
                                     "reviews", minimum=1),
         }
 
-    def _labels_of_corpus(self) -> list[str]:
+    def _read_labels(self) -> list[str]:
         return list(_SENTIMENT) if self.params["binary"] else [str(rating) for rating in range(1, 11)]
 
     def _examples(self) -> Iterator[list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
-from open_seq2seq.utils.given_files import check_given, one_text
 
 _FILES = {"train": ("train.txt", "wiki.train.tokens", "wiki.train.raw"),
           "eval": ("valid.txt", "wiki.valid.tokens", "wiki.valid.raw")}
@@ -90,7 +88,6 @@ class WKTDataLayer(LMTextDataLayer):
         return {**params, "processed_data_folder": "wkt-processed_data" if folder is None else folder}
 
     def _prepare(self) -> None:
-        self._check_random_lengths()
         self.tokenizer = make_tokenizer(self.params, self.params_path, self._build if self._reads_text else None)
 
     @property
@@ -112,14 +109,15 @@ class WKTDataLayer(LMTextDataLayer):
         """Number of tokens from the latest possible start of the first chunk to the end of the text."""
         return self._size - self._shifts + 1
 
-    def _check_random_lengths(self) -> None:
+    def _problems(self) -> list[str]:
         path, bptt = self.params_path, self.params["bptt"]
         if self._has_random_lengths and not self.params["carry_state"]:
-            raise ConfigError([f"'{path}/random_bptt' is True, but random lengths need chunks that each continue the "
-                               "previous one: set carry_state to True."])
+            return [f"'{path}/random_bptt' is True, but random lengths need chunks that each continue the previous "
+                    "one: set carry_state to True."]
         if self._has_random_lengths and bptt < SHORTEST_BASE:
-            raise ConfigError([f"'{path}/bptt' is {bptt}, which is too short for random_bptt: raise it to at least "
-                               f"{SHORTEST_BASE}, or set random_bptt to False."])
+            return [f"'{path}/bptt' is {bptt}, which is too short for random_bptt: raise it to at least "
+                    f"{SHORTEST_BASE}, or set random_bptt to False."]
+        return []
 
     def _text_path(self, mode: str) -> str:
         """Returns the path of the text of ``train`` or ``eval``."""
@@ -136,6 +134,10 @@ class WKTDataLayer(LMTextDataLayer):
         """Returns the vocabulary of the training text."""
         path = self._text_path("train")
         return build_vocabulary(self.params, (split(line) for line in read_lines(path, "The text file")), path)
+
+    @property
+    def num_special(self) -> int:
+        return 1
 
     @property
     def _layout(self) -> Layout:
@@ -296,12 +298,5 @@ class WKTDataLayer(LMTextDataLayer):
         return {"text": self._text_path(self.mode)} if self.mode in ("train", "eval") else {}
 
     @classmethod
-    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
-        """Returns the parameters that make inference read the lines of the given text files, in order.
-
-        Raises:
-          UserError: a file does not exist or is a folder, or stdin is empty or a device.
-          DataError: one of several files is empty or not UTF-8.
-        """
-        check_given(files)
-        return {"text_file": one_text(files)}
+    def _params_for_file(cls, path: str) -> dict[str, Any]:
+        return {"text_file": path}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,8 @@ from open_seq2seq.data.text2text.text_layer import TextDataLayer
 from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.token_table import Column, TokenTable
 from open_seq2seq.data.text2text.tokenizers import make_tokenizer
-from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import ConfigError, DataError, did_you_mean
-from open_seq2seq.utils.given_files import check_given, one_text
 from open_seq2seq.utils.unicode_text import TextIds
 
 _TEXT_PARAMS = ("src_vocab_file", "tokenizer", "delimiter", "special_tokens_already_in_vocab", "pad_vocab_to_eight",
@@ -76,36 +73,33 @@ class LabelledTextDataLayer(TextDataLayer):
                                      on_change=REFUSE),
         }
 
-    def _prepare(self) -> None:
-        self.labels = self._checked_labels()
-        self.tokenizer = self._make_tokenizer()
-
-    def _param_problems(self) -> list[str]:
-        """Returns a message for each invalid column or length."""
-        params, path = self.params, self.params_path
-        problems = column_problems(path, {name: params[name] for name in ("label_column", "text_column")})
-        least = 2 + int(params["use_start_token"])
-        if params["max_length"] < least:
-            problems.append(f"'{path}/max_length' is {params['max_length']}, but must be at least {least}, special "
-                            "tokens included.")
+    def _problems(self) -> list[str]:
+        params, path, problems = self.params, self.params_path, super()._problems()
+        problems += column_problems(path, {name: params[name] for name in ("label_column", "text_column")})
         if self._has_labels and (params["text_column"] is None or params["label_column"] is None):
             problems.append(f"'{path}/text_column' and '{path}/label_column' must not be None in training and "
                             "evaluation: give the columns of the text and its label.")
         return problems
 
-    def _checked_labels(self) -> list[str]:
-        """Returns the names of the classes; raises ConfigError if they or other parameters are invalid."""
-        params, path, problems = self.params, self.params_path, self._param_problems()
-        if (params["labels"] is None) == (params["label_file"] is None):
-            problems.append(f"'{path}' must have exactly one of 'labels', a list of the classes, and 'label_file', a "
-                            "file with one class per line.")
-        if problems:
-            raise ConfigError(problems)
-        where = f"'{path}/labels'"
-        labels = params["labels"]
+    def _missing(self) -> list[str]:
+        return [] if (self.params["labels"] is None) != (self.params["label_file"] is None) else [
+            f"'{self.params_path}' must have exactly one of 'labels', a list of the classes, and 'label_file', a file "
+            "with one class per line."]
+
+    def _prepare(self) -> None:
+        self.labels = self._read_labels()
+        self.tokenizer = self._make_tokenizer()
+
+    def _read_labels(self) -> list[str]:
+        """Returns the names of the classes.
+
+        Raises:
+          ConfigError: a class occurs twice, or there are fewer than two.
+        """
+        labels, where = self.params["labels"], f"'{self.params_path}/labels'"
         if labels is None:
-            where = shown(params["label_file"])
-            labels = [line.strip() for line in read_lines(params["label_file"], "The label file") if line.strip()]
+            where = shown(self.params["label_file"])
+            labels = [line.strip() for line in read_lines(self.params["label_file"], "The label file") if line.strip()]
         labels = [str(label) for label in labels]
         twice = next((label for label in labels if labels.count(label) > 1), None)
         if twice is not None:
@@ -128,9 +122,7 @@ class LabelledTextDataLayer(TextDataLayer):
 
     @property
     def _layout(self) -> Layout:
-        start = int(SpecialTextTokens.S_ID) if self.params["use_start_token"] else None
-        return Layout(self.params["max_length"] - 1 - int(self.params["use_start_token"]), start,
-                      keep_end=self.params["truncate"] == "start")
+        return super()._layout._replace(keep_end=self.params["truncate"] == "start")
 
     def _columns(self) -> list[Column]:
         return [Column("source", self.tokenizer)]
@@ -138,8 +130,6 @@ class LabelledTextDataLayer(TextDataLayer):
     def _read_rows(self) -> list[tuple[int, list[str]]]:
         """Returns (line number from 1, [text, label] or, in inference, [text]) for each example."""
         params = self.params
-        if params["text_column"] is None:
-            return [(number, [line]) for number, line in enumerate(read_lines(params["text_file"], "The file"), 1)]
         columns = [params["text_column"], params["label_column"]][:2 if self._has_labels else 1]
         return list(Table(params["text_file"], columns, params["format"], params["has_header"]).rows())
 
@@ -207,12 +197,5 @@ class LabelledTextDataLayer(TextDataLayer):
         return [f"{label}: {count:,} examples" for label, count in rows]
 
     @classmethod
-    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
-        """Returns the parameters that make inference read the given text files in order, one text per line.
-
-        Raises:
-          UserError: a file does not exist or is a folder, or stdin is empty or a device.
-          DataError: one of several files is empty or not UTF-8.
-        """
-        check_given(files)
-        return {"text_file": one_text(files), "text_column": None, "has_header": False}
+    def _params_for_file(cls, path: str) -> dict[str, Any]:
+        return {"text_file": path, "text_column": None, "has_header": False}

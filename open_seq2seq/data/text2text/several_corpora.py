@@ -81,12 +81,13 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
     def _path(self, corpus: str) -> str:
         return f"{self.params_path}/corpora/{corpus}"
 
-    def _prepare(self) -> None:
-        self._corpora = self._checked_corpora()
+    def _problems(self) -> list[str]:
+        self._corpora, problems = self._checked_corpora()
         self.languages = list(dict.fromkeys(entry["language"] for entry in self._corpora.values()))
-        super()._prepare()
+        return problems or super()._problems()
 
-    def _checked_corpora(self) -> dict[str, dict[str, Any]]:
+    def _checked_corpora(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        """Returns the entries of ``corpora`` with all their keys, and one sentence for each problem."""
         given, path = self.params["corpora"], self.params_path
         optional = {**dict.fromkeys(_FILES, Param(PATH)), "language": Param(PATH),
                     "ratio": Param((float, type(None)), above=0.0)}
@@ -101,12 +102,9 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
         problems += [f"'{path}/corpora' has the language {entry['language']!r}, but the names of languages must "
                      "consist of letters, digits, '_' and '-', and begin with a letter or digit."
                      for entry in checked.values() if not _NAME.fullmatch(str(entry["language"]))]
-        problems += self._ratio_problems(checked) or self._vocabulary_problems(checked)
-        if problems:
-            raise ConfigError(problems)
-        return checked
+        return checked, problems + (self._ratio_problems(checked) or self._vocabulary_problems(checked))
 
-    def _missing_files(self) -> list[str]:
+    def _missing(self) -> list[str]:
         if self.mode == "infer" and self.params["source_file"] is None:
             return [f"'{self.params_path}/source_file' is missing: name the text file with the sentences for "
                     "inference, or use --infer_files."]
@@ -134,13 +132,12 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
                          for key in _ASSETS if entry[key] != corpora[first][key]]
         return problems
 
-    def _make_tokenizers(self) -> tuple[Any, Any]:
+    def _prepare(self) -> None:
         first, *others = self.languages
-        source, target = make_tokenizers(self._vocabularies_of(first), self.params_path)
-        self._tokenizers = {first: target, **{
+        self._source_tokenizer, self._target_tokenizer = make_tokenizers(self._vocabularies_of(first), self.params_path)
+        self._tokenizers = {first: self._target_tokenizer, **{
             language: make_tokenizer(self._vocabularies_of(language), self.params_path, "target")
             for language in others}}
-        return source, target
 
     def _vocabularies_of(self, language: str) -> dict[str, Any]:
         """Returns the layer's parameters with the target vocabulary, or the target model, of a language."""
@@ -193,14 +190,11 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
         Raises:
           ConfigError: the languages have different vocabularies.
         """
-        self._check_same_vocabulary()
-        return next(iter(self.target_vocab_sizes.values()))
-
-    def _check_same_vocabulary(self) -> None:
         if len({tokenizer.fingerprint for tokenizer in self._tokenizers.values()}) > 1:
             raise ConfigError([f"'{self.params_path}/corpora' has target languages with different vocabularies "
                                f"({', '.join(self.languages)}), but the model has only one decoder: use the base_model "
                                "MultiDecoderModel, or one vocabulary for all."])
+        return super().target_vocab_size
 
     def language_of(self, example: int) -> str:
         """Returns the target language of an example."""
@@ -229,7 +223,7 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
         """Returns a dict of name → path of the text files."""
         if kinds and DATA not in kinds:
             return {}
-        if self.mode not in ("train", "eval"):
+        if not self._reads_pairs:
             return super().data_files(*kinds)
         return {f"{name} {key}": entry[key] for name, entry in self._corpora.items()
                 for key in ("source_file", "target_file") if entry[key]}
@@ -242,9 +236,3 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
             known = {key: paths[f"corpora_{name}_{key}"] for key in _ASSETS if f"corpora_{name}_{key}" in paths}
             corpora[name] = {**entry, **known} if known else entry
         return {**changed, "corpora": corpora}
-
-    @classmethod
-    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
-        """Returns the parameters that make inference read the given text files; see ``ParallelTextDataLayer``."""
-        found = ParallelTextDataLayer.params_for_files(files)
-        return {name: found[name] for name in ("source_file", "index_dir")}

@@ -128,11 +128,5 @@ class TableTextDataLayer(ParallelTextDataLayer):
         return super().scoring_signature
 
     @classmethod
-    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
-        """Returns the parameters that make inference read the given files: lines of sources, separated by tabs.
-
-        Raises:
-          UserError, DataError: see ``ParallelTextDataLayer``.
-        """
-        given = super().params_for_files(files)
-        return {"source_file": given["source_file"], "index_dir": given["index_dir"], "only_sources": True}
+    def _params_for_file(cls, path: str) -> dict[str, Any]:
+        return {**super()._params_for_file(path), "only_sources": True}

@@ -24,8 +24,7 @@ from open_seq2seq.data.text2text.token_table import Column, TokenTable
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.utils.disk import process_folder
-from open_seq2seq.utils.errors import ConfigError, DataError
-from open_seq2seq.utils.given_files import check_given, one_text
+from open_seq2seq.utils.errors import DataError
 
 __all__ = ["ParallelTextDataLayer", "SpecialTextTokens"]
 
@@ -47,6 +46,7 @@ class ParallelTextDataLayer(TextDataLayer):
     """
 
     parallel_files: Sequence[str] = ("source_file", "target_file")
+    _least_tokens = 2
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -76,32 +76,20 @@ class ParallelTextDataLayer(TextDataLayer):
     def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return params if params.get("use_targets", True) else {**params, "target_file": None}
 
-    def _prepare(self) -> None:
-        problems = self._problems()
-        if problems:
-            raise ConfigError(problems)
-        self._source_tokenizer, self._target_tokenizer = self._make_tokenizers()
-
     def _problems(self) -> list[str]:
-        """Returns one sentence for each parameter that is missing or contradicts others."""
-        params, path, problems = self.params, self.params_path, []
-        least = 2 + self.num_special
-        if params["max_length"] < least:
-            problems.append(f"'{path}/max_length' is {params['max_length']}, but must be at least {least}, special "
-                            "tokens included.")
+        params, path, problems = self.params, self.params_path, super()._problems()
         if params["pad_lengths_to_eight"] and params["max_length"] % 8:
             problems.append(f"'{path}/max_length' is {params['max_length']}, but must be a multiple of 8, because "
                             "lengths are padded to multiples of 8.")
-        return problems + self._missing_files() + given_target_problems(params, path)
+        return problems + given_target_problems(params, path)
 
-    def _missing_files(self) -> list[str]:
-        """Returns one sentence for each file that this mode needs, but the parameters do not name."""
+    def _missing(self) -> list[str]:
         return [f"'{self.params_path}/target_file' is missing: name the text file with the target sentences, or set "
                 "use_targets to False."] \
             if self._reads_pairs and self.params["use_targets"] and not self.params["target_file"] else []
 
-    def _make_tokenizers(self) -> tuple[Any, Any]:
-        return make_tokenizers(self.params, self.params_path)
+    def _prepare(self) -> None:
+        self._source_tokenizer, self._target_tokenizer = make_tokenizers(self.params, self.params_path)
 
     @property
     def _reads_pairs(self) -> bool:
@@ -109,10 +97,7 @@ class ParallelTextDataLayer(TextDataLayer):
 
     @property
     def _layout(self) -> Layout:
-        params = self.params
-        start = int(SpecialTextTokens.S_ID) if params["use_start_token"] else None
-        return Layout(params["max_length"] - 1 - int(params["use_start_token"]), start,
-                      multiple=8 if params["pad_lengths_to_eight"] else 1)
+        return super()._layout._replace(multiple=8 if self.params["pad_lengths_to_eight"] else 1)
 
     def _index_dir(self, path: str) -> str | None:
         return self.params["index_dir"]
@@ -236,15 +221,8 @@ class ParallelTextDataLayer(TextDataLayer):
         return changed
 
     @classmethod
-    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
-        """Returns the parameters that make inference read the given text files in order, one sentence per line.
-
-        Raises:
-          UserError: a file does not exist or is a folder, or stdin is empty or a device.
-          DataError: one of several files is empty or not UTF-8.
-        """
-        check_given(files)
-        path = one_text(files)
+    def _params_for_file(cls, path: str) -> dict[str, Any]:
         # A large file's index is written to a temporary folder, not beside the user's file or to the config's folder.
         index_dir = process_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
-        return {"source_file": path, "target_file": None, "index_dir": index_dir}
+        targets = {"target_file": None} if "target_file" in cls.get_optional_params() else {}
+        return {"source_file": path, "index_dir": index_dir, **targets}

@@ -17,15 +17,16 @@ from open_seq2seq.data.text2text.token_table import Column, MixedTables, TokenTa
 from open_seq2seq.data.text_remarks import column_remarks
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.disk import process_folder
-from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.given_files import check_given, one_text
 
 
 class TextDataLayer(DataLayer):
     """Base class of data layers of text, whose examples are rows of token columns (see ``token_table``).
 
-    A subclass defines the columns and their layout, and says what it needs to know about its parameters in
-    ``_prepare``. In training, lines with an empty text or, unless ``_cuts_in_training``, a text that is too long are
-    left out; evaluation and inference keep all lines and cut texts that are too long.
+    A subclass makes its tokenizers in ``_prepare``, and defines the columns and, if necessary, their layout. In
+    training, lines with an empty text or, unless ``_cuts_in_training``, a text that is too long are left out;
+    evaluation and inference keep all lines and cut texts that are too long.
 
     Attributes:
       newest_cut: indices of the inputs that were cut in the newest batch of interactive inference.
@@ -35,12 +36,16 @@ class TextDataLayer(DataLayer):
     reads_lines = True
     newest_cut = np.zeros(0, np.int64)
     _cuts_in_training = False
+    _least_tokens = 1  # for which max_length must leave room
     _empty_example = "an empty side"  # why an example is left out
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
         self._params = MappingProxyType(self._completed(dict(self._params)))
+        problems = self._problems()
+        if problems:
+            raise ConfigError(problems)
         self._prepare()
         self._data: MixedTables | None = None
         self._typed_lines: TokenTable | None = None  # the newest
@@ -52,14 +57,31 @@ class TextDataLayer(DataLayer):
         """Returns the parameters after deriving some from others."""
         return params
 
+    def _problems(self) -> list[str]:
+        """Returns one sentence for each parameter that is missing or contradicts others."""
+        length, least = self.params["max_length"], self.num_special + self._least_tokens
+        return [*([] if length >= least else [
+            f"'{self.params_path}/max_length' is {length}, but must be at least {least}, special tokens included."]),
+            *self._missing()]
+
+    def _missing(self) -> list[str]:
+        """Returns one sentence for each parameter that this mode needs but that is missing."""
+        return []
+
     def _prepare(self) -> None:
-        """Checks the parameters and makes the tokenizers."""
+        """Makes the tokenizers, after the parameters have been checked."""
         raise NotImplementedError("A data layer of text must define _prepare.")
+
+    @property
+    def num_special(self) -> int:
+        """Number of special tokens in each text; a text of this length is empty."""
+        return 1 + int(self.params["use_start_token"])
 
     @property
     def _layout(self) -> Layout:
         """How texts are laid out in batches."""
-        raise NotImplementedError("A data layer of text must define the property _layout.")
+        layout = Layout(self.params["max_length"] - self.num_special)
+        return layout if self.params["use_start_token"] else layout._replace(start=None)
 
     def _columns(self) -> list[Column]:
         """Returns the columns that this mode reads, sources first."""
@@ -132,11 +154,6 @@ class TextDataLayer(DataLayer):
         """Returns the table of an example, and the example's number in it."""
         numbers, inside = self._loaded.locate(np.array([example]))
         return self._loaded.tables[int(numbers[0])], int(inside[0])
-
-    @property
-    def num_special(self) -> int:
-        """Number of special tokens in each text; a text of this length is empty."""
-        return self._layout.num_special
 
     @property
     def num_examples(self) -> int:
@@ -261,3 +278,18 @@ class TextDataLayer(DataLayer):
                    for reason, count in ((self._empty_example, table.num_empty),
                                          (f"longer than max_length {self.params.get('max_length')}", table.num_long))}
         return {reason: count for reason, count in reasons.items() if count}
+
+    @classmethod
+    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
+        """Returns the parameters that make inference read the given text files in order, one text per line.
+
+        Raises:
+          UserError: a file does not exist or is a folder, or stdin is empty or a device.
+          DataError: one of several files is empty or not UTF-8.
+        """
+        check_given(files)
+        return cls._params_for_file(one_text(files))
+
+    @classmethod
+    def _params_for_file(cls, path: str) -> dict[str, Any]:
+        raise NotImplementedError("A data layer of text must define _params_for_file.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from open_seq2seq.config.files import DATA
@@ -76,8 +76,8 @@ class TransformerDataLayer(ParallelTextDataLayer):
         }
 
     @classmethod
-    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
-        return {**super().params_for_files(files), "data_dir": None, "file_pattern": None}
+    def _params_for_file(cls, path: str) -> dict[str, Any]:
+        return {**super()._params_for_file(path), "data_dir": None, "file_pattern": None}
 
     def _explain_missing_text(self, params: dict[str, Any]) -> None:
         pattern = os.path.join(params["data_dir"] or "", params["file_pattern"] or "")
