@@ -69,7 +69,8 @@ class TextClassificationDataLayer(LMTextDataLayer, LabelledTextDataLayer):
 
     def _build(self, split: Split) -> LMVocabulary:
         """Returns the vocabulary of the training texts."""
-        _, texts, _ = self._read_texts()  # raises DataError if a label is unknown
+        rows, _ = self._checked_rows()
+        texts = (" ".join(text.split("\n")) for _, (text, _) in rows)
         return build_vocabulary(self.params, map(split, texts), self._source_name)
 
     @property

@@ -148,10 +148,6 @@ class WKTDataLayer(LMTextDataLayer):
             return [Column("source", self.tokenizer, self._text_path(self.mode), line_end=self.end_id)]
         return [Column("source", self.tokenizer, self.params["text_file"] or "")]
 
-    @property
-    def _texts(self) -> list[TokenCorpus]:
-        return super()._texts if self._text is None else [self._text]
-
     def _index_dir(self, path: str) -> str | None:
         if not os.path.exists(path) or os.path.getsize(path) < INDEX_FROM_BYTES:
             return None
@@ -160,8 +156,8 @@ class WKTDataLayer(LMTextDataLayer):
     def _read(self, thorough: bool) -> list[TokenTable]:
         if self.params["text_file"] is not None:
             return super()._read(thorough)
-        rows = [[word] for word in self.params["seed_tokens"].split() or [""]]
-        return [TokenTable.of_texts(self._columns(), rows, self._layout, "seed_tokens")]
+        words = self.params["seed_tokens"].split() or [""]
+        return [self._table_of_rows([(number, [word]) for number, word in enumerate(words, 1)], "seed_tokens")]
 
     def _load(self, thorough: bool = False) -> None:
         if not self._reads_text:

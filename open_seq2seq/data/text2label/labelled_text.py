@@ -14,7 +14,7 @@ from open_seq2seq.data.text2text.corpus import Layout
 from open_seq2seq.data.text2text.text_layer import TextDataLayer
 from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.token_table import Column, TokenTable
-from open_seq2seq.data.text2text.tokenizers import make_tokenizer
+from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import ConfigError, DataError, did_you_mean
 from open_seq2seq.utils.unicode_text import TextIds
@@ -114,7 +114,7 @@ class LabelledTextDataLayer(TextDataLayer):
         return self.params["text_file"]
 
     def _make_tokenizer(self) -> Any:
-        return make_tokenizer(self.params, self.params_path)
+        return make_tokenizers(self.params, self.params_path, ["source"])[0]
 
     @property
     def _has_labels(self) -> bool:
@@ -145,34 +145,27 @@ class LabelledTextDataLayer(TextDataLayer):
         return np.bincount(self._tables[0].labels if self._has_labels else [], minlength=len(self.labels))
 
     def _read(self, thorough: bool) -> list[TokenTable]:
-        numbers, texts, labels = self._read_texts()
-        return [TokenTable.of_texts(self._columns(), [[text] for text in texts], self._layout, self._source_name,
-                                    labels=labels, line_numbers=numbers, **self._selection)]
+        rows, labels = self._checked_rows()
+        return [self._table_of_rows(rows, self._source_name, labels=labels)]
 
-    def _read_texts(self) -> tuple[np.ndarray, list[str], np.ndarray | None]:
-        """Returns the line numbers ``[examples]``, the texts without line breaks, and the labels ``[examples]``.
-
-        In inference, there are no labels.
+    def _checked_rows(self) -> tuple[list[tuple[int, list[str]]], np.ndarray | None]:
+        """Returns the rows, and the index of the label of each ``[rows]``; in inference, None.
 
         Raises:
-          DataError: there are no examples, or a label is unknown.
+          DataError: there are no rows, or a label is unknown.
         """
-        rows = self._read_rows()
+        rows, file = self._read_rows(), shown(self._source_name)
         if not rows:
-            raise DataError(f"{shown(self._source_name)} contains no examples: correct the path, or add texts.")
-        texts = [row[0].replace("\n", " ") for _, row in rows]
-        labels = self._numbered([(number, row[1]) for number, row in rows]) if self._has_labels else None
-        return np.array([number for number, _ in rows], np.int32), texts, labels
-
-    def _numbered(self, rows: list[tuple[int, str]]) -> np.ndarray:
+            raise DataError(f"{file} contains no examples: correct the path, or add texts.")
+        if not self._has_labels:
+            return rows, None
         known = TextIds({label: number for number, label in enumerate(self.labels)}, -1)
-        file = shown(self._source_name)
-        for line, label in rows:
+        for line, (_, label) in rows:
             if known[label.strip()] < 0:
                 raise DataError(f"{file}:{line}: the label {label.strip()[:60]!r} is not one of the classes "
                                 f"{', '.join(self.labels)[:200]}: correct the line, label_column, or the classes in "
                                 f"'{self.params_path}'.{did_you_mean(label.strip(), self.labels)}")
-        return np.array([known[label.strip()] for _, label in rows], np.int32)
+        return rows, np.array([known[label.strip()] for _, (_, label) in rows], np.int32)
 
     def _nothing_left(self, table: TokenTable) -> str:
         return f"All {table.num_empty} texts of {shown(self._source_name)} are empty."

@@ -6,18 +6,21 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from open_seq2seq.config.files import ASSET, DATA
 from open_seq2seq.config.params import REFUSE, SAY, Param, check_params
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.data.text2text.mixing import repetitions, temperature_shares
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
 from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.token_table import Column, TokenTable
-from open_seq2seq.data.text2text.tokenizers import make_tokenizer, make_tokenizers
+from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.utils.errors import ConfigError
 
 _FILES = {"source_file": DATA, "target_file": DATA, "tgt_vocab_file": ASSET, "target_model": ASSET}
 _ASSETS = [name for name, kind in _FILES.items() if kind == ASSET]
+_MOST_PASSES = 50
+_TOLERANCE = 0.01
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 # Parameters of ParallelTextDataLayer that are fixed here instead of declared.
 _FIXED = {"target_file": None, "use_targets": True, "prefix_file": None, "prefix_column": False, "score_file": None}
@@ -34,7 +37,7 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
     * ``ratio``: the corpus's share of the training examples, relative to the ratios of the other corpora.
 
     In training, a corpus is read a whole number of times per epoch: once without ``ratio`` and ``temperature``,
-    otherwise as often as its share requires (see ``mixing.repetitions``). A batch can contain examples of all corpora.
+    otherwise as often as its share requires (see ``repetitions``). A batch can contain examples of all corpora.
     Evaluation reads each corpus once. Inference reads the sentences of ``source_file``, in the source language that all
     corpora share.
 
@@ -136,7 +139,7 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
         first, *others = self.languages
         self._source_tokenizer, self._target_tokenizer = make_tokenizers(self._vocabularies_of(first), self.params_path)
         self._tokenizers = {first: self._target_tokenizer, **{
-            language: make_tokenizer(self._vocabularies_of(language), self.params_path, "target")
+            language: make_tokenizers(self._vocabularies_of(language), self.params_path, ["target"])[0]
             for language in others}}
 
     def _vocabularies_of(self, language: str) -> dict[str, Any]:
@@ -162,7 +165,8 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
     def _read(self, thorough: bool) -> list[TokenTable]:
         if not self._reads_pairs:
             return super()._read(thorough)
-        return [self._table(self._columns(name), thorough, name=name, labels=self.languages.index(entry["language"]))
+        return [self._table_of_files(self._columns(name), thorough, name=name,
+                                     labels=self.languages.index(entry["language"]))
                 for name, entry in self._corpora.items()]
 
     def _repetitions(self, sizes: Sequence[int]) -> list[int]:
@@ -236,3 +240,39 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
             known = {key: paths[f"corpora_{name}_{key}"] for key in _ASSETS if f"corpora_{name}_{key}" in paths}
             corpora[name] = {**entry, **known} if known else entry
         return {**changed, "corpora": corpora}
+
+
+def temperature_shares(sizes: Sequence[int], temperature: float) -> np.ndarray:
+    """Returns shares proportional to size^(1 / temperature), which sum to 1.
+
+    Temperature 1 keeps the sizes' proportions; higher temperatures move the shares towards equal ones
+    (Arivazhagan et al. 2019, https://arxiv.org/abs/1907.05019, section 4.2).
+    """
+    logs = np.log(np.asarray(sizes, np.float64)) / temperature
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum()
+
+
+def repetitions(sizes: Sequence[int], shares: Sequence[float]) -> list[int]:
+    """Returns how many times each corpus is read in one epoch.
+
+    All examples of a corpus occur equally often. The corpus that is read least often is read from 1 to 50 times: the
+    smallest number for which the shares of all corpora are correct to within 1 % of the share. If there is no such
+    number, the one with the smallest error is used.
+
+    Args:
+      sizes: number of examples of each corpus, at least 1.
+      shares: wanted share of each corpus in the examples of an epoch, above 0.
+    """
+    wanted = np.asarray(shares, np.float64) / np.sum(shares)
+    rates = wanted / np.asarray(sizes, np.float64)
+    best, error = np.ones(len(sizes), np.int64), np.inf
+    for passes in range(1, _MOST_PASSES + 1):
+        counts = np.maximum(1, np.rint(rates / rates.min() * passes)).astype(np.int64)
+        found = counts * np.asarray(sizes, np.float64)
+        off = float(np.abs(found / found.sum() / wanted - 1.0).max())
+        if off < error:
+            best, error = counts, off
+        if error <= _TOLERANCE:
+            break
+    return best.tolist()

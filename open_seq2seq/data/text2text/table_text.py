@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from open_seq2seq.config.files import DATA
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
@@ -95,9 +93,7 @@ class TableTextDataLayer(ParallelTextDataLayer):
         path, rows = self.params["source_file"], list(self._rows())
         if not rows:
             raise DataError(f"The file {shown(path)} has no examples.")
-        numbers = np.array([number for number, _ in rows], np.int32)
-        return [TokenTable.of_texts(self._columns(), [row for _, row in rows], self._layout, path,
-                                    line_numbers=numbers, **self._selection)]
+        return [self._table_of_rows(rows, path)]
 
     def _rows(self) -> Any:
         params = self.params

@@ -13,13 +13,7 @@ from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, Layout, TokenCorpus, corpus_of_lines
 from open_seq2seq.data.text2text.text_layer import TextDataLayer
-from open_seq2seq.data.text2text.text_params import (
-    PATH,
-    given_target_params,
-    given_target_problems,
-    max_length_param,
-    shared_params,
-)
+from open_seq2seq.data.text2text.text_params import PATH, given_target_params, max_length_param, shared_params
 from open_seq2seq.data.text2text.token_table import Column, TokenTable
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
@@ -81,7 +75,13 @@ class ParallelTextDataLayer(TextDataLayer):
         if params["pad_lengths_to_eight"] and params["max_length"] % 8:
             problems.append(f"'{path}/max_length' is {params['max_length']}, but must be a multiple of 8, because "
                             "lengths are padded to multiples of 8.")
-        return problems + given_target_problems(params, path)
+        if params["prefix_file"] and params["prefix_column"]:
+            problems.append(f"'{path}/prefix_file' is set, but prefix_column is True, so prefixes are read from "
+                            "source_file: leave out prefix_file or prefix_column.")
+        if params["score_file"] and (params["prefix_file"] or params["prefix_column"]):
+            problems.append(f"'{path}/score_file' is set, so inference scores translations, and prefixes have no "
+                            "meaning: leave out score_file, or prefix_file and prefix_column.")
+        return problems
 
     def _missing(self) -> list[str]:
         return [f"'{self.params_path}/target_file' is missing: name the text file with the target sentences, or set "

@@ -35,6 +35,10 @@ class TextDataLayer(DataLayer):
     length_limit: str | None = "max_length"
     reads_lines = True
     newest_cut = np.zeros(0, np.int64)
+    _data: MixedTables | None = None  # the examples; None in interactive inference
+    _tables: Sequence[TokenTable] = ()
+    _typed_lines: TokenTable | None = None  # the newest
+    _num_empty_typed = 0
     _cuts_in_training = False
     _least_tokens = 1  # for which max_length must leave room
     _empty_example = "an empty side"  # why an example is left out
@@ -47,9 +51,6 @@ class TextDataLayer(DataLayer):
         if problems:
             raise ConfigError(problems)
         self._prepare()
-        self._data: MixedTables | None = None
-        self._typed_lines: TokenTable | None = None  # the newest
-        self._num_empty_typed = 0
         if self.mode != "interactive_infer":
             self._load()
 
@@ -99,20 +100,26 @@ class TextDataLayer(DataLayer):
     def _load(self, thorough: bool = False) -> None:
         """Reads the examples; ``thorough`` verifies the indexes of large files."""
         _ = self.fingerprints  # computed before the files are read, to detect later changes
-        tables = self._read(thorough)
-        for table in tables:
+        self._tables = tuple(self._read(thorough))
+        for table in self._tables:
             if not len(table):
                 raise DataError(self._nothing_left(table))
-        self._data = MixedTables(tables, self._repetitions([len(table) for table in tables]))
+        self._data = MixedTables(self._tables, self._repetitions([len(table) for table in self._tables]))
 
     def _read(self, thorough: bool) -> list[TokenTable]:
         """Returns the tables of this mode."""
-        return [self._table(self._columns(), thorough)]
+        return [self._table_of_files(self._columns(), thorough)]
 
-    def _table(self, columns: list[Column], thorough: bool, **options: Any) -> TokenTable:
+    def _table_of_files(self, columns: list[Column], thorough: bool, **options: Any) -> TokenTable:
         corpora = [self._corpus(column, thorough) for column in columns]
         self._check_corpora(columns, corpora)
         return TokenTable(columns, corpora, self._layout, **self._selection, **options)
+
+    def _table_of_rows(self, rows: Sequence[tuple[int, Sequence[str]]], path: str, **options: Any) -> TokenTable:
+        """Returns the table of rows (line number, text of each column) that were read from a file."""
+        numbers = np.array([number for number, _ in rows], np.int32)
+        return TokenTable.of_texts(self._columns(), [texts for _, texts in rows], self._layout, path,
+                                   line_numbers=numbers, **self._selection, **options)
 
     def _corpus(self, column: Column, thorough: bool) -> TokenCorpus:
         """Reads the file of a column."""
@@ -141,14 +148,6 @@ class TextDataLayer(DataLayer):
         if self._data is None:
             raise DataError("Interactive inference has no data set: pass texts to make_interactive_batch.")
         return self._data
-
-    @property
-    def _tables(self) -> Sequence[TokenTable]:
-        return self._data.tables if self._data is not None else ()
-
-    @property
-    def _texts(self) -> list[TokenCorpus]:
-        return [corpus for table in self._tables for corpus in table.corpora]
 
     def _located(self, example: int) -> tuple[TokenTable, int]:
         """Returns the table of an example, and the example's number in it."""
@@ -219,21 +218,11 @@ class TextDataLayer(DataLayer):
             fields.setdefault("target_tensors", []).append(Field(tf.int32, (None,)))
         return fields
 
-    def line_number(self, example: int) -> int:
-        """Returns the line number of an example in its files, from 1."""
-        table, inside = self._located(example)
-        return table.line_number(inside)
-
     def describe_example(self, example: int) -> str:
         return self._place(*self._located(example))
 
     def _place(self, table: TokenTable, example: int, column: int = 0) -> str:
         return f"{shown(table.corpora[column].path)}:{table.line_number(example)}"
-
-    @property
-    def num_cut(self) -> int:
-        """Number of examples with a text that is cut to ``max_length``; a table that is repeated counts once."""
-        return sum(len(table.cut) for table in self._tables)
 
     @property
     def num_empty_sources(self) -> int:
@@ -259,7 +248,7 @@ class TextDataLayer(DataLayer):
         """Verifies the indexes of all files and compares them with the texts; rebuilds those that differ."""
         self._load(thorough=True)
         return list(dict.fromkeys(f"the index of {corpus.path} was compared with the whole text"
-                                  for corpus in self._texts if corpus.is_indexed))
+                                  for table in self._tables for corpus in table.corpora if corpus.is_indexed))
 
     def remarks(self) -> list[str]:
         """Returns lines about how the texts and their vocabularies fit."""

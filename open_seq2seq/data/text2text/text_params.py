@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from open_seq2seq.config.files import ASSET, DATA
@@ -62,15 +61,3 @@ def given_target_params() -> dict[str, Any]:
                             "Inference then computes the log probabilities of these translations and does not "
                             "translate.", file=DATA),
     })
-
-
-def given_target_problems(params: Mapping[str, Any], path: str) -> list[str]:
-    """Returns one sentence for each contradiction among the parameters of ``given_target_params``."""
-    problems = []
-    if params["prefix_file"] and params["prefix_column"]:
-        problems.append(f"'{path}/prefix_file' is set, but prefix_column is True, so prefixes are read from "
-                        "source_file: leave out prefix_file or prefix_column.")
-    if params["score_file"] and (params["prefix_file"] or params["prefix_column"]):
-        problems.append(f"'{path}/score_file' is set, so inference scores translations, and prefixes have no "
-                        "meaning: leave out score_file, or prefix_file and prefix_column.")
-    return problems

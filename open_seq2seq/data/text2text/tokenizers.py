@@ -209,25 +209,22 @@ def visible_ids(ids: Iterable[int]) -> list[int]:
     return kept
 
 
-def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params") -> tuple[Any, Any]:
-    """Returns the tokenizers of the source and the target; the same object twice if they use the same file.
+def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params",
+                    sides: Sequence[str] = ("source", "target")) -> list[Any]:
+    """Returns the tokenizers of some sides; the same object twice if they use the same file.
 
     Args:
       params: the parameters of a text data layer: ``tokenizer``, ``src_vocab_file``, ``delimiter``…
       path: path of the parameters in the config, for messages.
+      sides: the sides: ``source``, ``target`` or both.
 
     Raises:
       ConfigError: a parameter is missing or unknown.
       DataError: a file cannot be used.
     """
-    source, target = _files_of(params, path, ("source", "target"))
-    first = _made(source, params)
-    return first, first if os.path.abspath(source) == os.path.abspath(target) else _made(target, params)
-
-
-def make_tokenizer(params: Mapping[str, Any], path: str = "data_layer_params", side: str = "source") -> Any:
-    """Returns the tokenizer of one side, ``source`` or ``target``; see ``make_tokenizers``."""
-    return _made(_files_of(params, path, (side,))[0], params)
+    files = _files_of(params, path, sides)
+    first = _made(files[0], params)
+    return [first if os.path.abspath(file) == os.path.abspath(files[0]) else _made(file, params) for file in files]
 
 
 def _files_of(params: Mapping[str, Any], path: str, sides: Sequence[str]) -> list[str]:

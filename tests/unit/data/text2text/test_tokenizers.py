@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.sentencepiece_models import load_sentencepiece
-from open_seq2seq.data.text2text.token_table import Column
 from open_seq2seq.data.text2text.tokenizers import (
     DelimiterTokenizer,
     SentencePieceTokenizer,
@@ -141,14 +140,3 @@ def test_tokens_as_text(model_path, sentences):
     words = DelimiterTokenizer(VOCABULARY)
     assert words.split(" a  zzz b") == ["a", "zzz", "b"] and words.tokens_of([2, 4, 9, 1, 5]) == ["a", "<UNK>"]
     assert words.join(["a", "zzz"]) == "a zzz"
-
-
-def test_columns():
-    tokenizer = DelimiterTokenizer(VOCABULARY)
-    first, second = (Column("source", tokenizer, field=field) for field in (0, 1))
-    lines = ["a b\tc", "c", "\tb \n"]
-    assert [one.tolist() for one in first.encode(lines)] == [[4, 5, 6], [2, 1, 0]]
-    assert [one.tolist() for one in second.encode(lines)] == [[6, 5], [1, 0, 1]]
-    assert len({first.fingerprint, second.fingerprint, Column("source", tokenizer).fingerprint}) == 3
-    ended = Column("source", tokenizer, line_end=1).encode(["a b", "", "c"])
-    assert [one.tolist() for one in ended] == [[4, 5, 1, 1, 6, 1], [3, 1, 2]]
