@@ -66,7 +66,7 @@ class Table:
         first = next(rows, None)
         if first is None:
             raise DataError(f"The file {shown(self.path)} is empty.")
-        places = [self._place(column, first[1]) for column in self.columns]
+        places = [self._place(column, first[1]) for column in self.columns if column is not None]
         for number, cells in (rows if header else itertools.chain([first], rows)):
             if len(cells) <= max(places, default=0):
                 raise DataError(self._too_few(number, len(cells), max(places)))

@@ -142,7 +142,8 @@ class LabelledTextDataLayer(TextDataLayer):
                             f"cannot be learned: add examples, or remove the class in '{self.params_path}'.")
 
     def _class_counts(self) -> np.ndarray:
-        return np.bincount(self._tables[0].labels if self._has_labels else [], minlength=len(self.labels))
+        labels = self._tables[0].labels
+        return np.bincount([] if labels is None else labels, minlength=len(self.labels))
 
     def _read(self, thorough: bool) -> list[TokenTable]:
         rows, labels = self._checked_rows()

@@ -124,8 +124,8 @@ class ParallelTextDataLayer(TextDataLayer):
                 raise DataError(f"{source.path} has {len(source)} lines, but {corpus.path} has {len(corpus)}: line n "
                                 + ("of one file must be the translation of line n of the other." if self._reads_pairs
                                    else f"has to be the {what} for line n of the source."))
-            long = np.flatnonzero(corpus.counts > most) if not self._reads_pairs else ()
-            if len(long):  # an error, because it must not be truncated
+            long = np.flatnonzero(corpus.counts > most)
+            if len(long) and not self._reads_pairs:  # an error, because it must not be truncated
                 raise DataError(f"{corpus.path or 'input'}:{long[0] + 1}: the {what} has {corpus.counts[long[0]]} "
                                 f"tokens, but max_length allows {most}: set a larger max_length for inference.")
 

@@ -37,7 +37,7 @@ class TextDataLayer(DataLayer):
     newest_cut = np.zeros(0, np.int64)
     _data: MixedTables | None = None  # the examples; None in interactive inference
     _tables: Sequence[TokenTable] = ()
-    _typed_lines: TokenTable | None = None  # the newest
+    _typed_lines: TokenTable  # the newest
     _num_empty_typed = 0
     _cuts_in_training = False
     _least_tokens = 1  # for which max_length must leave room
@@ -127,7 +127,7 @@ class TextDataLayer(DataLayer):
         return load_corpus(column.path, column, self._index_dir(column.path), threads, thorough)
 
     @property
-    def _selection(self) -> dict[str, bool]:
+    def _selection(self) -> dict[str, Any]:
         """Says which lines of a table are left out."""
         training = self.mode == "train"
         return {"drop_empty": training, "drop_long": training and not self._cuts_in_training}

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.data.text2text.corpus import Layout, TokenCorpus, corpus_of_lines
-from open_seq2seq.data.text2text.vocabulary import rounded_up
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class TokenTable:
             self._lines = np.flatnonzero(~(out_empty | out_long)).astype(np.int32)
             counts, long = counts[self._lines], long[self._lines]
         self.cut = np.flatnonzero(long)
-        lengths = rounded_up(layout.lengths(counts), layout.multiple)
+        lengths = -(-layout.lengths(counts) // layout.multiple) * layout.multiple
         self.lengths = lengths[:, 0] if len(columns) == 1 else lengths
 
     @classmethod
@@ -190,5 +189,6 @@ def _joined(parts: Sequence[tuple[np.ndarray, np.ndarray]], count: int) -> np.nd
     widths = np.max([array.shape[1:] for _, array in parts], axis=0)
     joined = np.zeros((count, *widths.astype(int)), np.int32)
     for rows, array in parts:
-        joined[(rows, *map(slice, array.shape[1:]))] = array
+        places: Any = (rows, *map(slice, array.shape[1:]))
+        joined[places] = array
     return joined

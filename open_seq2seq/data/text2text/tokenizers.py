@@ -21,27 +21,25 @@ _KINDS = ("delimiter", "sentencepiece")
 
 
 class Tokenizer(Protocol):
-    """Protocol of tokenizers.
+    """Protocol of objects that convert lines to ids."""
 
-    Attributes:
-      vocab_size: number of ids.
-      fingerprint: digest of everything that the ids depend on.
-    """
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        ...
 
-    vocab_size: int
-    fingerprint: str
+    @property
+    def fingerprint(self) -> str:
+        """Digest of everything that the ids depend on."""
+        ...
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Returns the concatenated ids of all lines ``[tokens]``, and the number of ids in each line ``[lines]``."""
         ...
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids up to EOS, without PAD and start tokens."""
-        ...
-
 
 class TextTokenizer(Tokenizer, Protocol):
-    """Protocol of tokenizers that also return tokens as text."""
+    """Protocol of tokenizers that also convert ids to text."""
 
     @property
     def tokens(self) -> Sequence[str]:
@@ -50,6 +48,10 @@ class TextTokenizer(Tokenizer, Protocol):
 
     def split(self, line: str) -> list[str]:
         """Returns the tokens of a line as text, including those that the vocabulary does not contain."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of ids up to EOS, without PAD and start tokens."""
         ...
 
     def tokens_of(self, ids: Iterable[int]) -> list[str]:
