@@ -33,13 +33,13 @@ class Table:
 
     Attributes:
       path: UTF-8 file, optionally compressed (``.gz``).
-      columns: the wanted columns: numbers, counted from 1, or names from the first line.
+      columns: the wanted columns: numbers, counted from 1, or names from the first line; [None] for whole lines.
       format: ``tsv``, ``csv``, or None to decide by the file's name.
       has_header: whether the first line contains names; implied by a column given by name.
     """
 
     path: str
-    columns: Sequence[int | str]
+    columns: Sequence[int | str | None]
     format: str | None = None
     has_header: bool = False
 
@@ -58,12 +58,15 @@ class Table:
           DataError: the file is missing, empty or not UTF-8, a row has too few columns, a name is not in the first
             line, quotes are not closed, or a value in a CSV file has more than 131,072 characters.
         """
+        if list(self.columns) == [None]:
+            yield from ((number, [line]) for number, line in enumerate(read_lines(self.path, "The file"), 1))
+            return
         rows = self._split()
         header = self.has_header or any(isinstance(column, str) for column in self.columns)
         first = next(rows, None)
         if first is None:
             raise DataError(f"The file {shown(self.path)} is empty.")
-        places = [self._place(column, first[1]) for column in self.columns]
+        places = [self._place(column, first[1]) for column in self.columns if column is not None]
         for number, cells in (rows if header else itertools.chain([first], rows)):
             if len(cells) <= max(places, default=0):
                 raise DataError(self._too_few(number, len(cells), max(places)))

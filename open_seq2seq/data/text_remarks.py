@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from open_seq2seq.data.text2text.corpus import TokenCorpus
+from open_seq2seq.data.text2text.token_table import Column
+from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer, SentencePieceTokenizer
+from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.progress import format_count
 from open_seq2seq.utils.unicode_text import composed
@@ -17,20 +19,6 @@ _MANY = 0.2  # above this share, the vocabulary is probably that of another text
 _MOST_COUNTED = 10**8  # tokens of a text that are counted before a run; reading more would delay its start
 _MOST_NORMALIZED = 2000  # lines that are compared with what a SentencePiece model makes of them
 _BLOCK = 1 << 24  # tokens that are compared at once, which limits the memory
-
-
-class NamingTokenizer(Protocol):
-    """Protocol of tokenizers that know their unknown tokens.
-
-    Attributes:
-      unknown_id: the id of unknown tokens.
-    """
-
-    unknown_id: int
-
-    def first_unknown(self, line: str) -> str:
-        """Returns the first token of a line that is not in the vocabulary; an empty string if there is none."""
-        ...
 
 
 def count_ids(tokens: np.ndarray, number: int) -> int:
@@ -44,45 +32,53 @@ def share_of(count: int, total: int) -> str:
     return f"{count:,} ({100 * count / total:.1f} %)"
 
 
-def unknown_remarks(corpus: TokenCorpus, size: int, tokenizer: NamingTokenizer, remedy: str, text: str) -> list[str]:
-    """Returns lines about the unknown tokens of a text: none if there are none, and a warning if there are many.
+def column_remarks(corpus: TokenCorpus, column: Column, remedy: str, size: int | None = None) -> list[str]:
+    """Returns lines about unknown and reserved tokens, and about text to learn that a SentencePiece model changes.
 
     Args:
       corpus: the text; of a large one, only the beginning is counted.
-      size: number of the text's tokens that are used.
-      tokenizer: the tokenizer of the corpus.
-      remedy: clause of the warning that says which vocabulary may be the wrong one, and what to do.
-      text: the file or folder of the text.
+      column: the column that it is in.
+      remedy: clause that says what to do if the vocabulary does not fit the text.
+      size: number of the text's tokens that are used; all by default.
     """
-    total = min(size, _MOST_COUNTED)
+    size = len(corpus.tokens) if size is None else size
+    lines = _unknown_remarks(corpus, column, remedy, size) + _reserved_remarks(corpus, column, size)
+    if isinstance(column.tokenizer, SentencePieceTokenizer) and (
+            column.side == "target" or column.line_end is not None):
+        texts = map(corpus.line, range(len(corpus)))
+        lines += changed_remarks(texts, column.tokenizer.normalized, column.tokenizer.path, corpus.path)
+    return lines
+
+
+def _unknown_remarks(corpus: TokenCorpus, column: Column, remedy: str, size: int) -> list[str]:
+    """Returns the share of unknown tokens in a text, if it has any, and a warning if they are many."""
+    total, tokenizer = min(size, _MOST_COUNTED), column.tokenizer
     unknown = count_ids(corpus.tokens[:total], tokenizer.unknown_id)
     if not unknown:
         return []
     first = "the first " if total < size else ""
-    lines = [f"Unknown tokens in {shown(text)}: {share_of(unknown, total)} of {first}{total:,}"
-             + _example(corpus, tokenizer)]
+    lines = [f"Unknown tokens in {shown(corpus.path)}: {share_of(unknown, total)} of {first}{total:,}"
+             + _example(corpus, column)]
     if unknown > _MANY * total:
-        lines.append(f"WARNING: {remedy}.")
+        misfit = f"the SentencePiece model {shown(tokenizer.path)} does not fit this text: name another one" \
+            if isinstance(tokenizer, SentencePieceTokenizer) else \
+            f"the vocabulary {shown(tokenizer.vocabulary.path)} does not fit this text: {remedy}"
+        lines.append(f"WARNING: {misfit}.")
     return lines
 
 
-def reserved_remarks(corpus: TokenCorpus, size: int, reserved: Mapping[int, str], text: str,
-                     line_end: int | None = None) -> list[str]:
-    """Returns a warning for each reserved token that a text itself contains.
-
-    Args:
-      corpus: the text; of a large one, only the beginning is counted.
-      size: number of the text's tokens that are used.
-      reserved: dict of id → token.
-      text: the file of the text.
-      line_end: the id that ends every line of the corpus, if one does.
-    """
-    total = min(size, _MOST_COUNTED)
+def _reserved_remarks(corpus: TokenCorpus, column: Column, size: int) -> list[str]:
+    """Returns a warning for each token that is added to lines, but also occurs in the text itself."""
+    total, tokenizer, reserved = min(size, _MOST_COUNTED), column.tokenizer, dict[int, str]()
+    if column.line_end is not None:
+        reserved = {column.line_end: tokenizer.tokens[column.line_end]}
+    elif isinstance(tokenizer, DelimiterTokenizer):
+        reserved = dict(enumerate(tokenizer.tokens[:SpecialTextTokens.UNK_ID]))
     ends = int(np.searchsorted(corpus.offsets, total, side="right")) - 1
-    counts = {token: count_ids(corpus.tokens[:total], number) - (ends if number == line_end else 0)
+    counts = {token: count_ids(corpus.tokens[:total], number) - (ends if number == column.line_end else 0)
               for number, token in reserved.items()}
-    return [f"WARNING: {token} occurs {format_count(count, 'time')} in {shown(text)} itself, but it is added to each "
-            "line: remove it from the text, or results mean something else."
+    return [f"WARNING: {token} occurs {format_count(count, 'time')} in {shown(corpus.path)} itself, but it is added to "
+            "each line: remove it from the text, or results mean something else."
             for token, count in counts.items() if count > 0]
 
 
@@ -108,23 +104,24 @@ def changed_remarks(lines: Iterable[str], normalized: Callable[[str], str], mode
             "scripts/tokenizer_wrapper.py keeps them"]
 
 
-def unknown_in_prompts(corpus: TokenCorpus, tokenizer: NamingTokenizer, unknown: str) -> list[str]:
+def unknown_in_prompts(corpus: TokenCorpus, column: Column, unknown: str) -> list[str]:
     """Returns a line about the unknown tokens of lines to continue or to score, if there are any.
 
     Args:
       corpus: the lines.
-      tokenizer: the tokenizer of the corpus.
+      column: the column that they are in.
       unknown: the token as which unknown tokens are read.
     """
-    count = count_ids(corpus.tokens[:_MOST_COUNTED], tokenizer.unknown_id)
-    return [f"Unknown tokens, which are read as {unknown}: {count:,}{_example(corpus, tokenizer)}"] if count else []
+    count = count_ids(corpus.tokens[:_MOST_COUNTED], column.tokenizer.unknown_id)
+    return [f"Unknown tokens, which are read as {unknown}: {count:,}{_example(corpus, column)}"] if count else []
 
 
-def _example(corpus: TokenCorpus, tokenizer: NamingTokenizer) -> str:
+def _example(corpus: TokenCorpus, column: Column) -> str:
     """Returns a clause that quotes the first unknown token of a text that has one."""
-    blocks = ((begin, np.flatnonzero(corpus.tokens[begin:begin + _BLOCK] == tokenizer.unknown_id))
+    unknown = column.tokenizer.unknown_id
+    blocks = ((begin, np.flatnonzero(corpus.tokens[begin:begin + _BLOCK] == unknown))
               for begin in range(0, len(corpus.tokens), _BLOCK))
-    place = next(begin + int(found[0]) for begin, found in blocks if len(found))
-    line = int(np.searchsorted(corpus.offsets, place, side="right")) - 1
-    token = tokenizer.first_unknown(corpus.line(line))
+    position = next(begin + int(positions[0]) for begin, positions in blocks if len(positions))
+    line = int(np.searchsorted(corpus.offsets, position, side="right")) - 1
+    token = column.tokenizer.first_unknown(column.text(corpus.line(line)))
     return f", such as {token[:40]!r} in line {line + 1:,}" if token else ""

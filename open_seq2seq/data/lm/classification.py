@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from open_seq2seq.config.files import DATA
 from open_seq2seq.config.params import FREE, Param
-from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.lm.params import (
     PATH,
-    VOCABULARY,
+    LMTextDataLayer,
     build_vocabulary,
     make_tokenizer,
-    other_vocabulary,
     tokenizer_params,
-    vocabulary_path,
-    with_model_params,
 )
 from open_seq2seq.data.lm.reviews import rating_of, read_review, review_files
-from open_seq2seq.data.lm.tokenizers import Split, WithoutEnds
+from open_seq2seq.data.lm.tokenizers import Split
 from open_seq2seq.data.lm.vocabulary import LMVocabulary
 from open_seq2seq.data.tables import Table
 from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
-from open_seq2seq.data.text2text.corpus import SpecialIds, TokenCorpus
+from open_seq2seq.data.text2text.corpus import Layout
+from open_seq2seq.data.text2text.token_table import TokenTable
 from open_seq2seq.utils.data_files import read_lines, shown
-from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.errors import DataError
 
 _SENTIMENT = ["negative", "positive"]
 
 
-class TextClassificationDataLayer(LabelledTextDataLayer):
+class TextClassificationDataLayer(LMTextDataLayer, LabelledTextDataLayer):
     """Labelled texts from a TSV or CSV file, tokenised with the vocabulary of a language model.
 
     Without a language model, training builds the vocabulary from its texts, and writes it to ``processed_data_folder``.
@@ -43,12 +40,6 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
     tokenizer ``words`` splits raw text into words and punctuation. A word that the vocabulary lacks is looked up again
     in lower case.
     """
-
-    _tokenizer: Any
-
-    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
-                 mode: str | None = None) -> None:
-        super().__init__(with_model_params(params, model), model, name, mode)
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -69,54 +60,28 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
                for name in ("rand_start", "small", "get_stats", "num_classes")},
         }
 
-    def _checked_labels(self) -> list[str]:
-        if not self.params["text_file"] and self._reads_files:
-            raise ConfigError([f"'{self.params_path}/text_file' is missing: name a TSV or CSV file with one text and "
-                               "its label per line."])
-        return super()._checked_labels()
-
-    @property
-    def _reads_files(self) -> bool:
-        return self.mode != "interactive_infer"
+    def _missing(self) -> list[str]:
+        return super()._missing() if self.params["text_file"] or self.mode == "interactive_infer" else [
+            f"'{self.params_path}/text_file' is missing: name a TSV or CSV file with one text and its label per line."]
 
     def _make_tokenizer(self) -> Any:
-        build = self._build if self.mode == "train" else None
-        return WithoutEnds(make_tokenizer(self.params, self.params_path, build, fit=True))
+        return make_tokenizer(self.params, self.params_path, self._build if self.mode == "train" else None, fit=True)
 
     def _build(self, split: Split) -> LMVocabulary:
         """Returns the vocabulary of the training texts."""
-        _, texts, _ = self._read()  # raises DataError if a label is unknown
+        rows, _ = self._checked_rows()
+        texts = (" ".join(text.split("\n")) for _, (text, _) in rows)
         return build_vocabulary(self.params, map(split, texts), self._source_name)
 
     @property
-    def tokens(self) -> Sequence[str]:
-        """The tokens in the order of their ids."""
-        return self._tokenizer.inner.tokens
+    def _layout(self) -> Layout:
+        layout = super()._layout
+        return layout._replace(start=None if layout.start is None else self.end_id, end=self.end_id,
+                               padding=self.end_id)
 
-    @property
-    def end_id(self) -> int:
-        """The id after each text and, with ``use_start_token``, before it."""
-        return self._tokenizer.inner.end_id
-
-    def _padded(self, corpus: TokenCorpus, rows: np.ndarray) -> list[np.ndarray]:
-        special = SpecialIds(self.end_id, self.end_id, self.end_id)
-        return list(corpus.padded(rows, self._max_tokens, self.params["use_start_token"],
-                                  keep_end=self.params["truncate"] == "start", special=special))
-
-    def _other_vocabulary(self) -> str:
-        return other_vocabulary(self.params)
-
-    def assets(self) -> dict[str, str]:
-        """Returns the vocabulary file or the SentencePiece model, and the list of classes."""
-        others = DataLayer.assets(self)
-        file = vocabulary_path(self.params)
-        words = (self.params["tokenizer"] or {}).get("type") != "sentencepiece"
-        return {**others, VOCABULARY: file} if words and file else others
-
-    @classmethod
-    def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-        changed = super().params_with_assets(params, paths)
-        return {**changed, "lm_vocab_file": paths[VOCABULARY]} if VOCABULARY in paths else changed
+    def source_to_text(self, ids: Any) -> str:
+        """Returns the text of ids ``[time]`` without special tokens."""
+        return super().source_to_text(ids).replace("\n", " ").strip()
 
 
 class _Corpus(TextClassificationDataLayer):
@@ -130,19 +95,15 @@ class _Corpus(TextClassificationDataLayer):
             "data_root": Param(PATH, None, "Folder of the corpus.", on_change=FREE),
         }
 
-    def _checked_labels(self) -> list[str]:
-        problems = self._param_problems()
-        if not self.params["data_root"] and not self.params["text_file"] and self._reads_files:
-            problems.append(f"'{self.params_path}/data_root' is missing: name the folder of the corpus.")
-        if problems:
-            raise ConfigError(problems)
-        return self._labels_of_corpus()
+    def _missing(self) -> list[str]:
+        given = self.params["data_root"] or self.params["text_file"] or self.mode == "interactive_infer"
+        return [] if given else [f"'{self.params_path}/data_root' is missing: name the folder of the corpus."]
 
     @property
     def _source_name(self) -> str:
         return self.params["text_file"] or self.params["data_root"]
 
-    def _labels_of_corpus(self) -> list[str]:
+    def _read_labels(self) -> list[str]:
         return list(_SENTIMENT)
 
     def _read_rows(self) -> list[tuple[int, list[str]]]:
@@ -154,10 +115,10 @@ class _Corpus(TextClassificationDataLayer):
         """Yields [text, label] for each example of this mode."""
         raise NotImplementedError("A corpus must implement _examples().")
 
-    def describe_example(self, example: int) -> str:
+    def _place(self, table: TokenTable, example: int, column: int = 0) -> str:
         if self.params["text_file"]:
-            return super().describe_example(example)
-        return f"Text {int(self._lines[example])} of {self.params['data_root']} ({self.mode})"
+            return super()._place(table, example, column)
+        return f"Text {table.line_number(example)} of {self.params['data_root']} ({self.mode})"
 
 
 class SSTDataLayer(_Corpus):
@@ -183,8 +144,8 @@ class SSTDataLayer(_Corpus):
     def _wants_phrases(self) -> bool:
         return self.params["phrases"] and self.mode == "train"
 
-    def _param_problems(self) -> list[str]:
-        problems = super()._param_problems()
+    def _problems(self) -> list[str]:
+        problems = super()._problems()
         if self._wants_phrases and self.params["text_file"]:
             problems.append(f"'{self.params_path}/phrases' needs the trees of data_root, but text_file is a table: "
                             "leave 'text_file' out, or set 'phrases' to False.")
@@ -195,7 +156,7 @@ class SSTDataLayer(_Corpus):
         if path.endswith(".txt"):
             yield from _of_trees(path, self._wants_phrases)
             return
-        columns = [self.params["text_column"], self.params["label_column"]][:2 if self._reads_labels else 1]
+        columns = [self.params["text_column"], self.params["label_column"]][:2 if self._has_labels else 1]
         for number, (text, *labels) in Table(path, columns, self.params["format"], self.params["has_header"]).rows():
             label = labels[0].strip() if labels else ""
             if labels and label not in ("0", "1", *_SENTIMENT):
@@ -274,7 +235,7 @@ class IMDBDataLayer(_Corpus):
                                     "reviews", minimum=1),
         }
 
-    def _labels_of_corpus(self) -> list[str]:
+    def _read_labels(self) -> list[str]:
         return list(_SENTIMENT) if self.params["binary"] else [str(rating) for rating in range(1, 11)]
 
     def _examples(self) -> Iterator[list[str]]:

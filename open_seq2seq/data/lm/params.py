@@ -10,7 +10,6 @@ from open_seq2seq.config.files import ASSET
 from open_seq2seq.config.params import FREE, REFUSE, Param, check_params
 from open_seq2seq.data.lm.tokenizers import (
     FittingTokenizer,
-    LMTokenizer,
     PieceTokenizer,
     VocabularyTokenizer,
     split_characters,
@@ -19,6 +18,9 @@ from open_seq2seq.data.lm.tokenizers import (
     split_words,
 )
 from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
+from open_seq2seq.data.text2text.text_layer import TextDataLayer
+from open_seq2seq.data.text2text.text_params import PATH, shared_params
+from open_seq2seq.data.text2text.token_table import Column
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -26,13 +28,13 @@ from open_seq2seq.utils.unicode_text import composed, plain
 
 VOCABULARY = "vocab.txt"
 """Name of the vocabulary in ``processed_data_folder``, and in a checkpoint's assets."""
-PATH = (str, type(None))
 _MODEL = "tokenizer_model"  # name of the SentencePiece model in a checkpoint's assets
 _KINDS = ("words", "characters", "sentencepiece")
 
 
 def tokenizer_params() -> dict[str, Any]:
     """Returns the parameters of the vocabulary and of the tokenizer."""
+    shared = shared_params()
     return {
         "tokenizer": Param((dict, type(None)), None, "Tokenizer: {'type': 'words'} (the default) for words separated "
                            "by white space (in text classification, for raw text); {'type': 'characters'}; {'type': "
@@ -49,22 +51,53 @@ def tokenizer_params() -> dict[str, Any]:
                            minimum=1, on_change=FREE),
         "processed_data_folder": Param(PATH, None, "Folder of the vocabulary, and of indexes of large texts; "
                                        "WKTDataLayer uses wkt-processed_data by default.", on_change=FREE),
-        "map_parallel_calls": Param(int, 8, "Number of threads for tokenising, if the tokenizer supports threads.",
-                                    "threads", minimum=1, maximum=1024, on_change=FREE),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; 8 if None or not "
-                                      "positive.", "batches", maximum=10**4,
-                                      on_change=FREE),
+        **{name: shared[name] for name in ("map_parallel_calls", "prefetch_buffer_size")},
         **{name: Param(object, None, "Accepted for old configs; has no effect.", on_change=FREE)
            for name in ("delimiter", "shuffle_buffer_size", "use_targets", "pad_lengths_to_eight",
                         "pad_vocab_to_eight")},
     }
 
 
-def with_model_params(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
-    """Returns the parameters, with the model's ``lm_vocab_file`` and ``processed_data_folder`` instead of None."""
-    given = {} if model is None else {name: model.params.get(name) for name in ("lm_vocab_file",
-                                                                              "processed_data_folder")}
-    return {**params, **{name: value for name, value in given.items() if params.get(name) is None and value}}
+class LMTextDataLayer(TextDataLayer):
+    """Base class of data layers that use the vocabulary of a language model.
+
+    Attributes:
+      tokenizer: the tokenizer.
+    """
+
+    tokenizer: Any
+
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
+                 mode: str | None = None) -> None:
+        given = {} if model is None else {name: model.params.get(name) for name in ("lm_vocab_file",
+                                                                                  "processed_data_folder")}
+        missing = {name: value for name, value in given.items() if params.get(name) is None and value}
+        super().__init__({**params, **missing}, model, name, mode)
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        """The tokens in the order of their ids."""
+        return self.tokenizer.tokens
+
+    @property
+    def end_id(self) -> int:
+        """The id that ends every line of running text; other texts may begin and end with it."""
+        return self.tokenizer.end_id
+
+    def _remedy(self, column: Column) -> str:
+        return "if it is the wrong one, correct lm_vocab_file" if self.params["lm_vocab_file"] else (
+            "if it was built from another one, remove it, or name another processed_data_folder")
+
+    def assets(self) -> dict[str, str]:
+        """Returns the vocabulary file or the SentencePiece model, and the list of classes, if there is one."""
+        file = vocabulary_path(self.params)
+        words = (self.params["tokenizer"] or {}).get("type") != "sentencepiece"
+        return {**super().assets(), **({VOCABULARY: file} if words and file else {})}
+
+    @classmethod
+    def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+        changed = super().params_with_assets(params, paths)
+        return {**changed, "lm_vocab_file": paths[VOCABULARY]} if VOCABULARY in paths else changed
 
 
 def tokenizer_kind(params: Mapping[str, Any], path: str) -> str:
@@ -91,16 +124,6 @@ def vocabulary_path(params: Mapping[str, Any]) -> str | None:
     """Returns the path of the vocabulary file, or None if no parameter names it."""
     folder = params["processed_data_folder"]
     return params["lm_vocab_file"] or (os.path.join(folder, VOCABULARY) if folder else None)
-
-
-def other_vocabulary(params: Mapping[str, Any]) -> str:
-    """Returns the clause that says which vocabulary does not fit a text, and how to use another."""
-    if (params["tokenizer"] or {}).get("type") == "sentencepiece":
-        return f"the SentencePiece model {shown(params['tokenizer']['model'])} does not fit this text: name another one"
-    where = f"the vocabulary {shown(vocabulary_path(params) or '')} does not fit this text"
-    if params["lm_vocab_file"]:
-        return f"{where}: if it is the wrong one, correct lm_vocab_file"
-    return f"{where}: if it was built from another one, remove it, or name another processed_data_folder"
 
 
 def tokens_in(assets: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -149,7 +172,7 @@ def _check_settings(vocabulary: LMVocabulary, params: Mapping[str, Any], path: s
 
 def make_tokenizer(params: Mapping[str, Any], path: str,
                    build: Callable[[Callable[[str], Any]], LMVocabulary] | None = None,
-                   fit: bool = False) -> LMTokenizer:
+                   fit: bool = False) -> VocabularyTokenizer | PieceTokenizer:
     """Returns the tokenizer that parameters describe.
 
     Args:

@@ -42,16 +42,33 @@ INDEX_FROM_BYTES = 16 << 20
 _CHUNK_BYTES = 8 << 20
 
 
-class SpecialIds(NamedTuple):
-    """Ids that ``TokenCorpus.padded`` adds to sentences."""
+class Layout(NamedTuple):
+    """How texts are laid out in the rows of a batch.
 
-    padding: int
-    start: int
-    end: int
+    Attributes:
+      max_tokens: maximum number of tokens of a text, without special tokens; longer texts are cut.
+      start: id before each text; None for no id.
+      end: id after each text; None for no id.
+      padding: id after the end of a row.
+      multiple: the width of a batch is a multiple of this value.
+      keep_end: whether the beginning of a text that is too long is cut off, instead of its end.
+    """
 
+    max_tokens: int
+    start: int | None = int(SpecialTextTokens.S_ID)
+    end: int | None = int(SpecialTextTokens.EOS_ID)
+    padding: int = int(SpecialTextTokens.PAD_ID)
+    multiple: int = 1
+    keep_end: bool = False
 
-SPECIAL_IDS = SpecialIds(int(SpecialTextTokens.PAD_ID), int(SpecialTextTokens.S_ID), int(SpecialTextTokens.EOS_ID))
-"""The ids of ``SpecialTextTokens``."""
+    @property
+    def num_special(self) -> int:
+        """Number of special tokens in each row."""
+        return (self.start is not None) + (self.end is not None)
+
+    def lengths(self, counts: np.ndarray) -> np.ndarray:
+        """Returns the lengths in a batch, without padding, of texts with these numbers of tokens, both of any shape."""
+        return np.minimum(counts, self.max_tokens) + np.int32(self.num_special)
 
 
 class TokenCorpus:
@@ -109,37 +126,33 @@ class TokenCorpus:
             file.seek(begin)
             return file.read(end - begin)
 
-    def padded(self, sentences: np.ndarray, max_tokens: int, start_token: bool = True, multiple: int = 1,
-               keep_end: bool = False, special: SpecialIds = SPECIAL_IDS) -> tuple[np.ndarray, np.ndarray]:
-        """Gathers sentences, appends EOS to each, and pads them to a common length.
+    def padded(self, sentences: np.ndarray, layout: Layout) -> list[np.ndarray]:
+        """Gathers sentences and pads them to a common length.
 
         Args:
           sentences: indices of the sentences ``[batch]``.
-          max_tokens: maximum number of tokens, without special tokens; longer sentences are truncated.
-          start_token: whether to put the start token before each sentence.
-          multiple: the padded length is a multiple of this value.
-          keep_end: whether the beginning of a sentence that is too long is cut off, instead of its end.
-          special: ids of padding, start and end.
+          layout: the special ids, and how long sentences are cut.
 
         Returns:
-          (ids ``[batch, time]``, lengths ``[batch]``), both int32; lengths include special tokens, but not padding.
+          [ids ``[batch, time]``, lengths ``[batch]``], both int32; lengths include special tokens, but not padding.
         """
-        lead = int(start_token)
+        lead = int(layout.start is not None)
         offsets = self.offsets
         begin, end = offsets[sentences], offsets[sentences + 1]
-        counts = np.minimum(end - begin, max_tokens)
-        begin = end - counts if keep_end else begin
-        lengths = (counts + lead + 1).astype(np.int32)
-        width = rounded_up(int(lengths.max(initial=1)), multiple)
-        ids = np.full((len(sentences), width), special.padding, np.int32)
+        counts = np.minimum(end - begin, layout.max_tokens)
+        begin = end - counts if layout.keep_end else begin
+        lengths = layout.lengths(counts).astype(np.int32)
+        width = rounded_up(int(lengths.max(initial=1)), layout.multiple)
+        ids = np.full((len(sentences), width), layout.padding, np.int32)
         columns = np.arange(counts.max(initial=0))
         filled = columns < counts[:, np.newaxis]
         places = (begin[:, np.newaxis] + columns)[filled]
         ids[:, lead:lead + len(columns)][filled] = self.tokens_at(places)
-        if start_token:
-            ids[:, 0] = special.start
-        ids[np.arange(len(sentences)), lengths - 1] = special.end
-        return ids, lengths
+        if layout.start is not None:
+            ids[:, 0] = layout.start
+        if layout.end is not None:
+            ids[np.arange(len(sentences)), lengths - 1] = layout.end
+        return [ids, lengths]
 
     def tokens_at(self, places: np.ndarray) -> np.ndarray:
         """Returns the tokens at some positions ``[n]`` in ``tokens``; tokens from an index are verified first."""

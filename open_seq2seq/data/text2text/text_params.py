@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from open_seq2seq.config.files import ASSET
-from open_seq2seq.config.params import FREE, REFUSE, Param
+from open_seq2seq.config.files import ASSET, DATA
+from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
 
 PATH = (str, type(None))
 
@@ -48,3 +48,16 @@ def shared_params() -> dict[str, Any]:
                                       "positive.", "batches", maximum=10**4,
                                       on_change=FREE),
     }
+
+
+def given_target_params() -> dict[str, Any]:
+    """Returns the parameters that name texts of the target side for inference."""
+    return with_change(FREE, {
+        "prefix_file": Param(PATH, None, "For inference: text file with the beginning of each translation, one line "
+                             "for each source sentence; an empty line prescribes no beginning.", file=DATA),
+        "prefix_column": Param(bool, False, "For inference: whether each line of source_file may have a second column, "
+                               "after a tab, with the beginning of the translation."),
+        "score_file": Param(PATH, None, "For inference: text file with a translation of each source sentence. "
+                            "Inference then computes the log probabilities of these translations and does not "
+                            "translate.", file=DATA),
+    })

@@ -13,7 +13,7 @@ import numpy as np
 from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.data.sentencepiece_models import BLANK, normalized, sentencepiece_of
 from open_seq2seq.data.text2text.vocabulary import NUM_SPECIAL, SpecialTextTokens, Vocabulary, rounded_up
-from open_seq2seq.utils.data_files import read_data, shown
+from open_seq2seq.utils.data_files import read_data
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.unicode_text import TextIds
 
@@ -21,27 +21,25 @@ _KINDS = ("delimiter", "sentencepiece")
 
 
 class Tokenizer(Protocol):
-    """Protocol of tokenizers.
+    """Protocol of objects that convert lines to ids."""
 
-    Attributes:
-      vocab_size: number of ids.
-      fingerprint: digest of everything that the ids depend on.
-    """
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        ...
 
-    vocab_size: int
-    fingerprint: str
+    @property
+    def fingerprint(self) -> str:
+        """Digest of everything that the ids depend on."""
+        ...
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Returns the concatenated ids of all lines ``[tokens]``, and the number of ids in each line ``[lines]``."""
         ...
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids up to EOS, without PAD and start tokens."""
-        ...
-
 
 class TextTokenizer(Tokenizer, Protocol):
-    """Protocol of tokenizers that also return tokens as text."""
+    """Protocol of tokenizers that also convert ids to text."""
 
     @property
     def tokens(self) -> Sequence[str]:
@@ -50,6 +48,10 @@ class TextTokenizer(Tokenizer, Protocol):
 
     def split(self, line: str) -> list[str]:
         """Returns the tokens of a line as text, including those that the vocabulary does not contain."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of ids up to EOS, without PAD and start tokens."""
         ...
 
     def tokens_of(self, ids: Iterable[int]) -> list[str]:
@@ -61,11 +63,42 @@ class TextTokenizer(Tokenizer, Protocol):
         ...
 
 
-class DelimiterTokenizer:
+class LookupTokenizer:
+    """Base class of tokenizers that split lines into tokens and look up the tokens in a vocabulary.
+
+    A token that is not in the vocabulary is looked up in another Unicode form (``TextIds``).
+
+    Args:
+      vocabulary: a ``Vocabulary`` or an ``LMVocabulary``.
+      unknown_id: the id of tokens that the vocabulary does not have.
+    """
+
+    def __init__(self, vocabulary: Any, unknown_id: int) -> None:
+        self.vocabulary, self.unknown_id, self.vocab_size = vocabulary, unknown_id, len(vocabulary)
+        self.tokens: Sequence[str] = vocabulary.tokens
+        self._ids = TextIds(vocabulary.ids, unknown_id)
+
+    def split(self, line: str) -> Sequence[str]:
+        """Returns the tokens of a line as text, including those that the vocabulary does not contain."""
+        raise NotImplementedError("A LookupTokenizer must define split.")
+
+    def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the concatenated ids of all lines ``[tokens]``, and the number of ids in each line ``[lines]``."""
+        split = [self.split(line) for line in lines]
+        counts = np.fromiter(map(len, split), np.int64, len(split))
+        ids = map(self._ids.__getitem__, itertools.chain.from_iterable(split))
+        return np.fromiter(ids, np.int32, int(counts.sum())), counts
+
+    def first_unknown(self, line: str) -> str:
+        """Returns the first token of a line that is not in the vocabulary; an empty string if there is none."""
+        return next((token for token in self.split(line) if self._ids[token] == self.unknown_id), "")
+
+
+class DelimiterTokenizer(LookupTokenizer):
     """Splits tokenised lines at a delimiter, and looks up the tokens in a vocabulary.
 
     A space as delimiter stands for every white space, also for no-break and ideographic spaces, unless a token of the
-    vocabulary contains one. A token that is not in the vocabulary is looked up in another Unicode form (``TextIds``).
+    vocabulary contains one.
 
     Args:
       vocabulary: the known tokens; all others become UNK.
@@ -76,27 +109,13 @@ class DelimiterTokenizer:
       ConfigError: the delimiter is empty.
     """
 
-    unknown_id = int(SpecialTextTokens.UNK_ID)
-
     def __init__(self, vocabulary: Vocabulary, delimiter: str = " ", detokenize: bool = False) -> None:
         if not delimiter:
             raise ConfigError(["'data_layer_params/delimiter' is empty: set it to the separator of tokens."])
-        self.vocabulary, self.delimiter, self.detokenize = vocabulary, delimiter, detokenize
-        self.vocab_size = len(vocabulary)
-        self.tokens: Sequence[str] = vocabulary.tokens
-        self._ids = TextIds(vocabulary.ids, self.unknown_id)
+        super().__init__(vocabulary, int(SpecialTextTokens.UNK_ID))
+        self.delimiter, self.detokenize = delimiter, detokenize
         self._at_white_space = delimiter == " " and not any(len(token.split()) > 1 for token in vocabulary.tokens)
         self.fingerprint = hashlib.sha256(f"split at {delimiter!r} {vocabulary.fingerprint}".encode()).hexdigest()
-
-    def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        split = [self.split(line) for line in lines]
-        counts = np.fromiter(map(len, split), np.int64, len(split))
-        ids = map(self._ids.__getitem__, itertools.chain.from_iterable(split))
-        return np.fromiter(ids, np.int32, int(counts.sum())), counts
-
-    def first_unknown(self, line: str) -> str:
-        """Returns the first token of a line that is not in the vocabulary; an empty string if there is none."""
-        return next((token for token in self.split(line) if self._ids[token] == self.unknown_id), "")
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.join(self.tokens_of(ids))
@@ -192,25 +211,22 @@ def visible_ids(ids: Iterable[int]) -> list[int]:
     return kept
 
 
-def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params") -> tuple[Any, Any]:
-    """Returns the tokenizers of the source and the target; the same object twice if they use the same file.
+def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params",
+                    sides: Sequence[str] = ("source", "target")) -> list[Any]:
+    """Returns the tokenizers of some sides; the same object twice if they use the same file.
 
     Args:
       params: the parameters of a text data layer: ``tokenizer``, ``src_vocab_file``, ``delimiter``…
       path: path of the parameters in the config, for messages.
+      sides: the sides: ``source``, ``target`` or both.
 
     Raises:
       ConfigError: a parameter is missing or unknown.
       DataError: a file cannot be used.
     """
-    source, target = _files_of(params, path, ("source", "target"))
-    first = _made(source, params)
-    return first, first if os.path.abspath(source) == os.path.abspath(target) else _made(target, params)
-
-
-def make_tokenizer(params: Mapping[str, Any], path: str = "data_layer_params", side: str = "source") -> Any:
-    """Returns the tokenizer of one side, ``source`` or ``target``; see ``make_tokenizers``."""
-    return _made(_files_of(params, path, (side,))[0], params)
+    files = _files_of(params, path, sides)
+    first = _made(files[0], params)
+    return [first if os.path.abspath(file) == os.path.abspath(files[0]) else _made(file, params) for file in files]
 
 
 def _files_of(params: Mapping[str, Any], path: str, sides: Sequence[str]) -> list[str]:
@@ -236,19 +252,6 @@ def _files_of(params: Mapping[str, Any], path: str, sides: Sequence[str]) -> lis
     if missing:
         raise ConfigError(missing)
     return [params[name] for name in names]
-
-
-def other_vocabulary(params: Mapping[str, Any], side: str) -> str:
-    """Returns the clause that says which vocabulary does not fit a text, and how to use another.
-
-    Args:
-      params: the parameters of a text data layer.
-      side: ``source`` or ``target``.
-    """
-    (file,), name = _files_of(params, "", (side,)), {"source": "src_vocab_file", "target": "tgt_vocab_file"}[side]
-    if (params["tokenizer"] or {}).get("type") == "sentencepiece":
-        return f"the SentencePiece model {shown(file)} does not fit this text: name another one"
-    return f"the vocabulary {shown(file)} does not fit this text: correct {name}, or change the text as that of {name}"
 
 
 def _made(file: str, params: Mapping[str, Any]) -> Any:

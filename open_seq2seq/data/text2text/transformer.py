@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from open_seq2seq.config.files import DATA
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.data.text2text.given_targets import given_target_params
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
-from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
+from open_seq2seq.data.text2text.text_params import PATH, given_target_params, max_length_param, shared_params
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 
@@ -77,8 +76,8 @@ class TransformerDataLayer(ParallelTextDataLayer):
         }
 
     @classmethod
-    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
-        return {**super().params_for_files(files), "data_dir": None, "file_pattern": None}
+    def _params_for_file(cls, path: str) -> dict[str, Any]:
+        return {**super()._params_for_file(path), "data_dir": None, "file_pattern": None}
 
     def _explain_missing_text(self, params: dict[str, Any]) -> None:
         pattern = os.path.join(params["data_dir"] or "", params["file_pattern"] or "")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import sentencepiece
+import tensorflow as tf
 
 from open_seq2seq.data import (
     LabelledTextDataLayer,
@@ -45,6 +47,12 @@ TEXTS = {
                                           target_column=1),
     "a corpus": lambda: parallel(kind=MultiCorpusDataLayer, corpora={
         "a": {"source_file": "known", "target_file": "known"}, "b": {"source_file": "text", "target_file": "known"}}),
+    "inference of several corpora": lambda: parallel("infer", MultiCorpusDataLayer, source_file="text", corpora={
+        "a": {"source_file": None, "target_file": None}}),
+    "prefixes": lambda: parallel("infer", source_file="text", prefix_file="known"),
+    "labelled texts to learn": lambda: LabelledTextDataLayer({
+        "text_file": "table", "src_vocab_file": "vocab", "special_tokens_already_in_vocab": False, "max_length": 20,
+        "labels": ["a c", "other"], "label_column": 3, "text_column": 1, "mode": "eval", "batch_size": 2}),
     "labelled texts": lambda: LabelledTextDataLayer({
         "text_file": "table", "src_vocab_file": "vocab", "special_tokens_already_in_vocab": False, "max_length": 20,
         "labels": ["a c", "other"], "label_column": 3, "text_column": 1, "mode": "infer", "batch_size": 2}),
@@ -52,13 +60,18 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_unknown_tokens_are_counted(write, kind):
+def test_unknown_tokens_are_counted_and_the_signature_fits_the_batches(write, kind):
     write("vocab", *"abc")
     write("known", "a b c", "a c")
     write("text", "a B C", "b D")
     write("table", "a B C\ta b c\ta c", "b D\ta c\ta c")
+    layer = TEXTS[kind]()
+    batch = layer.make_batch(np.array([1, 0]))
+    tf.nest.assert_same_structure(batch, layer.input_signature)
+    for array, spec in zip(tf.nest.flatten(batch), tf.nest.flatten(layer.input_signature), strict=True):
+        assert spec.is_compatible_with(tf.constant(array))
     file = "table" if "table" in kind or "labelled" in kind else "text"
-    count, warning = TEXTS[kind]().remarks()
+    count, warning = layer.remarks()
     assert count == f"Unknown tokens in {file}: 3 (60.0 %) of 5, such as 'B' in line 1"
     assert warning.startswith("WARNING: the vocabulary vocab does not fit this text: correct ")
 

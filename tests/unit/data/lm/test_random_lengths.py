@@ -69,7 +69,7 @@ def test_rows_continue_and_all_rows_of_an_update_have_one_length(tmp_path, rand_
         assert layer.rate_factor(batch) == source.shape[1] / BPTT
         rows.append((source, target))
     assert len({source.shape[1] for source, _ in rows}) > 5
-    text = layer._corpus.tokens_at(np.arange(2000)).tolist()
+    text = layer._text.tokens_at(np.arange(2000)).tolist()
     for row in range(2):
         source, target = (np.concatenate([pair[side][row] for pair in rows]).tolist() for side in range(2))
         assert source[1:] == target[:-1]

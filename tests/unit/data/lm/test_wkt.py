@@ -155,7 +155,7 @@ def test_a_large_text_is_mapped_from_its_index(root, monkeypatch):
     plain = all_targets(make(root))
     monkeypatch.setattr(wkt, "INDEX_FROM_BYTES", 1)
     layer = make(root)
-    assert layer._corpus.is_indexed and list((root / "processed").glob("valid.txt.*.index"))
+    assert layer._text.is_indexed and list((root / "processed").glob("valid.txt.*.index"))
     np.testing.assert_array_equal(all_targets(layer), plain)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from open_seq2seq.data import LabelledTextDataLayer
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -45,19 +44,9 @@ def test_a_batch_holds_texts_and_labels(files, options, last):
     assert ids[0].tolist() == last and ids[1, :lengths[1]].tolist() == [*start, 6, 1]
     assert lengths.tolist() == layer.lengths[[3, 1, 0]].tolist() and not ids[1, lengths[1]:].any()
     assert batch["target_tensors"][0].tolist() == [1, 1, 0] and batch["ids"].tolist() == [3, 1, 0]
-    assert (layer.num_examples, layer.num_classes, layer.source_vocab_size, layer.num_cut) == (
-        4, 2, 10, 1 + len(start))
+    assert (layer.num_examples, layer.num_classes, layer.source_vocab_size) == (4, 2, 10)
+    assert f": {1 + len(start)} of 4 lines" in layer.cut_remark()
     assert layer.describe_example(2).endswith("text.tsv:3")
-
-
-@pytest.mark.parametrize("mode", ["train", "eval", "infer"])
-def test_signature_fits_the_batches(files, mode):
-    layer = files.layer(mode=mode)
-    batch = layer.make_batch(np.arange(3))
-    tf.nest.assert_same_structure(batch, layer.input_signature)
-    for array, spec in zip(tf.nest.flatten(batch), tf.nest.flatten(layer.input_signature), strict=True):
-        assert spec.is_compatible_with(tf.constant(array))
-    assert ("target_tensors" in batch) == (mode != "infer")
 
 
 def test_training_drops_empty_texts_and_evaluation_keeps_them(files):
@@ -99,7 +88,7 @@ def test_examining_counts_classes(files):
 def test_texts_that_are_cut_are_counted_and_the_first_is_named(files, mode):
     rows = [("bad", ""), *ROWS[:3], ("good", "a b c d e f"), ROWS[3]]
     layer, count = files.layer(rows, mode=mode), 5 if mode == "train" else 6
-    assert layer.num_cut == 2 and layer.cut_remark() == (
+    assert layer.cut_remark() == (
         f"Longer than max_length 6, so only the beginning is read: 2 of {count} lines, the first is "
         f"{files.folder}/text.tsv:5")
     assert "only the end is read" in files.layer(rows, mode=mode, truncate="start").cut_remark()

@@ -10,7 +10,7 @@ import pytest
 
 from open_seq2seq.data.text2text import corpus as corpus_module
 from open_seq2seq.data.text2text import corpus_index as index_module
-from open_seq2seq.data.text2text.corpus import corpus_of_lines, load_corpus
+from open_seq2seq.data.text2text.corpus import Layout, corpus_of_lines, load_corpus
 from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer
 from open_seq2seq.data.text2text.vocabulary import Vocabulary
 from open_seq2seq.utils import data_files
@@ -70,14 +70,14 @@ def test_padding_against_a_plain_reference(start, multiple, max_tokens):
     lines = random_lines(40, seed=1)
     corpus = corpus_of_lines(lines, TOKENIZER)
     chosen = np.random.default_rng(2).permutation(40)[:13]
-    ids, lengths = corpus.padded(chosen, max_tokens, start, multiple)
+    ids, lengths = corpus.padded(chosen, Layout(max_tokens, 2 if start else None, multiple=multiple))
     expected = reference_padding([lines[i] for i in chosen], max_tokens, start, multiple)
     assert (ids.tolist(), lengths.tolist()) == expected
     assert ids.dtype == lengths.dtype == np.int32
 
 
 def test_padding_of_empty_sentences():
-    ids, lengths = corpus_of_lines(["", ""], TOKENIZER).padded(np.array([1, 0]), 5, True)
+    ids, lengths = corpus_of_lines(["", ""], TOKENIZER).padded(np.array([1, 0]), Layout(5))
     assert ids.tolist() == [[2, 1], [2, 1]] and lengths.tolist() == [2, 2]
 
 
@@ -146,7 +146,7 @@ ALL = np.arange(50)
 
 
 def batch_of_all(corpus):
-    return corpus.padded(ALL, 100)[0].tolist(), [corpus.line(number) for number in ALL]
+    return corpus.padded(ALL, Layout(100))[0].tolist(), [corpus.line(number) for number in ALL]
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_tokens_are_checked_when_they_are_wanted(indexed, capsys):
     index.write_bytes(content)
     corpus = load()
     capsys.readouterr()
-    assert corpus.padded(ALL[:3], 100)[0].tolist() and capsys.readouterr().out == ""
+    assert corpus.padded(ALL[:3], Layout(100))[0].tolist() and capsys.readouterr().out == ""
     assert batch_of_all(corpus) == expected
     assert "was damaged while it was in use: rebuilding it" in capsys.readouterr().out
     assert load(thorough=True).tokens.tolist() == corpus.tokens.tolist() and capsys.readouterr().out == ""
@@ -200,7 +200,7 @@ def test_an_index_that_goes_away_while_it_is_mapped(indexed):
     index.unlink()
     assert batch_of_all(corpus) == expected
     text.unlink()
-    assert corpus.padded(ALL, 100)[0].tolist() == expected[0]
+    assert corpus.padded(ALL, Layout(100))[0].tolist() == expected[0]
     with pytest.raises(DataError, match="The text file .* does not exist"):
         corpus.line(0)
 
@@ -210,7 +210,7 @@ def test_a_damaged_index_of_a_text_that_has_changed_since(indexed):
     corpus = load()
     write(text, random_lines(50, seed=4))
     os.truncate(index, 0)
-    for use in (lambda: corpus.padded(ALL, 100), lambda: corpus.line(0)):
+    for use in (lambda: corpus.padded(ALL, Layout(100)), lambda: corpus.line(0)):
         with pytest.raises(DataError, match="has changed since this run started"):
             use()
 
@@ -238,8 +238,8 @@ def test_a_thorough_look_sees_a_text_changed_without_a_trace(indexed, capsys, mo
     text.write_bytes(text.read_bytes().replace(b"a", b"b"))
     for module in (index_module, corpus_module):
         monkeypatch.setattr(module, "identity_of", lambda path: identity)
-    assert load().padded(ALL, 100)[0].tolist() == expected[0]
-    assert load(thorough=True).padded(ALL, 100)[0].tolist() != expected[0]
+    assert load().padded(ALL, Layout(100))[0].tolist() == expected[0]
+    assert load(thorough=True).padded(ALL, Layout(100))[0].tolist() != expected[0]
     assert "the text has changed" in capsys.readouterr().out
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.data import MultiCorpusDataLayer
 from open_seq2seq.data.batching import BatchStream
+from open_seq2seq.data.text2text.several_corpora import repetitions, temperature_shares
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 
@@ -63,9 +64,6 @@ def test_lines_that_are_cut_are_named_for_each_corpus(files):
         f"5 of 20 lines, the first is {files.folder}/a.src:6"]
     lines = files.layer(mode="eval", max_length=4).cut_remark().splitlines()
     assert [line.rpartition("/")[2] for line in lines] == ["a.src:4", "b.src:4"]
-    typed = files.layer(mode="interactive_infer")
-    typed.make_interactive_batch(["a", "a b c d e f g a b"])
-    assert typed.newest_cut.tolist() == [1]
 
 
 def test_a_batch_holds_rows_of_all_corpora(files):
@@ -82,15 +80,6 @@ def test_a_batch_holds_rows_of_all_corpora(files):
         assert layer.source_to_text(sources[row]) == line and layer.ids_to_text(targets[row], language) == want
         assert [source_lengths[row], target_lengths[row]] == layer.lengths[example].tolist()
         assert not sources[row, source_lengths[row]:].any() and not targets[row, target_lengths[row]:].any()
-
-
-@pytest.mark.parametrize("mode", ["train", "eval", "infer"])
-def test_signature_fits_the_batches(files, mode):
-    layer = files.layer(mode=mode, source_file=files.corpora["back"]["source_file"])
-    batch = layer.make_batch(np.array([3, 19, 1]))
-    tf.nest.assert_same_structure(batch, layer.input_signature)
-    for array, spec in zip(tf.nest.flatten(batch), tf.nest.flatten(layer.input_signature), strict=True):
-        assert spec.is_compatible_with(tf.constant(array))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -184,3 +173,25 @@ def test_mistakes(files, changes, options, error, message):
                for name, entry in changes.items()}
     with pytest.raises(error, match=message):
         files.layer(changes, **options)
+
+
+@pytest.mark.parametrize(("sizes", "shares", "expected"), [
+    ([100, 50], [1, 1], [1, 2]), ([100, 50], [2, 1], [1, 1]), ([100, 100], [3, 2], [3, 2]), ([7], [5], [1])])
+def test_whole_numbers_of_passes(sizes, shares, expected):
+    assert repetitions(sizes, shares) == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shares_are_met(seed):
+    random = np.random.default_rng(seed)
+    sizes = random.integers(50, 100000, random.integers(2, 5))
+    shares = random.uniform(0.1, 1.0, len(sizes))
+    found = sizes * repetitions(sizes, shares)
+    np.testing.assert_allclose(found / found.sum(), shares / shares.sum(), rtol=0.0101)
+
+
+def test_temperatures():
+    sizes = [10000, 100, 1]
+    np.testing.assert_allclose(temperature_shares(sizes, 1.0), np.array(sizes) / 10101)
+    np.testing.assert_allclose(temperature_shares(sizes, 2.0), np.array([100, 10, 1]) / 111)
+    np.testing.assert_allclose(temperature_shares(sizes, 1000.0), np.full(3, 1 / 3), atol=2e-3)

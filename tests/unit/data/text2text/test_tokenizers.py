@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.sentencepiece_models import load_sentencepiece
-from open_seq2seq.data.text2text.given_targets import ColumnTokenizer
 from open_seq2seq.data.text2text.tokenizers import (
     DelimiterTokenizer,
     SentencePieceTokenizer,
@@ -141,11 +140,3 @@ def test_tokens_as_text(model_path, sentences):
     words = DelimiterTokenizer(VOCABULARY)
     assert words.split(" a  zzz b") == ["a", "zzz", "b"] and words.tokens_of([2, 4, 9, 1, 5]) == ["a", "<UNK>"]
     assert words.join(["a", "zzz"]) == "a zzz"
-
-
-def test_columns():
-    first, second = (ColumnTokenizer(DelimiterTokenizer(VOCABULARY), column) for column in (0, 1))
-    lines = ["a b\tc", "c", "\tb \n"]
-    assert [one.tolist() for one in first.encode(lines)] == [[4, 5, 6], [2, 1, 0]]
-    assert [one.tolist() for one in second.encode(lines)] == [[6, 5], [1, 0, 1]]
-    assert first.fingerprint != second.fingerprint and first.decode([4, 1]) == "a"

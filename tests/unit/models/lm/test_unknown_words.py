@@ -47,7 +47,7 @@ def test_unknown_words_of_prompts_are_reported_and_kept(folder, kind):
     layer = data_layer(folder, kind, text_file=str(folder / "prompts"))
     (remark,) = layer.remarks()
     assert f"such as '{dict(words='xé', characters='x', sentencepiece='xé')[kind]}' in line 2" in remark
-    after = layer.tokenizer.encode(["d a", "bc"])[0][:-1]  # d a <eos> bc
+    after = np.concatenate([layer.tokenizer.encode(["d a"])[0], [layer.end_id], layer.tokenizer.encode(["bc"])[0]])
     model = SimpleNamespace(data_layer=layer, params={"infer_task": "generate"})
     ids, lengths = layer.make_batch(np.arange(3))["source_tensors"]
     found = [LanguageModel._line(model, example, np.concatenate([ids[example, 1:length], after]))

@@ -1,0 +1,284 @@
+"""Base class of the data layers of text: files and typed lines become tables of tokens, from which batches are made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.fields import Field
+from open_seq2seq.data.text2text.corpus import Layout, TokenCorpus, load_corpus
+from open_seq2seq.data.text2text.token_table import Column, MixedTables, TokenTable
+from open_seq2seq.data.text_remarks import column_remarks
+from open_seq2seq.utils.data_files import shown
+from open_seq2seq.utils.disk import process_folder
+from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.given_files import check_given, one_text
+
+
+class TextDataLayer(DataLayer):
+    """Base class of data layers of text, whose examples are rows of token columns (see ``token_table``).
+
+    A subclass makes its tokenizers in ``_prepare``, and defines the columns and, if necessary, their layout. In
+    training, lines with an empty text or, unless ``_cuts_in_training``, a text that is too long are left out;
+    evaluation and inference keep all lines and cut texts that are too long.
+
+    Attributes:
+      newest_cut: indices of the inputs that were cut in the newest batch of interactive inference.
+    """
+
+    length_limit: str | None = "max_length"
+    reads_lines = True
+    newest_cut = np.zeros(0, np.int64)
+    _data: MixedTables | None = None  # the examples; None in interactive inference
+    _tables: Sequence[TokenTable] = ()
+    _typed_lines: TokenTable  # the newest
+    _num_empty_typed = 0
+    _cuts_in_training = False
+    _least_tokens = 1  # for which max_length must leave room
+    _empty_example = "an empty side"  # why an example is left out
+
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
+                 mode: str | None = None) -> None:
+        super().__init__(params, model, name, mode)
+        self._params = MappingProxyType(self._completed(dict(self._params)))
+        problems = self._problems()
+        if problems:
+            raise ConfigError(problems)
+        self._prepare()
+        if self.mode != "interactive_infer":
+            self._load()
+
+    def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Returns the parameters after deriving some from others."""
+        return params
+
+    def _problems(self) -> list[str]:
+        """Returns one sentence for each parameter that is missing or contradicts others."""
+        length, least = self.params["max_length"], self.num_special + self._least_tokens
+        return [*([] if length >= least else [
+            f"'{self.params_path}/max_length' is {length}, but must be at least {least}, special tokens included."]),
+            *self._missing()]
+
+    def _missing(self) -> list[str]:
+        """Returns one sentence for each parameter that this mode needs but that is missing."""
+        return []
+
+    def _prepare(self) -> None:
+        """Makes the tokenizers, after the parameters have been checked."""
+        raise NotImplementedError("A data layer of text must define _prepare.")
+
+    @property
+    def num_special(self) -> int:
+        """Number of special tokens in each text; a text of this length is empty."""
+        return 1 + int(self.params["use_start_token"])
+
+    @property
+    def _layout(self) -> Layout:
+        """How texts are laid out in batches."""
+        layout = Layout(self.params["max_length"] - self.num_special)
+        return layout if self.params["use_start_token"] else layout._replace(start=None)
+
+    def _columns(self) -> list[Column]:
+        """Returns the columns that this mode reads, sources first."""
+        raise NotImplementedError("A data layer of text must define _columns.")
+
+    @property
+    def _has_labels(self) -> bool:
+        """Whether the tables have labels."""
+        return False
+
+    def _index_dir(self, path: str) -> str | None:
+        """Returns the folder for the index of a file; None for the usual one."""
+        return None
+
+    def _load(self, thorough: bool = False) -> None:
+        """Reads the examples; ``thorough`` verifies the indexes of large files."""
+        _ = self.fingerprints  # computed before the files are read, to detect later changes
+        self._tables = tuple(self._read(thorough))
+        for table in self._tables:
+            if not len(table):
+                raise DataError(self._nothing_left(table))
+        self._data = MixedTables(self._tables, self._repetitions([len(table) for table in self._tables]))
+
+    def _read(self, thorough: bool) -> list[TokenTable]:
+        """Returns the tables of this mode."""
+        return [self._table_of_files(self._columns(), thorough)]
+
+    def _table_of_files(self, columns: list[Column], thorough: bool, **options: Any) -> TokenTable:
+        corpora = [self._corpus(column, thorough) for column in columns]
+        self._check_corpora(columns, corpora)
+        return TokenTable(columns, corpora, self._layout, **self._selection, **options)
+
+    def _table_of_rows(self, rows: Sequence[tuple[int, Sequence[str]]], path: str, **options: Any) -> TokenTable:
+        """Returns the table of rows (line number, text of each column) that were read from a file."""
+        numbers = np.array([number for number, _ in rows], np.int32)
+        return TokenTable.of_texts(self._columns(), [texts for _, texts in rows], self._layout, path,
+                                   line_numbers=numbers, **self._selection, **options)
+
+    def _corpus(self, column: Column, thorough: bool) -> TokenCorpus:
+        """Reads the file of a column."""
+        threads = max(1, min(self.params["map_parallel_calls"], os.cpu_count() or 1))
+        return load_corpus(column.path, column, self._index_dir(column.path), threads, thorough)
+
+    @property
+    def _selection(self) -> dict[str, Any]:
+        """Says which lines of a table are left out."""
+        training = self.mode == "train"
+        return {"drop_empty": training, "drop_long": training and not self._cuts_in_training}
+
+    def _check_corpora(self, columns: Sequence[Column], corpora: Sequence[TokenCorpus]) -> None:
+        """Raises DataError if the texts of the columns do not fit together."""
+
+    def _nothing_left(self, table: TokenTable) -> str:
+        """Returns the error message for a table without examples."""
+        raise NotImplementedError("A data layer that leaves out lines must define _nothing_left.")
+
+    def _repetitions(self, sizes: Sequence[int]) -> list[int]:
+        """Returns how often an epoch reads each table, given their numbers of examples."""
+        return [1] * len(sizes)
+
+    @property
+    def _loaded(self) -> MixedTables:
+        if self._data is None:
+            raise DataError("Interactive inference has no data set: pass texts to make_interactive_batch.")
+        return self._data
+
+    def _located(self, example: int) -> tuple[TokenTable, int]:
+        """Returns the table of an example, and the example's number in it."""
+        numbers, inside = self._loaded.locate(np.array([example]))
+        return self._loaded.tables[int(numbers[0])], int(inside[0])
+
+    @property
+    def num_examples(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Numbers of ids, special tokens included: ``[num_examples]``, or ``[num_examples, columns]`` for several.
+
+        The columns are the sources, then the target, prefix or translation to score. If batches are padded to multiples
+        of some length, the lengths are rounded up to multiples, too.
+        """
+        return self._loaded.lengths
+
+    def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
+        return self._loaded.batch(examples)
+
+    def make_interactive_batch(self, inputs: Sequence[str]) -> dict[str, Any]:
+        """Returns a batch of texts, cut to the maximum length.
+
+        Several sources, or a source and the beginning of its target, are separated by tabs.
+
+        Raises:
+          DataError: there are no texts, one is not a string, or one does not have the fields that the layer needs.
+        """
+        table = self._noted(self._typed(inputs))
+        return table.batch(np.arange(len(table)))
+
+    def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
+        table = self._typed(inputs)
+        counts = [corpus.counts for column, corpus in zip(table.columns, table.corpora, strict=True)
+                  if column.side == "source"]
+        return self._layout.lengths(np.max(counts, axis=0))
+
+    def _typed(self, inputs: Sequence[str]) -> TokenTable:
+        """Returns the table of lines that a user typed."""
+        lines = [inputs] if isinstance(inputs, str) else list(inputs)
+        if not lines or not all(isinstance(line, str) for line in lines):
+            raise DataError("The input of interactive inference must be a non-empty list of strings.")
+        columns = [column for column in self._columns() if column.side == "source" or column.field is not None]
+        table = TokenTable.of_texts(columns, self._rows_of(lines, len(columns)), self._layout)
+        self._check_corpora(table.columns, table.corpora)
+        self._typed_lines = table
+        return table
+
+    def _rows_of(self, lines: Sequence[str], columns: int) -> list[list[str]]:
+        """Returns the lines of each column for each line that a user typed."""
+        return [[line] * columns for line in lines]
+
+    def _noted(self, table: TokenTable) -> TokenTable:
+        """Returns a table of typed lines, after noting which of them are empty or cut."""
+        self._num_empty_typed += table.num_empty_sources
+        self.newest_cut = table.cut
+        return table
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"source_tensors": [], "ids": Field(tf.int64, (None,))}
+        for column in self._columns():
+            side = fields.setdefault(f"{column.side}_tensors", [])
+            side += [Field(tf.int32, (None, None), time=1, lengths=len(side) + 1), Field(tf.int32, (None,))]
+        if self._has_labels:
+            fields.setdefault("target_tensors", []).append(Field(tf.int32, (None,)))
+        return fields
+
+    def describe_example(self, example: int) -> str:
+        return self._place(*self._located(example))
+
+    def _place(self, table: TokenTable, example: int, column: int = 0) -> str:
+        return f"{shown(table.corpora[column].path)}:{table.line_number(example)}"
+
+    @property
+    def num_empty_sources(self) -> int:
+        """Number of lines without a source token, those passed to interactive inference so far included."""
+        return sum(table.num_empty_sources for table in self._tables) + self._num_empty_typed
+
+    def cut_remark(self) -> str:
+        """Returns a line for each table about the examples that are cut, with the first of them; "" for none."""
+        return "\n".join(self._cut_remark(table) for table in self._tables if len(table.cut))
+
+    def _cut_remark(self, table: TokenTable) -> str:
+        example, layout = int(table.cut[0]), self._layout
+        line = table.line(example)
+        column = next(number for number, corpus in enumerate(table.corpora) if corpus.counts[line] > layout.max_tokens)
+        first = self._place(table, example, column)
+        # Standard input and several files are read from a temporary copy.
+        first = os.path.basename(first) if first.startswith(process_folder()) else first
+        return (f"Longer than max_length {self.params['max_length']}, so only the "
+                f"{'end' if layout.keep_end else 'beginning'} is read: {len(table.cut):,} of {len(table):,} lines, "
+                f"the first is {first}")
+
+    def examine(self) -> list[str]:
+        """Verifies the indexes of all files and compares them with the texts; rebuilds those that differ."""
+        self._load(thorough=True)
+        return list(dict.fromkeys(f"the index of {corpus.path} was compared with the whole text"
+                                  for table in self._tables for corpus in table.corpora if corpus.is_indexed))
+
+    def remarks(self) -> list[str]:
+        """Returns lines about how the texts and their vocabularies fit."""
+        sides = ("source", "target") if self.params.get("use_targets", True) else ("source",)
+        return [line for table in self._tables for column, corpus in zip(table.columns, table.corpora, strict=True)
+                if column.side in sides for line in column_remarks(corpus, column, self._remedy(column))]
+
+    def _remedy(self, column: Column) -> str:
+        """Returns what to do if the vocabulary of a column does not fit its text."""
+        name = {"source": "src_vocab_file", "target": "tgt_vocab_file"}[column.side]
+        return f"correct {name}, or change the text as that of {name}"
+
+    def report_dropped(self) -> dict[str, int]:
+        """Returns the number of training examples that were left out of each table, for each reason."""
+        reasons = {f"{reason}{f' ({table.name})' if table.name else ''}": count for table in self._tables
+                   for reason, count in ((self._empty_example, table.num_empty),
+                                         (f"longer than max_length {self.params.get('max_length')}", table.num_long))}
+        return {reason: count for reason, count in reasons.items() if count}
+
+    @classmethod
+    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
+        """Returns the parameters that make inference read the given text files in order, one text per line.
+
+        Raises:
+          UserError: a file does not exist or is a folder, or stdin is empty or a device.
+          DataError: one of several files is empty or not UTF-8.
+        """
+        check_given(files)
+        return cls._params_for_file(one_text(files))
+
+    @classmethod
+    def _params_for_file(cls, path: str) -> dict[str, Any]:
+        raise NotImplementedError("A data layer of text must define _params_for_file.")
