@@ -22,10 +22,10 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.speech2text.alphabet_creation import add_spelling_arguments, write_alphabet
-from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.speech2text.own_recordings import COLUMNS, Recording, read_recordings
 from open_seq2seq.data.speech2text.own_speech import clean, listed, split, write_segments
 from open_seq2seq.data.speech2text.transcripts import text_normalizer
+from open_seq2seq.data.text_files import write_csv
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
@@ -93,11 +93,11 @@ def main(argv: list[str] | None = None) -> None:
     with new_folder(args.output_dir) as folder:
         written = iter(write_segments([row for part in parts for row in part], folder, args.output_dir))
         for name, part in zip(PARTS, parts, strict=True):
-            write_csv(os.path.join(folder, f"{name}.csv"),
-                      [listed(next(written), header, args.output_dir) for _ in part], header)
-        write_csv(os.path.join(folder, "dropped.csv"),
+            write_csv(os.path.join(folder, f"{name}.csv"), header,
+                      [listed(next(written), header, args.output_dir) for _ in part])
+        write_csv(os.path.join(folder, "dropped.csv"), ["line", "reason", "wav_filename", "transcript"],
                   ((row.line, row.problem or reason, row.utterance.name, row.utterance.text or "")
-                   for reason, row in kept.all_dropped()), ["line", "reason", "wav_filename", "transcript"])
+                   for reason, row in kept.all_dropped()))
         write_alphabet(os.path.join(folder, "vocab.txt"), [row.utterance for row in kept.rows], normalize, _SHOWN,
                        os.path.join(args.output_dir, "vocab.txt"))
     for name, part in zip(PARTS, parts, strict=True):
