@@ -25,7 +25,7 @@ from open_seq2seq.data.speech2text.manifests import LIST_COLUMNS
 from open_seq2seq.data.text_files import write_csv, write_lines, writing
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 from open_seq2seq.utils.sound_files import encoded
 
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
@@ -35,7 +35,7 @@ _TRANSCRIPTS = ".trans.txt"
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("archives", nargs="+", help="archives (.tar, .tar.gz), or folders they were extracted to")
     parser.add_argument("--output_dir", default="librispeech", help="folder to write to (default: %(default)s)")
     parser.add_argument("--format", choices=["flac", "wav"], default="flac",

@@ -30,7 +30,7 @@ from open_seq2seq.data.text_files import write_csv, write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.script import random_seed, run_script
+from open_seq2seq.utils.script import ScriptParser, random_seed, run_script
 from open_seq2seq.utils.sound_files import encoded
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -57,7 +57,7 @@ class Take(NamedTuple):
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("--data_dir", required=True, help="folder that contains recordings/")
     parser.add_argument("--output_dir", default="digits", help="folder to write to (default: %(default)s)")
     parser.add_argument("--validation_takes", type=int, default=5,

@@ -17,7 +17,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.utils.script import quiet_tensorflow, run_script
+from open_seq2seq.utils.script import ScriptParser, quiet_tensorflow, run_script
 
 quiet_tensorflow()
 
@@ -40,8 +40,7 @@ RECIPE = "example_configs/image2label/own-images.py"
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--folder", required=True, help="folder that contains a folder of pictures for each class")
     add_split_arguments(parser, "picture", "own_images")
     return parser.parse_args(argv)

@@ -34,7 +34,7 @@ from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.new_folder import new_folder
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 RECIPE = "example_configs/text2label/own-labels.py"
 _FEWEST_PIECES = 100
@@ -42,8 +42,7 @@ _FEWEST_PIECES = 100
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--table", metavar="FILE", help="table with one text and its label per row")
     parser.add_argument("--folder", help="folder that contains a folder of text files for each class")
     parser.add_argument("--text_column", metavar="COLUMN", help="column of the text: its name in the first row, or "

@@ -31,7 +31,7 @@ from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.new_folder import check_new_folder, new_folder
 from open_seq2seq.utils.progress import format_count, format_time
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 PARTS = ("train", "dev", "test")
 RECIPE = "example_configs/speech2text/own-speech.py"
@@ -41,8 +41,7 @@ _SHOWN_TEXT = 100  # number of characters of a transcript that are printed
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--table", required=True, metavar="PATH", help="table of recordings and transcripts, or a "
                         "folder with a file wav.scp, or with transcripts beside the recordings")
     parser.add_argument("--columns", nargs=2, metavar=("FILE", "TRANSCRIPT"), help="names of the columns of the table "
