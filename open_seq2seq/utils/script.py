@@ -18,7 +18,8 @@ from open_seq2seq.utils.tensorflow_import import import_tensorflow, in_own_proce
 def run_script(main: Callable[[], None]) -> None:
     """Runs a script's main function; a user error or a system error ends it with a short message and exit code 2.
 
-    If the reader of the output closes the pipe, the script ends silently, as other programs do.
+    Ctrl-C ends it with one line and exit code 130. If the reader of the output closes the pipe, the script ends
+    silently, as other programs do.
     """
     keep_freed_memory()  # for scripts that compute with TensorFlow
     in_own_process()
@@ -43,6 +44,9 @@ def _mistakes_reported() -> Iterator[None]:
     except (UserError, OSError) as error:
         sys.stderr.write(f"Error: {problem_of(error) or error}\n")
         raise SystemExit(2) from error
+    except KeyboardInterrupt as error:
+        sys.stderr.write("Interrupted.\n")
+        raise SystemExit(130) from error
 
 
 class ScriptParser(argparse.ArgumentParser):

@@ -103,13 +103,15 @@ def test_bad_text_is_named_by_training(tmp_path):
         train_sentencepiece([str(tmp_path / "a")], str(tmp_path / "m"), 10)
 
 
-def test_mistakes_end_a_script_with_one_sentence(capsys):
+@pytest.mark.parametrize(("error", "code", "message"), [
+    (UserError("That will not do."), 2, "Error: That will not do.\n"), (KeyboardInterrupt(), 130, "Interrupted.\n")])
+def test_mistakes_and_interrupts_end_a_script_with_one_sentence(error, code, message, capsys):
     def main():
-        raise UserError("That will not do.")
+        raise error
 
     with pytest.raises(SystemExit) as exit_:
         run_script(main)
-    assert exit_.value.code == 2 and capsys.readouterr().err == "Error: That will not do.\n"
+    assert exit_.value.code == code and capsys.readouterr().err == message
 
 
 @pytest.mark.parametrize(("words", "message"), [
