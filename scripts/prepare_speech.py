@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -35,6 +36,7 @@ from open_seq2seq.utils.script import ScriptParser, run_script
 
 PARTS = ("train", "dev", "test")
 RECIPE = "example_configs/speech2text/own-speech.py"
+SAMPLE_FREQ = 16000  # of the recipe, in Hz
 _SHOWN = 10  # maximum number of characters whose counts are printed
 _SHOWN_TEXT = 100  # number of characters of a transcript that are printed
 
@@ -103,7 +105,7 @@ def main(argv: list[str] | None = None) -> None:
         deco_print(f"{os.path.join(args.output_dir, name)}.csv: {describe(part)}, such as")
         deco_print(f"{part[0].utterance.name}: {normalize(part[0].utterance.text or '')[:_SHOWN_TEXT]}", offset=1)
     kept.report("recording", os.path.join(args.output_dir, "dropped.csv"), lambda row: row.place)
-    say_next(args)
+    say_next(args, say_rates(kept.rows))
 
 
 def describe(part: Sequence[Recording]) -> str:
@@ -114,13 +116,25 @@ def describe(part: Sequence[Recording]) -> str:
         [format_count(len(speakers), "speaker")] if speakers else []))
 
 
-def say_next(args: argparse.Namespace) -> None:
+def say_rates(recordings: Sequence[Recording]) -> int:
+    """Prints the sampling rates, and returns the rate of most recordings or that of the recipe, if it is lower."""
+    rates = Counter(recording.rate for recording in recordings).most_common()
+    sample_freq = min(rates[0][0], SAMPLE_FREQ)
+    converted = f", converted to {sample_freq:,} Hz in training" if [rate for rate, _ in rates] != [sample_freq] else ""
+    deco_print("Sampling rate: " + ", ".join(
+        f"{rate:,} Hz ({format_count(count, 'recording')})" for rate, count in rates) + converted)
+    return sample_freq
+
+
+def say_next(args: argparse.Namespace, sample_freq: int) -> None:
     """Prints what to do with the lists."""
     spelling = f"{args.lower_case}, {json.dumps(args.remove_characters, ensure_ascii=False)}"
     folder = json.dumps(os.path.join(args.output_dir, ""), ensure_ascii=False)
     deco_print(f"Next: cp {RECIPE} my_speech.py, and set in it")
     deco_print(f"data_dir = {folder}", offset=1)
     deco_print(f"lower_case, remove_characters = {spelling}", offset=1)
+    if sample_freq != SAMPLE_FREQ:
+        deco_print(f"sample_freq = {sample_freq}", offset=1)
     deco_print("Then: python run.py --config_file=my_speech.py --mode=train_eval --check")
 
 

@@ -68,7 +68,7 @@ def _decoded(recordings: Sequence[tuple[int, Recording]]) -> list[tuple[int, str
 
     Returns:
       For each: its number, the kind of its problem (empty if there is none), and a copy of the recording that has
-      ``seconds`` set or, if there is a problem, ``problem``.
+      ``seconds`` and ``rate`` set or, if there is a problem, ``problem``.
     """
     path = recordings[0][1].utterance.path
     try:
@@ -82,7 +82,8 @@ def _decoded(recordings: Sequence[tuple[int, Recording]]) -> list[tuple[int, str
         part = _part(audio, rate, span)
         kind, problem = ("outside", "is outside of its file") if not len(part) else (
             ("silent", "is silent") if is_silent(part) else ("", ""))
-        results.append((number, kind, replace(recording, span=span, seconds=len(part) / rate, problem=problem)))
+        results.append((number, kind, replace(recording, span=span, seconds=len(part) / rate, rate=rate,
+                                              problem=problem)))
     return results
 
 
