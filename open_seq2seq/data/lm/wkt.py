@@ -36,7 +36,7 @@ from open_seq2seq.data.text_remarks import (
     unknown_remarks,
 )
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.data_files import read_lines
+from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import check_given, one_text
@@ -284,7 +284,7 @@ class WKTDataLayer(DataLayer):
 
     def describe_example(self, example: int) -> str:
         if self._prompts is not None:
-            return f"{self.params['text_file'] or 'seed_tokens'}:{example + 1}"
+            return f"{shown(self.params['text_file'] or 'seed_tokens')}:{example + 1}"
         if self._has_random_lengths:
             row, position = divmod(example, self._chunks // self.training_rows)
             return f"Chunk {position + 1:,} of row {row + 1:,} of {self._text_path(self.mode)}"

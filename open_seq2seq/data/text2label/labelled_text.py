@@ -259,7 +259,7 @@ class LabelledTextDataLayer(CountingDataLayer):
         return {**fields, "target_tensors": [Field(tf.int32, (None,))]} if self._reads_labels else fields
 
     def describe_example(self, example: int) -> str:
-        return f"{self.params['text_file']}:{int(self._lines[example])}"
+        return f"{shown(self.params['text_file'])}:{int(self._lines[example])}"
 
     def source_to_text(self, ids: Any) -> str:
         """Returns the text of ids ``[time]`` up to EOS, without special tokens."""

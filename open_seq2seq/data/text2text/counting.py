@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.utils import disk
 
 
 class CountingDataLayer(DataLayer):
@@ -36,9 +33,7 @@ class CountingDataLayer(DataLayer):
         """Returns a line about the examples that are truncated, with the first of them; "" if there are none."""
         if not self.num_cut:
             return ""
-        # Standard input and several files are read from a temporary copy.
         first = self._describe_cut(int(self._cut[0]))
-        first = os.path.basename(first) if first.startswith(disk.process_folder()) else first
         return (f"Longer than max_length {self.params['max_length']}, so only the {self._keeps} is read: "
                 f"{self.num_cut:,} of {self.num_examples:,} lines, the first is {first}")
 

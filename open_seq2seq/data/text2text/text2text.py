@@ -299,7 +299,7 @@ class ParallelTextDataLayer(CountingDataLayer):
         return self._line(example) + 1
 
     def describe_example(self, example: int) -> str:
-        return f"{self.params['source_file']}:{self.line_number(example)}"
+        return f"{shown(self.params['source_file'])}:{self.line_number(example)}"
 
     def ids_to_text(self, ids: Any) -> str:
         """Returns the text of target ids ``[time]`` up to EOS, without special tokens."""
