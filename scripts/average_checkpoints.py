@@ -24,12 +24,12 @@ from open_seq2seq.checkpoints import average_checkpoints, of_one_stretch, write_
 from open_seq2seq.checkpoints.folders import LOGS, list_checkpoints
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("checkpoints", nargs="*",
                         help="folders of the checkpoints, the newest last; alternatively, give --logdir")
     parser.add_argument("--logdir", help="average the newest checkpoints of this run")

@@ -25,13 +25,12 @@ from open_seq2seq.decoding.ngram.text import characters_of_lines, read_transcrip
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.output_file import check_no_input
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--text", nargs="+", default=[], metavar="FILE", help="texts to estimate from")
     parser.add_argument("--output", metavar="FILE", help="ARPA file to write; gzipped if the name ends in .gz")
     parser.add_argument("--order", "--n", type=int, default=3, help="length of the longest n-grams "

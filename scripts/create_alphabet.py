@@ -19,15 +19,14 @@ from open_seq2seq.data.speech2text.alphabet_creation import add_spelling_argumen
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.data.speech2text.transcripts import text_normalizer
 from open_seq2seq.utils.output_file import check_no_input
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 _SHOWN = 60  # maximum number of characters whose counts are printed
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("lists", nargs="+", metavar="LIST", help="lists of recordings and transcripts, in the formats "
                         "of dataset_files: CSV, JSON lines, LibriSpeech folders")
     parser.add_argument("--output", default="vocab.txt", metavar="FILE", help="file to write (default: %(default)s)")

@@ -32,7 +32,7 @@ from open_seq2seq.data.text2text.preparation import write_pairs
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import check_sizes, run_script
+from open_seq2seq.utils.script import ScriptParser, check_sizes, run_script
 
 LETTERS = tuple("αβγδεζηθικ")
 FOLDERS = {"reversal": "toy_text_data", "labels": "toy_labels", "dialogue": "toy_dialogue", "summary": "toy_summary",
@@ -46,7 +46,7 @@ WORDS = (*PLACES, "of", "it", "is", MARK, GAP)
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("--task", choices=list(FOLDERS), default="reversal", help="the task (default: %(default)s)")
     parser.add_argument("--output_dir", help="folder to write to (default: " + ", ".join(
         f"{folder} for {task}" for task, folder in FOLDERS.items()) + ")")

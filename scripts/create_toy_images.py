@@ -21,12 +21,12 @@ quiet_tensorflow()
 from open_seq2seq.data.image2label.toy_images import write_toy_cifar, write_toy_folders
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import check_sizes, random_seed, run_script
+from open_seq2seq.utils.script import ScriptParser, check_sizes, random_seed, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("--output_dir", default="toy_image_data", help="folder to write to (default: %(default)s)")
     parser.add_argument("--train_size", type=int, default=2000, help="number of training images (default: %(default)s)")
     parser.add_argument("--dev_size", type=int, default=400, help="number of images for evaluation "

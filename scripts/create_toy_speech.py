@@ -16,14 +16,14 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import check_sizes, random_seed, run_script
+from open_seq2seq.utils.script import ScriptParser, check_sizes, random_seed, run_script
 
 SIZES = {"train": 400, "dev": 50, "test": 50}
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("--output_dir", default="toy_speech_data", help="folder to write to (default: %(default)s)")
     parser.add_argument("--seed", type=random_seed, default=0, help="random seed (default: %(default)s)")
     for name, size in SIZES.items():

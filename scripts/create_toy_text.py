@@ -8,7 +8,6 @@ Usage: python scripts/create_toy_text.py --output_dir=toy_text_lm
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 
@@ -19,7 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import random_seed, run_script
+from open_seq2seq.utils.script import ScriptParser, random_seed, run_script
 
 _MOST_LINES = 10**6
 _SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "pi", "ro", "tu")
@@ -55,7 +54,7 @@ def make_lines(words: list[str], chain: np.ndarray, count: int, rng: np.random.G
 
 def main(argv: list[str] | None = None) -> None:
     """Runs the script."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.splitlines()[0])
     parser.add_argument("--output_dir", default="toy_text_lm", help="folder to write to (default: toy_text_lm)")
     parser.add_argument("--lines", type=int, default=3000, help="number of training lines (default: 3000)")
     parser.add_argument("--seed", type=random_seed, default=0, help="random seed (default: 0)")

@@ -47,7 +47,7 @@ from open_seq2seq.metrics.wer import ErrorRates, error_rates, report
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import OutputFiles, check_no_input, check_output_file
-from open_seq2seq.utils.script import finite_float, run_script
+from open_seq2seq.utils.script import ScriptParser, finite_float, run_script
 from open_seq2seq.utils.unicode_text import TextIds
 
 Texts = dict[str, str]
@@ -65,8 +65,7 @@ OUTPUTS = ("infer_output_file", "dump_all_beams_to")
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line; the result lacks search options that were not given, except alpha and beta."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     add = parser.add_argument
     add("--mode", choices=["eval", "infer", "rescore"], default="eval", help="(default: %(default)s)")
     add("--logits", metavar="FILE", help="dumped logits: .npz, or .pickle as written by NVIDIA's OpenSeq2Seq")

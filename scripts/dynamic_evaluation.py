@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.cli import parse_options
 from open_seq2seq.utils.errors import ConfigError, UserError
-from open_seq2seq.utils.script import finite_float, run_script
+from open_seq2seq.utils.script import ScriptParser, finite_float, run_script
 
 if TYPE_CHECKING:
     from open_seq2seq.models.model import Model
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
     """Parses the command line; returns the script's own flags, and the other arguments, which are those of run.py."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("--rate", type=finite_float, default=0.1, help="learning rate (default: %(default)s)")
     parser.add_argument("--decay", type=finite_float, default=0.0,
                         help="fraction of the difference from the trained weights that each update removes "

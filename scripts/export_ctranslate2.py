@@ -36,7 +36,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.output_file import OutputFiles
-from open_seq2seq.utils.script import finite_float, run_script
+from open_seq2seq.utils.script import ScriptParser, finite_float, run_script
 
 MOST_POSITIONS = 100_000
 
@@ -47,7 +47,7 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
     Raises:
       UserError: a number is out of range.
     """
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("--output", required=True, help="folder to write; an earlier export is replaced")
     parser.add_argument("--sentences", required=True, help="file with validation sentences of the source language")
     parser.add_argument("--count", type=int, default=200, help="number of sentences to compare (default: 200)")

@@ -21,11 +21,11 @@ from pathlib import PurePosixPath
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_info
-from open_seq2seq.data.speech2text.manifests import write_csv
-from open_seq2seq.data.text_files import write_lines, writing
+from open_seq2seq.data.speech2text.manifests import LIST_COLUMNS
+from open_seq2seq.data.text_files import write_csv, write_lines, writing
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 from open_seq2seq.utils.sound_files import encoded
 
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
@@ -35,7 +35,7 @@ _TRANSCRIPTS = ".trans.txt"
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("archives", nargs="+", help="archives (.tar, .tar.gz), or folders they were extracted to")
     parser.add_argument("--output_dir", default="librispeech", help="folder to write to (default: %(default)s)")
     parser.add_argument("--format", choices=["flac", "wav"], default="flac",
@@ -109,7 +109,7 @@ def import_archives(archives: Sequence[str], output_dir: str, file_format: str,
         files = {name: os.path.join(output_dir, path) for name, path in paths.items()}
         listed = files if shortest is None else sorted(files, key=lambda name: (_seconds(files[name]), name))[:shortest]
         rows = [(str(paths[name]), os.path.getsize(files[name]), texts[subset][name]) for name in sorted(listed)]
-        counts[subset] = write_csv(os.path.join(output_dir, f"librivox-{subset}.csv"), rows)
+        counts[subset] = write_csv(os.path.join(output_dir, f"librivox-{subset}.csv"), LIST_COLUMNS, rows)
     return counts
 
 

@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.cli import parse_options
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.output_file import OutputFiles, check_no_input
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ LEFT_OUT = ("dtype", "recompute")
 
 def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
     """Parses the command line; returns the config values separately."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--config_file", required=True, help="the run's config")
     parser.add_argument("--batches", type=int, default=4, help="number of batches (default: %(default)s)")
     parser.add_argument("--data", choices=["train", "eval"], default="train",

@@ -25,12 +25,12 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import read_audio, read_info
-from open_seq2seq.data.speech2text.manifests import write_csv
-from open_seq2seq.data.text_files import write_lines
+from open_seq2seq.data.speech2text.manifests import LIST_COLUMNS
+from open_seq2seq.data.text_files import write_csv, write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.script import random_seed, run_script
+from open_seq2seq.utils.script import ScriptParser, random_seed, run_script
 from open_seq2seq.utils.sound_files import encoded
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -57,7 +57,7 @@ class Take(NamedTuple):
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("--data_dir", required=True, help="folder that contains recordings/")
     parser.add_argument("--output_dir", default="digits", help="folder to write to (default: %(default)s)")
     parser.add_argument("--validation_takes", type=int, default=5,
@@ -162,7 +162,7 @@ def write_strings(strings: list[tuple[str, np.ndarray, int]], output_dir: str, n
         with disk.writing(os.path.join(output_dir, file), disk.always) as out:
             out.write(encoded(audio, rate, "FLAC"))
         rows.append((file, os.path.getsize(os.path.join(output_dir, file)), text))
-    write_csv(os.path.join(output_dir, f"{name}.csv"), rows)
+    write_csv(os.path.join(output_dir, f"{name}.csv"), LIST_COLUMNS, rows)
     deco_print(f"{os.path.join(output_dir, name)}.csv: {len(rows)} strings")
 
 
@@ -194,7 +194,7 @@ def main(argv: list[str] | None = None) -> None:
     for name, members in split.items():
         rows = [(os.path.relpath(take.path, args.output_dir), os.path.getsize(take.path), WORDS[take.digit])
                 for take in members]
-        write_csv(os.path.join(args.output_dir, f"{name}.csv"), rows)
+        write_csv(os.path.join(args.output_dir, f"{name}.csv"), LIST_COLUMNS, rows)
         write_lines(os.path.join(args.output_dir, f"commands-{name}.txt"),
                     [f"{take.digit},{row[0]}" for take, row in zip(members, rows, strict=True)])
         deco_print(f"{os.path.join(args.output_dir, name)}.csv: {len(rows)} recordings")

@@ -22,12 +22,12 @@ from open_seq2seq.data.lm.tokenizers import split_raw_words
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("--data_dir", required=True, help="the unpacked folder aclImdb")
     parser.add_argument("--output_dir", default="data/imdb-lm", help="folder to write to (default: %(default)s)")
     parser.add_argument("--num_valid", type=int, default=400, help="number of reviews in valid.txt (default: "

@@ -18,23 +18,23 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.own_classes import PARTS, class_names
 from open_seq2seq.data.own_scripts import (
     DROPPED,
     add_split_arguments,
     check_split_arguments,
+    read_class_files,
     say_next,
     say_parts,
     split_and_report,
 )
 from open_seq2seq.data.own_tables import read_own_table
 from open_seq2seq.data.sentencepiece_models import train_pieces
-from open_seq2seq.data.text2label.own_labels import LabelledText, clean, columns_of, of_folder, of_table
+from open_seq2seq.data.text2label.own_labels import LabelledText, clean, columns_of, of_files, of_table
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.new_folder import new_folder
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 RECIPE = "example_configs/text2label/own-labels.py"
 _FEWEST_PIECES = 100
@@ -42,8 +42,7 @@ _FEWEST_PIECES = 100
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--table", metavar="FILE", help="table with one text and its label per row")
     parser.add_argument("--folder", help="folder that contains a folder of text files for each class")
     parser.add_argument("--text_column", metavar="COLUMN", help="column of the text: its name in the first row, or "
@@ -78,9 +77,7 @@ def _column(text: str | None) -> int | str | None:
 def read(args: argparse.Namespace) -> list[LabelledText]:
     """Returns the examples of the input; prints what was read."""
     if args.folder:
-        texts, description = of_folder(args.folder)
-        deco_print(f"Read {description}")
-        return texts
+        return of_files(read_class_files(args.folder))
     table = read_own_table(args.table)
     columns = columns_of(table, _column(args.text_column), _column(args.label_column))
     deco_print(f"Read {table.describe()}")
@@ -93,20 +90,17 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     check_args(args)
     kept = clean(read(args))
-    parts = split_and_report(kept, args, "text")
-    names = class_names(row.label for row in kept.rows)
-    paths = {part: os.path.join(args.output_dir, f"{part}.tsv") for part in PARTS}
+    parts, names = split_and_report(kept, args, "text")
     with new_folder(args.output_dir) as folder:
-        for part in PARTS:
-            write_lines(os.path.join(folder, os.path.basename(paths[part])), (
-                f"{row.label}\t{row.text}" for row in parts[part]))
+        for part, rows in parts.items():
+            write_lines(os.path.join(folder, f"{part}.tsv"), (f"{row.label}\t{row.text}" for row in rows))
         write_lines(os.path.join(folder, "labels.txt"), names)
         write_lines(os.path.join(folder, DROPPED), (
             f"{row.place}\t{reason}\t{row.label}\t{row.text}" for reason, row in kept.all_dropped()))
         pieces = train_pieces((row.text for row in parts["train"]), f"the {len(parts['train']):,} texts of train",
                               os.path.join(folder, "spm"), args.vocab_size, ignore_case=True,
                               model_type="unigram", hard_vocab_limit=False)
-    say_parts(paths, parts, names, "text")
+    say_parts(os.path.join(args.output_dir, "{part}.tsv"), parts, names, "text")
     deco_print(f"{os.path.join(args.output_dir, 'spm')}.model: {pieces:,} pieces, without case")
     say_next(RECIPE, "my_labels.py", {"data_dir": os.path.join(args.output_dir, "")})
 

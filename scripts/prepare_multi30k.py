@@ -21,14 +21,14 @@ from open_seq2seq.data.text2text.preparation import read_pairs, write_pairs
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import check_no_input
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 SPLITS = ("train", "val", "test_2016_flickr")
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("--data_dir", required=True, help="folder with the downloaded files")
     parser.add_argument("--output_dir", default="multi30k", help="folder to write to (default: %(default)s)")
     parser.add_argument("--languages", nargs="+", default=["en", "de"], metavar="LANGUAGE",

@@ -16,33 +16,34 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.speech2text.alphabet_creation import add_spelling_arguments, write_alphabet
-from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.speech2text.own_recordings import COLUMNS, Recording, read_recordings
 from open_seq2seq.data.speech2text.own_speech import clean, listed, split, write_segments
 from open_seq2seq.data.speech2text.transcripts import text_normalizer
+from open_seq2seq.data.text_files import write_csv
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.new_folder import check_new_folder, new_folder
 from open_seq2seq.utils.progress import format_count, format_time
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 PARTS = ("train", "dev", "test")
 RECIPE = "example_configs/speech2text/own-speech.py"
+SAMPLE_FREQ = 16000  # of the recipe, in Hz
 _SHOWN = 10  # maximum number of characters whose counts are printed
 _SHOWN_TEXT = 100  # number of characters of a transcript that are printed
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--table", required=True, metavar="PATH", help="table of recordings and transcripts, or a "
                         "folder with a file wav.scp, or with transcripts beside the recordings")
     parser.add_argument("--columns", nargs=2, metavar=("FILE", "TRANSCRIPT"), help="names of the columns of the table "
@@ -93,18 +94,18 @@ def main(argv: list[str] | None = None) -> None:
     with new_folder(args.output_dir) as folder:
         written = iter(write_segments([row for part in parts for row in part], folder, args.output_dir))
         for name, part in zip(PARTS, parts, strict=True):
-            write_csv(os.path.join(folder, f"{name}.csv"),
-                      [listed(next(written), header, args.output_dir) for _ in part], header)
-        write_csv(os.path.join(folder, "dropped.csv"),
+            write_csv(os.path.join(folder, f"{name}.csv"), header,
+                      [listed(next(written), header, args.output_dir) for _ in part])
+        write_csv(os.path.join(folder, "dropped.csv"), ["line", "reason", "wav_filename", "transcript"],
                   ((row.line, row.problem or reason, row.utterance.name, row.utterance.text or "")
-                   for reason, row in kept.all_dropped()), ["line", "reason", "wav_filename", "transcript"])
+                   for reason, row in kept.all_dropped()))
         write_alphabet(os.path.join(folder, "vocab.txt"), [row.utterance for row in kept.rows], normalize, _SHOWN,
                        os.path.join(args.output_dir, "vocab.txt"))
     for name, part in zip(PARTS, parts, strict=True):
         deco_print(f"{os.path.join(args.output_dir, name)}.csv: {describe(part)}, such as")
         deco_print(f"{part[0].utterance.name}: {normalize(part[0].utterance.text or '')[:_SHOWN_TEXT]}", offset=1)
     kept.report("recording", os.path.join(args.output_dir, "dropped.csv"), lambda row: row.place)
-    say_next(args)
+    say_next(args, say_rates(kept.rows))
 
 
 def describe(part: Sequence[Recording]) -> str:
@@ -115,13 +116,25 @@ def describe(part: Sequence[Recording]) -> str:
         [format_count(len(speakers), "speaker")] if speakers else []))
 
 
-def say_next(args: argparse.Namespace) -> None:
+def say_rates(recordings: Sequence[Recording]) -> int:
+    """Prints the sampling rates, and returns the rate of most recordings or that of the recipe, if it is lower."""
+    rates = Counter(recording.rate for recording in recordings).most_common()
+    sample_freq = min(rates[0][0], SAMPLE_FREQ)
+    converted = f", converted to {sample_freq:,} Hz in training" if [rate for rate, _ in rates] != [sample_freq] else ""
+    deco_print("Sampling rate: " + ", ".join(
+        f"{rate:,} Hz ({format_count(count, 'recording')})" for rate, count in rates) + converted)
+    return sample_freq
+
+
+def say_next(args: argparse.Namespace, sample_freq: int) -> None:
     """Prints what to do with the lists."""
     spelling = f"{args.lower_case}, {json.dumps(args.remove_characters, ensure_ascii=False)}"
     folder = json.dumps(os.path.join(args.output_dir, ""), ensure_ascii=False)
     deco_print(f"Next: cp {RECIPE} my_speech.py, and set in it")
     deco_print(f"data_dir = {folder}", offset=1)
     deco_print(f"lower_case, remove_characters = {spelling}", offset=1)
+    if sample_freq != SAMPLE_FREQ:
+        deco_print(f"sample_freq = {sample_freq}", offset=1)
     deco_print("Then: python run.py --config_file=my_speech.py --mode=train_eval --check")
 
 

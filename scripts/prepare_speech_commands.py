@@ -32,7 +32,7 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 from open_seq2seq.utils.sound_files import encoded
 
 COMMANDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
@@ -46,7 +46,7 @@ _UNKNOWN, _SILENCE = "unknown", "silence"
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("--data_dir", required=True, help="folder with the unpacked archive")
     parser.add_argument("--output_dir", help="folder to write to (default: the data_dir)")
     parser.add_argument("--version", choices=sorted(NUM_WORDS), default="v1-12", help="version of the data "

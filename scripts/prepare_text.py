@@ -30,7 +30,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.new_folder import check_new_folder, new_folder
 from open_seq2seq.utils.progress import format_count
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 PARTS = ("train", "dev", "test")
 RECIPE = "example_configs/text2text/own-text.py"
@@ -46,8 +46,7 @@ def column(text: str) -> int | str:
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--table", "--tsv", metavar="FILE", help="table with one pair per row: columns separated by "
                         "tabs, commas or semicolons; .jsonl or .tmx; plain or .gz")
     parser.add_argument("--columns", nargs=2, type=column, metavar=("SOURCE", "TARGET"),

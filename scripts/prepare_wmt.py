@@ -35,13 +35,12 @@ from open_seq2seq.data.text2text.preparation import (
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import check_no_input
-from open_seq2seq.utils.script import random_seed, run_script
+from open_seq2seq.utils.script import ScriptParser, random_seed, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--train_source", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--train_target", nargs="+", required=True, metavar="FILE")
     for split, name in (("dev", "wmt13"), ("test", "wmt14")):

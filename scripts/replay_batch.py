@@ -39,12 +39,12 @@ from open_seq2seq.training.loop.diagnosis import Diagnosis, Examiner
 from open_seq2seq.training.loop.kept_batch import CONFIG, check_event, read_batch, read_carried
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = ScriptParser(__doc__.split("\n")[0])
     parser.add_argument("--logdir", required=True, help="logdir of the run that diverged")
     parser.add_argument("--batch", required=True, help="folder of the saved batch: RUN/divergence/step-N")
     parser.add_argument("--dtype", help="dtype of the computation (default: that of the step)")

@@ -31,7 +31,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import OutputFiles, check_no_input, check_output_file
-from open_seq2seq.utils.script import finite_float, run_script
+from open_seq2seq.utils.script import ScriptParser, finite_float, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -40,8 +40,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     Raises:
       UserError: options contradict one another, or the output file cannot be written.
     """
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     add = parser.add_argument
     add("--n_best", required=True, metavar="FILE", help="n-best lists: a file <output>.scores.tsv written by inference")
     add("--lm", required=True, metavar="LOGDIR", help="folder of a language model's run")

@@ -31,7 +31,7 @@ from open_seq2seq.data.audio.audio_files import AudioError, read_audio, read_inf
 from open_seq2seq.metrics.wer import error_rates
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 if TYPE_CHECKING:
     from open_seq2seq.inference.speech2text.frame_asr import FrameASR
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
 def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
     """Parses the command line; returns the config values separately."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     add = parser.add_argument
     add("--logdir", required=True, help="logdir of the trained model, or a checkpoint in it")
     add("--files", nargs="+", metavar="FILE", help="recordings to replay")

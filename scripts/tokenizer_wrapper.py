@@ -23,7 +23,7 @@ from open_seq2seq.data.text2text.preparation import decode_file, encode_file
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.output_file import check_no_input
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 NEEDED = {
     "train": ("text_input", "model_prefix"),
@@ -37,8 +37,7 @@ NEEDED["decode"] = NEEDED["detokenize"]
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ScriptParser(__doc__)
     parser.add_argument("--mode", required=True, choices=list(NEEDED))
     for suffix in ("", "1", "2"):
         which = f" of language {suffix}, in mode tokenize" if suffix else ""

@@ -49,7 +49,7 @@ base_params = {
     "optimizer": "AdamW",
     "optimizer_params": {"weight_decay": 0.05},
     "lr_policy": cosine_decay,
-    "lr_policy_params": {"learning_rate": 0.004, "warmup_steps": min(300, max_steps // 5)},
+    "lr_policy_params": {"learning_rate": 0.004, "warmup_share": 0.075},
     "max_grad_norm": 5.0,
     "ema_decay": 0.998,
 

@@ -1,4 +1,4 @@
-"""Finds the files in a folder and its subfolders, also those that symbolic links lead to."""
+"""Finds the files in a folder and its subfolders, also those that symbolic links lead to, and names them in lists."""
 
 from __future__ import annotations
 
@@ -32,6 +32,20 @@ def files_below(folder: str) -> Iterator[str]:
             links = [path for name in folders if os.path.islink(path := os.path.join(parent, name))]
             tops += [path for path in links if not _contains(os.path.realpath(path), place)]
             yield from (os.path.join(parent, name) for name in sorted(names) if not name.startswith("."))
+
+
+def name_from(folder: str, path: str) -> str:
+    """Returns the path of a file relative to a folder, or its absolute path if only the root folder contains both.
+
+    Raises:
+      DataError: the name is not UTF-8.
+    """
+    real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    start = os.path.realpath(folder)
+    name = real if os.path.commonpath([real, start]) == os.sep else os.path.relpath(real, start)
+    if name != shown(name):
+        raise DataError(f"{shown(name)} cannot be in a list, because its path is not UTF-8: rename its folder.")
+    return name
 
 
 def _contains(folder: str, other: str) -> bool:

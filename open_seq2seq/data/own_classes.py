@@ -68,7 +68,8 @@ def class_files(folder: str) -> list[ClassFile]:
     A folder that contains nothing but another folder, as archives often do, is entered.
 
     Raises:
-      DataError: a folder cannot be read, or there are fewer than two folders of classes.
+      DataError: a folder cannot be read, there are fewer than two folders of classes, or one of them has several
+        folders but no file beside them, so that these are probably the classes.
     """
     names = _subfolders(folder)
     while len(names) == 1:
@@ -97,7 +98,13 @@ def _subfolders(folder: str) -> list[str]:
 
 def _files(folder: str, part: str) -> Iterator[ClassFile]:
     for name in _subfolders(folder):
-        yield from (ClassFile(path, name, part) for path in files_below(os.path.join(folder, name)))
+        below = os.path.join(folder, name)
+        paths, folders = list(files_below(below)), _subfolders(below)
+        if paths and len(folders) > 1 and all(os.path.dirname(path) != below for path in paths):
+            raise DataError(f"{shown(below)} contains folders ({', '.join(map(shown, folders))[:80]}) but no files: if "
+                            f"these are the classes, give --folder={shown(below)}; otherwise, move the files of the "
+                            f"class {shown(name)} out of them.")
+        yield from (ClassFile(path, name, part) for path in paths)
 
 
 def keep_distinct(kept: Kept[Example]) -> None:

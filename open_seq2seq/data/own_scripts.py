@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.own_classes import MOST_HELD_OUT, Example, split
+from open_seq2seq.data.own_classes import MOST_HELD_OUT, PARTS, ClassFile, Example, class_files, class_names, split
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.new_folder import check_new_folder
 from open_seq2seq.utils.progress import format_count
@@ -40,29 +41,41 @@ def check_split_arguments(args: argparse.Namespace) -> None:
     check_new_folder(args.output_dir)
 
 
-def split_and_report(kept: Kept[Example], args: argparse.Namespace, noun: str) -> dict[str, list[Example]]:
-    """Splits the examples (see ``split``) and prints what was left out, also before an error."""
+def read_class_files(folder: str) -> list[ClassFile]:
+    """Returns the files of the folders of classes (see ``class_files``), and prints how many there are."""
+    files = class_files(folder)
+    count = len({file.label for file in files})
+    deco_print(f"Read {shown(folder)}: {format_count(len(files), 'file')} in the folders of {count} classes")
+    return files
+
+
+def split_and_report(kept: Kept[Example], args: argparse.Namespace, noun: str,
+                     ) -> tuple[dict[str, list[Example]], list[str]]:
+    """Splits the examples (see ``split``) and prints what was left out, also before an error.
+
+    Returns:
+      Dict of part → its examples, and the names of the classes.
+    """
     try:
         parts = split(kept.rows, args.dev_share, args.test_share, args.seed)
     except DataError:
         kept.report(noun, place=lambda row: row.place)
         raise
     kept.report(noun, os.path.join(args.output_dir, DROPPED), lambda row: row.place)
-    return parts
+    return parts, class_names(row.label for row in kept.rows)
 
 
-def say_parts(paths: Mapping[str, str], parts: Mapping[str, Sequence[Example]], names: Sequence[str],
-              noun: str) -> None:
+def say_parts(path: str, parts: Mapping[str, Sequence[Example]], names: Sequence[str], noun: str) -> None:
     """Prints the sizes of the parts, and how many examples of each class are in train.
 
     Args:
-      paths: dict of part → its file.
+      path: the file of a part, with ``{part}`` for its name.
       parts: dict of part → its examples.
       names: names of the classes.
       noun: word for an example, in the singular.
     """
-    for part, path in paths.items():
-        deco_print(f"{path}: {format_count(len(parts[part]), noun)}")
+    for part in PARTS:
+        deco_print(f"{path.replace('{part}', part)}: {format_count(len(parts[part]), noun)}")
     counts = Counter(row.label for row in parts["train"])
     some = ", ".join(f"{name} {counts[name]:,}" for name in names[:_SHOWN])
     deco_print(f"{len(names)} classes, with {noun}s in train: {some}" + (", …" if len(names) > _SHOWN else ""))

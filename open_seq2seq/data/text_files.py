@@ -1,9 +1,11 @@
-"""Writes text files."""
+"""Writes text files: lines, and tables."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
 from open_seq2seq.utils.output_file import OutputFiles
@@ -24,3 +26,12 @@ def write_lines(path: str, lines: Iterable[str]) -> int:
             file.write(line.encode("utf-8") + b"\n")
             count += 1
     return count
+
+
+def write_csv(path: str, header: Sequence[str], rows: Iterable[Sequence[str | int]]) -> int:
+    """Writes a CSV file with the names of its columns, and returns the number of lines after the header."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return write_lines(path, text.getvalue().split("\n")[:-1]) - 1

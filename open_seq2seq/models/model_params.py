@@ -207,7 +207,8 @@ def reporting_params() -> dict[str, Any]:
                                        "by a signal or an error is still saved if possible.", "updates", minimum=1),
         "num_checkpoints": Param(int, 5, "Number of regular checkpoints that are kept, and of best checkpoints. If "
                                  "average_checkpoints is greater, that many regular checkpoints are kept.", minimum=1),
-        "eval_steps": Param(_STEPS, None, "Interval of evaluations in the mode train_eval.", "updates", minimum=1),
+        "eval_steps": Param(_STEPS, None, "Interval of evaluations in the mode train_eval; training always ends with "
+                            "one.", "updates", minimum=1),
         "best_metric": Param(str, BEST_METRIC, "Metric that determines the best checkpoints: val_loss, or a metric "
                              "that the model's evaluation returns."),
         "best_metric_mode": Param(["min", "max"], BEST_METRIC_MODE, "Whether a smaller or a larger metric is better."),

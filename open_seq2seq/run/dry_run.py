@@ -55,6 +55,7 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
     if options.continue_learning and owner is not None and runner.is_chief:
         _check_resuming(options, owner, built.get("eval"))
     if trainer is not None and not options.benchmark:
+        deco_print("Measuring the time of some updates" + (" and of evaluation" if "eval" in built else ""))
         deco_print(time_remark(trainer, built.get("eval")))
     deco_print("The config can be run.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from open_seq2seq.models.model import Model
 from open_seq2seq.training.loop.divergence import Divergence
 from open_seq2seq.training.loop.hooks import Hook
+from open_seq2seq.training.loop.passes import EvaluationPass
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils.progress import format_count, format_time
 
@@ -42,13 +44,13 @@ class _Stopwatch(Hook):
 
 
 def time_remark(trainer: Trainer, eval_model: Model | None) -> str:
-    """Makes updates for a few seconds, and returns a line with the estimated time of the training.
+    """Makes updates and evaluates for some seconds, and returns a line with the estimated time of the training.
 
     The weights change; nothing is written.
 
     Args:
       trainer: the trainer of the run, before its first update.
-      eval_model: the model for evaluations, whose time is not included; None if the run has none.
+      eval_model: the model for evaluations; None if the run has none.
     """
     if trainer.runner.num_processes > 1:
         return "Time: not estimated for several processes; --benchmark measures their speed"
@@ -61,14 +63,21 @@ def time_remark(trainer: Trainer, eval_model: Model | None) -> str:
         return "Time: not estimated, because the first updates diverge"
     if not watch.seconds:
         return "Time: not estimated, because training has too few updates"
-    every = None if eval_model is None else eval_model.params["eval_steps"]
-    return _line(trainer, np.array(watch.seconds), 0 if every is None else -(-trainer.last_step // every))
+    updates = trainer.last_step
+    mean, error = _mean_and_error(watch.seconds)
+    total, uncertainty = updates * mean, updates * error
+    parts = f"{format_count(updates, 'update')} of {mean:.2g} s, measured on {len(watch.seconds)}"
+    if eval_model is not None:
+        evaluations = -(-updates // eval_model.params["eval_steps"])
+        seconds, rounds = EvaluationPass(eval_model, trainer.runner).time_rounds(_SECONDS, _MOST_SECONDS)
+        mean, error = _mean_and_error(seconds)
+        total, uncertainty = total + evaluations * rounds * mean, uncertainty + evaluations * rounds * error
+        parts += (f", and {format_count(evaluations, 'evaluation')} of {rounds * mean:.2g} s, measured on "
+                  f"{len(seconds):,} of {rounds:,} batch{'es' * (rounds > 1)}")
+    low, high = format_time(total - uncertainty), format_time(total + uncertainty)
+    return f"Time: about {format_time(total)} ({low} to {high}) for {parts}"
 
 
-def _line(trainer: Trainer, seconds: np.ndarray, evaluations: int) -> str:
-    mean, total = float(seconds.mean()), trainer.last_step
-    error = 2 * float(seconds.std()) / len(seconds) ** 0.5 / mean
-    low, high = (total * mean * (1 + sign * min(max(error, _UNCERTAINTY), 0.9)) for sign in (-1, 1))
-    without = f", without {format_count(evaluations, 'evaluation')}" if evaluations else ""
-    return (f"Time: about {format_time(total * mean)} ({format_time(low)} to {format_time(high)}) for "
-            f"{format_count(total, 'update')} of {mean:.2g} s, measured on {len(seconds)}{without}")
+def _mean_and_error(seconds: Sequence[float]) -> tuple[float, float]:
+    mean = float(np.mean(seconds))
+    return mean, min(max(2 * float(np.std(seconds)) / len(seconds) ** 0.5, _UNCERTAINTY * mean), 0.9 * mean)

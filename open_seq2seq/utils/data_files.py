@@ -155,11 +155,17 @@ def not_utf8(path: str, number: int) -> DataError:
     return DataError(f"{shown(path)}:{number}: the line is not valid UTF-8. Convert the file, for example with iconv.")
 
 
+NAMES_OF_COPIES: dict[str, str] = {}
+"""Path of a temporary copy → name of what has been copied, such as standard input, for messages and results."""
+
+
 def shown(name: str) -> str:
     r"""Returns a file name as text that can be printed in every Unicode encoding.
 
-    Bytes that are not UTF-8, which Python represents by lone surrogates, are escaped, for example as ``\xe9``.
+    Bytes that are not UTF-8, which Python represents by lone surrogates, are escaped, for example as ``\xe9``. A copy
+    in ``NAMES_OF_COPIES`` gets the name of the original.
     """
+    name = NAMES_OF_COPIES.get(name, name)
     try:
         text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:  # other lone surrogates, for example from JSON

@@ -14,10 +14,19 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_text, shown, too_long
+from open_seq2seq.utils.data_files import (
+    BOM,
+    MOST_LINE_BYTES,
+    NAMES_OF_COPIES,
+    not_utf8,
+    opened_text,
+    shown,
+    too_long,
+)
 from open_seq2seq.utils.errors import DataError, UserError
 
 STANDARD_INPUT = "-"
+_NAME_OF_INPUT = "standard input"
 _BLOCK_BYTES = 1 << 16
 _PATIENCE = 5.0
 """Seconds within which another process must open a named pipe for writing."""
@@ -45,7 +54,7 @@ def spooled_input(name: str, flag: str = "--infer_files") -> str:
     if sys.stdin is None or _is_device(sys.stdin.buffer):
         raise UserError(f"{flag} - reads from standard input, but standard input is closed or a device: redirect a "
                         "file to it, or give the file's name.")
-    path = _new_name(name)
+    path = _new_name(name, _NAME_OF_INPUT)
     with disk.new_file(path) as out:
         shutil.copyfileobj(sys.stdin.buffer, out)
         if not out.tell():
@@ -74,7 +83,7 @@ def arriving_lines(most: int) -> Iterator[list[str]]:
     Raises:
       DataError: a line is not UTF-8 or too long.
     """
-    name, number, rest, ended = "standard input", 0, b"", False
+    name, number, rest, ended = _NAME_OF_INPUT, 0, b"", False
     descriptor = sys.stdin.fileno()
     while not ended:
         lines: list[bytes] = []
@@ -102,9 +111,11 @@ def _decoded(lines: Sequence[bytes], name: str, before: int) -> list[str]:
     return found
 
 
-def _new_name(name: str) -> str:
-    """Returns a path, with this file name, in a folder that is removed when the process ends."""
-    return os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), name)
+def _new_name(name: str, original: str) -> str:
+    """Returns a path for a copy of ``original``, in a folder that is removed when the process ends."""
+    path = os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), name)
+    NAMES_OF_COPIES[path] = original
+    return path
 
 
 def _is_device(stream: BinaryIO) -> bool:
@@ -136,28 +147,28 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
              _spooled_pipe(name) if stat.S_ISFIFO(os.stat(name).st_mode) else name for name in files]
     if len(paths) == 1:
         return paths[0]
-    target = _new_name("given-files.txt")
+    target = _new_name("given-files.txt", " + ".join(map(shown, paths)))
     with disk.new_file(target) as out:
-        for name, path in zip(files, paths, strict=True):
-            _append(out, name, path)
+        for path in paths:
+            _append(out, path)
     return target
 
 
-def _append(out: BinaryIO, name: str, path: str) -> None:
+def _append(out: BinaryIO, path: str) -> None:
     """Copies a file's lines, and checks them here, so that messages name this file instead of the combined one."""
     number, line = 0, b""
     with opened_text(path, "The text file") as file:
         while more := file.readline(MOST_LINE_BYTES + 1):
             number, line = number + 1, more.removeprefix(BOM) if not number else more
             if len(line) > MOST_LINE_BYTES:
-                raise too_long(name, number)
+                raise too_long(path, number)
             try:
                 line.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise not_utf8(name, number) from error
+                raise not_utf8(path, number) from error
             out.write(line)
     if not number:
-        raise DataError(f"The text file {shown(name)} is empty: check or remove it.")
+        raise DataError(f"The text file {shown(path)} is empty: check or remove it.")
     if not line.endswith(b"\n"):
         out.write(b"\n")
 
@@ -168,7 +179,7 @@ def _spooled_pipe(name: str) -> str:
     Raises:
       DataError: no process opens the pipe for writing within a few seconds.
     """
-    path = _new_name("pipe.txt")
+    path = _new_name("pipe.txt", name)
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     until, has_begun = time.monotonic() + _PATIENCE, False
     with open(descriptor, "rb", buffering=0) as pipe, disk.new_file(path) as out:

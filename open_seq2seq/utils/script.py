@@ -7,17 +7,19 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 from open_seq2seq.utils.console import enduring_output
 from open_seq2seq.utils.environment import problem_of, with_home
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.errors import UserError, nearest_name
 from open_seq2seq.utils.tensorflow_import import import_tensorflow, in_own_process, keep_freed_memory
 
 
 def run_script(main: Callable[[], None]) -> None:
     """Runs a script's main function; a user error or a system error ends it with a short message and exit code 2.
 
-    If the reader of the output closes the pipe, the script ends silently, as other programs do.
+    Ctrl-C ends it with one line and exit code 130. If the reader of the output closes the pipe, the script ends
+    silently, as other programs do.
     """
     keep_freed_memory()  # for scripts that compute with TensorFlow
     in_own_process()
@@ -42,6 +44,35 @@ def _mistakes_reported() -> Iterator[None]:
     except (UserError, OSError) as error:
         sys.stderr.write(f"Error: {problem_of(error) or error}\n")
         raise SystemExit(2) from error
+    except KeyboardInterrupt as error:
+        sys.stderr.write("Interrupted.\n")
+        raise SystemExit(130) from error
+
+
+class ScriptParser(argparse.ArgumentParser):
+    """Parser of a script's options whose mistakes are user errors; for an unknown option, it names the nearest one.
+
+    Args:
+      description: what ``--help`` says about the script.
+    """
+
+    def __init__(self, description: str) -> None:
+        super().__init__(description=description, allow_abbrev=False,
+                         formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parses arguments, by default those of the process; see ``argparse.ArgumentParser.parse_args``."""
+        for word in sys.argv[1:] if args is None else args:
+            name = word.partition("=")[0]
+            if name.startswith("--") and " " not in name and name not in self._option_string_actions:
+                near = nearest_name(name[2:], (option[2:] for option in self._option_string_actions))
+                self.error(f"there is no option {name}" + (f": did you mean --{near}?" if near else ""))
+        return super().parse_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UserError."""
+        message = message[:1].upper() + message[1:]
+        raise UserError(message if message.endswith("?") else f"{message}; --help lists the options.")
 
 
 def finite_float(text: str) -> float:

@@ -117,15 +117,20 @@ def _without_log() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _stderr_held_back() -> Iterator[None]:
-    """Captures all output to file descriptor 2, including that of C++ code, and shows it only after an error."""
+    """Captures all output to file descriptor 2, including that of C++ code, and shows it only after an error.
+
+    After Ctrl-C it is not shown.
+    """
     sys.stderr.flush()
     kept = os.dup(2)
     with scratch_file() as buffer:
         os.dup2(buffer.fileno(), 2)
-        failed = True
+        failed = False
         try:
             yield
-            failed = False
+        except Exception:
+            failed = True
+            raise
         finally:
             sys.stderr.flush()
             os.dup2(kept, 2)

@@ -132,7 +132,7 @@ def test_lines_of_a_pipe_are_answered_as_they_come(moved, translated, tmp_path, 
     assert "Empty lines, whose results are empty too: 1" in capfd.readouterr().out
 
 
-def test_empty_lines_stay_empty_and_long_ones_are_named(moved, tmp_path, capfd):
+def test_empty_lines_stay_empty_and_long_ones_are_named(moved, tmp_path, monkeypatch, capfd):
     (tmp_path / "mine.txt").write_text(f"\na b c\n  \n{'a b ' * 12}\n{'a b ' * 11}a\n", encoding="utf-8")
     for more, empty in (([], ["", ""]), (["--write_scores=True"], ["0\t0.000000\t", "2\t0.000000\t"])):
         assert main([*infers([f"--logdir={moved}"], tmp_path / "out.txt", [tmp_path / "mine.txt"]), *more]) == 0
@@ -142,6 +142,9 @@ def test_empty_lines_stay_empty_and_long_ones_are_named(moved, tmp_path, capfd):
         assert "Empty lines, whose results are empty too: 2" in out
         assert ("Longer than max_length 24, so only the beginning is read: 1 of 5 lines, the first is "
                 f"{tmp_path}/mine.txt:4\n") in out
+    monkeypatch.setattr(sys, "stdin", open(tmp_path / "mine.txt", encoding="utf-8"))
+    assert main(infers([f"--logdir={moved}"], tmp_path / "out.txt", ["-"])) == 0
+    assert "of 5 lines, the first is standard input:4\n" in capfd.readouterr().out
 
 
 def test_sentences_of_files_and_of_standard_input(moved, tmp_path, monkeypatch, capfd):

@@ -27,6 +27,7 @@ def test_from_recordings_to_transcripts(tmp_path, monkeypatch, capfd):
                  "--dtype=float32", f"--encoder_params/convnet_layers=[{narrow}]"]) == 0, capfd.readouterr().err
     out = capfd.readouterr().out
     assert "12 training examples, 3 validation examples" in out and "Logdir: own-speech-model" in out
+    assert "Evaluation at step 2 on 3 examples" in out and "WARNING: warmup" not in out  # however short the training
     shutil.move("own-speech-model", "elsewhere")
     shutil.move("given/wav", "recordings")
     shutil.rmtree("given")

@@ -178,7 +178,8 @@ def test_check_reports_and_stops(workspace, command):
         tgt.write("a b\n")
     code, out, _ = command("--mode=train_eval", "--check")
     assert code == 0
-    for text in ("200 examples", "dropped 1", "Total trainable parameters", "Batches per epoch", "MiB", "Time: about "):
+    for text in ("200 examples", "dropped 1", "Total trainable parameters", "Batches per epoch", "MiB",
+                 "Measuring the time of some updates and of evaluation\n*** Time: about ", ", and 2 evaluations of "):
         assert text in out, text
     assert "encoder/layer_0" not in out  # unless --verbose asks for all variables
     assert not (workspace / "run").exists()

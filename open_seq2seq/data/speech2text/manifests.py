@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import csv
-import io
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, recordings_of
 from open_seq2seq.data.folders import files_below
-from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.data_files import opened_text, read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
 FILE_COLUMN, TEXT_COLUMN = "wav_filename", "transcript"
+LIST_COLUMNS = (FILE_COLUMN, "wav_filesize", TEXT_COLUMN)  # of the lists that the scripts write
 _JSON_SUFFIXES = (".json", ".jsonl", ".manifest")
 _TRANSCRIPTS = ".trans.txt"
 _MOST_SECONDS = 1e9
@@ -73,22 +72,6 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
                             if os.path.isdir(entry) else f"{shown(entry)} lists no recordings.")
         found += rows
     return found
-
-
-def write_csv(path: str, rows: Iterable[Sequence[str | int]],
-              header: Sequence[str] = (FILE_COLUMN, "wav_filesize", TEXT_COLUMN)) -> int:
-    """Writes a CSV list and returns the number of lines after the header.
-
-    Args:
-      path: the file to write.
-      rows: the values of the columns, by default recording, its size in bytes, and transcript.
-      header: names of the columns.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return write_lines(path, text.getvalue().split("\n")[:-1]) - 1
 
 
 class CsvList:

@@ -33,6 +33,7 @@ class Recording:
       speaker: the speaker; None if the table is read without speakers.
       span: the part of the file that is the recording; None for the whole file.
       seconds: duration in seconds; 0 before the recording has been decoded.
+      rate: sampling rate of the file in Hz; 0 before the recording has been decoded.
       problem: why the recording cannot be decoded, as the predicate of a sentence; empty if it can be.
     """
 
@@ -41,6 +42,7 @@ class Recording:
     speaker: str | None
     span: Span | None = None
     seconds: float = 0.0
+    rate: int = 0
     problem: str = ""
 
     @property

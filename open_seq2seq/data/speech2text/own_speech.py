@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from open_seq2seq.data.audio.audio_files import AudioError, is_silent, read_audio, read_info
+from open_seq2seq.data.folders import name_from
 from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.speech2text.manifests import FILE_COLUMN
 from open_seq2seq.data.speech2text.own_recordings import Recording, Span
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.progress import format_count, tracked
 
@@ -68,7 +68,7 @@ def _decoded(recordings: Sequence[tuple[int, Recording]]) -> list[tuple[int, str
 
     Returns:
       For each: its number, the kind of its problem (empty if there is none), and a copy of the recording that has
-      ``seconds`` set or, if there is a problem, ``problem``.
+      ``seconds`` and ``rate`` set or, if there is a problem, ``problem``.
     """
     path = recordings[0][1].utterance.path
     try:
@@ -82,7 +82,8 @@ def _decoded(recordings: Sequence[tuple[int, Recording]]) -> list[tuple[int, str
         part = _part(audio, rate, span)
         kind, problem = ("outside", "is outside of its file") if not len(part) else (
             ("silent", "is silent") if is_silent(part) else ("", ""))
-        results.append((number, kind, replace(recording, span=span, seconds=len(part) / rate, problem=problem)))
+        results.append((number, kind, replace(recording, span=span, seconds=len(part) / rate, rate=rate,
+                                              problem=problem)))
     return results
 
 
@@ -190,20 +191,6 @@ def _held_out(sizes: Mapping[str, int], wanted: Sequence[int]) -> dict[str, int]
                 chosen[name] = part + 1
                 room[part] -= sizes[name]
     return chosen
-
-
-def name_from(folder: str, path: str) -> str:
-    """Returns the path of a file relative to a folder, or its absolute path if only the root folder contains both.
-
-    Raises:
-      DataError: the name is not UTF-8.
-    """
-    real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-    start = os.path.realpath(folder)
-    name = real if os.path.commonpath([real, start]) == os.sep else os.path.relpath(real, start)
-    if name != shown(name):
-        raise DataError(f"{shown(name)} cannot be in a list, because its path is not UTF-8: rename its folder.")
-    return name
 
 
 def listed(recording: Recording, header: Sequence[str], folder: str) -> list[str]:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from open_seq2seq.data.speech2text.manifests import write_csv
-from open_seq2seq.data.text_files import write_lines
+from open_seq2seq.data.speech2text.manifests import LIST_COLUMNS
+from open_seq2seq.data.text_files import write_csv, write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.sound_files import encoded
 
@@ -95,7 +95,7 @@ def write_toy_speech(folder: str, sizes: dict[str, int], words: tuple[int, int] 
             with disk.writing(path, disk.always) as out:
                 out.write(encoded(synthesize(text, draw_voice(random), random, rate), rate))
             rows.append((file, os.path.getsize(path), text))
-        write_csv(os.path.join(folder, f"{name}.csv"), rows)
+        write_csv(os.path.join(folder, f"{name}.csv"), LIST_COLUMNS, rows)
     write_lines(os.path.join(folder, "vocab.txt"), ALPHABET)
 
 

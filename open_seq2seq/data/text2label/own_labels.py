@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.own_classes import class_files, keep_distinct
+from open_seq2seq.data.own_classes import ClassFile, keep_distinct
 from open_seq2seq.data.own_tables import OwnTable
 from open_seq2seq.data.splitting import bare
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.progress import format_count
 
 # Names of columns that are understood, in lower case, the most telling first.
 _TEXT_NAMES = ("text", "sentence", "review", "reviewtext", "review_text", "comment", "message", "tweet", "utterance",
@@ -82,19 +81,10 @@ def of_table(rows: Iterable[tuple[int, Sequence[str]]]) -> list[LabelledText]:
     return [LabelledText(line, _normal(label), _normal(text)) for line, (text, label) in rows]
 
 
-def of_folder(folder: str) -> tuple[list[LabelledText], str]:
-    """Returns a text for each file of the folders of classes, and what was read in words.
-
-    A file that is not UTF-8 text has an empty text.
-
-    Raises:
-      DataError: there are no folders of classes; see ``class_files``.
-    """
-    files = class_files(folder)
-    found = [LabelledText(number, _normal(shown(file.label)), _text_of(file.path), file.part, file.path)
-             for number, file in enumerate(files, 1)]
-    count = len({file.label for file in files})
-    return found, f"{shown(folder)}: {format_count(len(files), 'file')} in the folders of {count} classes"
+def of_files(files: Iterable[ClassFile]) -> list[LabelledText]:
+    """Returns a text for each file of the folders of classes; that of a file that is not UTF-8 text is empty."""
+    return [LabelledText(number, _normal(shown(file.label)), _text_of(file.path), file.part, file.path)
+            for number, file in enumerate(files, 1)]
 
 
 def _text_of(path: str) -> str:

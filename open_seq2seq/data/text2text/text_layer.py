@@ -16,7 +16,6 @@ from open_seq2seq.data.text2text.corpus import Layout, TokenCorpus, load_corpus
 from open_seq2seq.data.text2text.token_table import Column, MixedTables, TokenTable
 from open_seq2seq.data.text_remarks import column_remarks
 from open_seq2seq.utils.data_files import shown
-from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import check_given, one_text
 
@@ -239,7 +238,6 @@ class TextDataLayer(DataLayer):
         column = next(number for number, corpus in enumerate(table.corpora) if corpus.counts[line] > layout.max_tokens)
         first = self._place(table, example, column)
         # Standard input and several files are read from a temporary copy.
-        first = os.path.basename(first) if first.startswith(process_folder()) else first
         return (f"Longer than max_length {self.params['max_length']}, so only the "
                 f"{'end' if layout.keep_end else 'beginning'} is read: {len(table.cut):,} of {len(table):,} lines, "
                 f"the first is {first}")

@@ -188,6 +188,8 @@ class Speech2Text(EncoderDecoderModel):
         for line in report(rates):
             of = "Validation " if self.validates and line.startswith(("WER", "CER")) else ""
             deco_print(of + line, offset=1)
+        if rates.wer >= 1.0 and training_step is not None:
+            deco_print("A WER of 100 % is normal at first: the loss falls before it, and then the CER.", offset=1)
         return {"Eval WER": rates.wer, "Eval CER": rates.cer}
 
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH
+from open_seq2seq.data.batching import PlanLoader, evaluation_plan
 from open_seq2seq.data.contiguous import OnePass, PassBatch
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.static_batches import without_empty_rows
@@ -89,11 +92,10 @@ class EvaluationPass:
             for batches in progress.over(plan):
                 if stops():
                     raise PassStopped
-                for (number, _, batch), fetched in zip(batches, self._step(*_arguments(batches)), strict=True):
-                    means, units, outputs = tf.nest.map_structure(np.asarray, fetched)
-                    losses.append((number, (means, units)))
+                for number, loss, result in self._evaluated(batches):
+                    losses.append((number, loss))
                     if self._predicts:
-                        results.append((number, _on_examples(self.model.evaluate, batch, outputs)))
+                        results.append((number, result))
         loss = _mean_loss(_in_order(self._runner.gather(losses)))
         deco_print(f"{'Validation loss' if self.model.validates else 'Loss'}: {loss:.4f}", offset=1)
         gathered = _in_order(self._runner.gather(results))
@@ -103,6 +105,41 @@ class EvaluationPass:
         self.worst = self.model.worst_examples(gathered, WORST) if self._shows("worst_examples") else []
         self._results = gathered if self._runner.is_chief else []
         return {"val_loss": loss, **metrics}
+
+    def _evaluated(self, batches: list[PassBatch]) -> Iterator[tuple[int, Any, Any]]:
+        """Yields the number of each batch, its loss (means and units), and the result of the model's ``evaluate``."""
+        for (number, _, batch), fetched in zip(batches, self._step(*_arguments(batches)), strict=True):
+            means, units, outputs = tf.nest.map_structure(np.asarray, fetched)
+            result = _on_examples(self.model.evaluate, batch, outputs) if self._predicts else None
+            yield number, (means, units), result
+
+    def time_rounds(self, least: float, most: float) -> tuple[list[float], int]:
+        """Times rounds of one batch per replica, in a run of one process.
+
+        The batches are drawn at random, because a pass begins with the costliest. The first round, which includes the
+        time of tracing, is left out unless it is the only one.
+
+        Args:
+          least: number of seconds after which no other round begins, if two have been timed.
+          most: number of seconds after which no other round begins.
+
+        Returns:
+          The seconds of each round, and the number of rounds of a whole pass.
+        """
+        layer, replicas = self.model.data_layer, self._runner.local_replicas
+        plan = evaluation_plan(layer)
+        order = np.random.Generator(np.random.Philox(0)).permutation(len(plan)).tolist()
+        seconds: list[float] = []
+        start = before = time.perf_counter()
+        with contextlib.closing(PlanLoader(layer, plan, order[:replicas] + order, DEFAULT_PREFETCH)) as loader:
+            while batches := [PassBatch(0, True, batch) for batch in itertools.islice(loader, replicas)]:
+                list(self._evaluated(batches))
+                now = time.perf_counter()
+                seconds.append(now - before)
+                before = now
+                if now - start > (least if len(seconds) > 2 else most):
+                    break
+        return seconds[1:] or seconds, -(-len(plan) // replicas)
 
     def _metrics(self, results: list[Any], training_step: int | None) -> dict[str, float]:
         with _explaining(self.model, "evaluate", "finalize_evaluation"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from open_seq2seq.data.folders import files_below
+from open_seq2seq.data.folders import files_below, name_from
 from open_seq2seq.utils.errors import DataError
 
 
@@ -42,3 +42,22 @@ def test_links_to_folders_above_lead_nowhere(folder):
 def test_a_folder_that_cannot_be_read_is_named(folder):
     with pytest.raises(DataError, match="The folder .*/nowhere cannot be read: No such file"):
         list(files_below(str(folder / "nowhere")))
+
+
+def test_names_work_from_a_folder_behind_a_link(tmp_path):
+    (tmp_path / "far" / "deep" / "out").mkdir(parents=True)
+    (tmp_path / "near").symlink_to("far/deep/out")
+    (tmp_path / "wav").mkdir()
+    (tmp_path / "wav" / "a.wav").symlink_to("../elsewhere.wav")
+    (tmp_path / "elsewhere.wav").write_bytes(b"content")
+    name = name_from(str(tmp_path / "near"), str(tmp_path / "wav" / "a.wav"))
+    assert name == "../../../wav/a.wav" and (tmp_path / "near" / name).read_bytes() == b"content"
+
+
+def test_names_are_absolute_if_only_the_root_folder_is_common():
+    assert name_from("/proc/self", "/sys/a.wav") == "/sys/a.wav"
+
+
+def test_a_name_that_no_list_can_contain(tmp_path):
+    with pytest.raises(DataError, match=r"\\xe9.*is not UTF-8"):
+        name_from(str(tmp_path), str(tmp_path / "\udce9" / "a.wav"))

@@ -104,6 +104,12 @@ def test_fewer_than_two_folders_are_refused(tmp_path, files):
         class_files(folders(tmp_path, *files))
 
 
+@pytest.mark.parametrize("files", [["data/a/1", "data/b/2", "other/3"], ["data/a/1", "data/b/2", "new/a/3", "new/b/4"]])
+def test_a_folder_above_those_of_the_classes_is_refused(tmp_path, files):
+    with pytest.raises(DataError, match=r"data contains folders \(a, b\) but no files: .* give --folder=.*data; "):
+        class_files(folders(tmp_path, *files))
+
+
 def test_classes_are_in_the_order_of_numbers_or_names():
     assert class_names(["10", "9", "-1", "9"]) == ["-1", "9", "10"]
     assert class_names(["b", "10", "a"]) == ["10", "a", "b"]

@@ -34,6 +34,10 @@ def trainer_of(clock, seconds, last_step=1000, processes=1):
 EVALUATES = SimpleNamespace(params={"eval_steps": 300})
 
 
+def passes(seconds, rounds):
+    return lambda model, runner: SimpleNamespace(time_rounds=lambda least, most: (seconds, rounds))
+
+
 @pytest.mark.parametrize(("seconds", "line"), [
     ([9.0] + [0.5] * 50, "Time: about 8 min (7 min to 10 min) for 1,000 updates of 0.5 s, measured on 10"),
     ([0.1] * 99, "Time: about 2 min (80 s to 2 min) for 1,000 updates of 0.1 s, measured on 39"),
@@ -42,7 +46,15 @@ EVALUATES = SimpleNamespace(params={"eval_steps": 300})
     ([1.0] + [0.2, 1.8] * 9, "Time: about 17 min (8 min to 25 min) for 1,000 updates of 1 s, measured on 10")])
 def test_the_time_is_that_of_the_updates_after_the_first(monkeypatch, seconds, line):
     assert time_remark(trainer_of(Clock(monkeypatch), seconds), None) == line
-    assert time_remark(trainer_of(Clock(monkeypatch), seconds), EVALUATES) == f"{line}, without 4 evaluations"
+
+
+@pytest.mark.parametrize(("seconds", "rounds", "time", "evaluations"), [
+    ([6.0] * 5, 10, "12 min (9 min to 14 min)", "4 evaluations of 60 s, measured on 5 of 10 batches"),
+    ([2.0], 1, "8 min (6 min to 9 min)", "4 evaluations of 2 s, measured on 1 of 1 batch")])
+def test_the_time_includes_evaluations(monkeypatch, seconds, rounds, time, evaluations):
+    monkeypatch.setattr(time_estimate, "EvaluationPass", passes(seconds, rounds))
+    assert time_remark(trainer_of(Clock(monkeypatch), [9.0] + [0.45] * 50), EVALUATES) == (
+        f"Time: about {time} for 1,000 updates of 0.45 s, measured on 10, and {evaluations}")
 
 
 @pytest.mark.parametrize(("trainer", "reason"), [

@@ -12,7 +12,7 @@ from open_seq2seq.data.text2text import preparation
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.script import run_script
+from open_seq2seq.utils.script import ScriptParser, run_script
 
 
 def write(path, lines):
@@ -103,10 +103,30 @@ def test_bad_text_is_named_by_training(tmp_path):
         train_sentencepiece([str(tmp_path / "a")], str(tmp_path / "m"), 10)
 
 
-def test_mistakes_end_a_script_with_one_sentence(capsys):
+@pytest.mark.parametrize(("error", "code", "message"), [
+    (UserError("That will not do."), 2, "Error: That will not do.\n"), (KeyboardInterrupt(), 130, "Interrupted.\n")])
+def test_mistakes_and_interrupts_end_a_script_with_one_sentence(error, code, message, capsys):
     def main():
-        raise UserError("That will not do.")
+        raise error
 
     with pytest.raises(SystemExit) as exit_:
         run_script(main)
-    assert exit_.value.code == 2 and capsys.readouterr().err == "Error: That will not do.\n"
+    assert exit_.value.code == code and capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--tabel=a b"], "There is no option --tabel: did you mean --table?"),
+    (["--table=x", "--colunm", "y"], "There is no option --colunm: did you mean --column?"),
+    (["--table=x", "--zzz"], "There is no option --zzz; --help lists the options."),
+    (["--column=x"], "The following arguments are required: --table; --help lists the options."),
+    (["--table=x", "extra"], "Unrecognized arguments: extra; --help lists the options."),
+    (["--table=x", "--column=1", "--tab=y"], "There is no option --tab: did you mean --table?"),
+])
+def test_mistakes_in_options_are_one_sentence(words, message):
+    parser = ScriptParser("Reads.")
+    parser.add_argument("--table", required=True)
+    parser.add_argument("--column")
+    with pytest.raises(UserError) as error:
+        parser.parse_args(words)
+    assert str(error.value) == message
+    assert parser.parse_args(["--table", "-", "--column=--colunm"]).column == "--colunm"

@@ -9,10 +9,11 @@ import pytest
 import soundfile
 
 from open_seq2seq.data.speech2text.alphabet import Characters
-from open_seq2seq.data.speech2text.manifests import read_manifests
+from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
+from open_seq2seq.data.speech2text.own_recordings import Recording
 from open_seq2seq.utils.errors import UserError
-from scripts.prepare_speech import main
-from tests.unit.scripts.running import ok, run
+from scripts.prepare_speech import RECIPE, SAMPLE_FREQ, main, say_rates
+from tests.unit.scripts.running import SCRIPTS, ok, run
 
 SPELLING = ("--lower_case", "--remove_characters=.,?!")
 PARTS = ("train", "dev", "test")
@@ -53,8 +54,25 @@ def test_a_table_becomes_lists_and_their_alphabet(table):
             {"line": "43", "reason": "empty transcript", "wav_filename": "wav/1.wav", "transcript": " ?! "}]
     for words in ("my/train.csv: 34 recordings, 34 s, such as\n***    wav/", ".wav: well où\n",
                   "my/vocab.txt: 7 characters from 40", "1 missing (first: line 42, wav/none.wav)",
-                  'data_dir = "my/"', 'lower_case, remove_characters = True, ".,?!"', "--mode=train_eval --check"):
+                  "Sampling rate: 8,000 Hz (40 recordings)\n", 'data_dir = "my/"',
+                  'lower_case, remove_characters = True, ".,?!"', "sample_freq = 8000\n", "--mode=train_eval --check"):
         assert words in out
+
+
+@pytest.mark.parametrize(("rates", "line", "value"), [
+    ([16000], "16,000 Hz (3 recordings)\n", 16000),
+    ([44100], "44,100 Hz (3 recordings), converted to 16,000 Hz in training\n", 16000),
+    ([8000, 16000, 8000],
+     "8,000 Hz (2 recordings), 16,000 Hz (1 recording), converted to 8,000 Hz in training\n", 8000),
+])
+def test_the_rates_and_the_value_to_set(rates, line, value, capfd):
+    rows = [Recording(Utterance("a.wav", "a.wav", "a", "t.csv", 2), [], None, rate=rate) for rate in rates] * (
+        3 // len(rates))
+    assert say_rates(rows) == value and capfd.readouterr().out == f"*** Sampling rate: {line}"
+
+
+def test_the_rate_of_the_recipe():
+    assert f"\nsample_freq = {SAMPLE_FREQ} " in (SCRIPTS.parent / RECIPE).read_text(encoding="utf-8")
 
 
 def test_speakers_stay_together(table, monkeypatch):

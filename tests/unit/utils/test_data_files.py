@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -157,6 +159,17 @@ def test_a_pipe_that_is_given_is_read_when_somebody_writes(tmp_path, monkeypatch
     with open(given_files.one_text([str(pipe)]), encoding="utf-8") as file:
         assert file.read() == "a\nb\n"
     writer.join()
+
+
+@pytest.mark.parametrize("files", [["-"], ["-", "b"]])
+def test_messages_name_standard_input_and_not_its_copy(tmp_path, monkeypatch, files):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b").write_bytes(b"b\n")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"a\n")))
+    assert shown(given_files.one_text(files)) == " + ".join(files).replace("-", "standard input")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n")))
+    with pytest.raises(DataError, match="^standard input:2: the line is not valid UTF-8"):
+        list(read_lines(given_files.one_text(files)))
 
 
 def test_given_devices_are_refused():

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from open_seq2seq.utils import tensorflow_import
+
 PROGRAM = """
 from open_seq2seq.utils.tensorflow_import import import_tensorflow
 import_tensorflow()
@@ -58,3 +60,11 @@ def test_scripts_that_import_tensorflow_at_once_do_not_show_its_log(name):
     done = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, check=True,
                           env={key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"})
     assert done.stdout.startswith("usage:") and done.stderr == ""
+
+
+@pytest.mark.parametrize(("error", "shown"), [(ImportError, "log"), (KeyboardInterrupt, "")])
+def test_the_log_is_shown_after_an_error_but_not_after_an_interrupt(error, shown, capfd):
+    with pytest.raises(error), tensorflow_import._stderr_held_back():
+        os.write(2, b"log")
+        raise error
+    assert capfd.readouterr().err == shown

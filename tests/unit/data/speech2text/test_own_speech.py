@@ -11,7 +11,7 @@ import soundfile
 
 from open_seq2seq.data.speech2text.manifests import Utterance
 from open_seq2seq.data.speech2text.own_recordings import Recording, read_recordings
-from open_seq2seq.data.speech2text.own_speech import clean, name_from, split
+from open_seq2seq.data.speech2text.own_speech import clean, split
 from open_seq2seq.utils.errors import DataError
 
 TONE = 0.3 * np.sin(np.arange(4000) * 0.2)
@@ -104,22 +104,3 @@ def test_few_large_speakers():
 def test_too_few(speakers, shares, words):
     with pytest.raises(DataError, match=words):
         split(recordings(speakers), *shares)
-
-
-def test_names_work_from_a_folder_behind_a_link(tmp_path):
-    (tmp_path / "far" / "deep" / "out").mkdir(parents=True)
-    (tmp_path / "near").symlink_to("far/deep/out")
-    (tmp_path / "wav").mkdir()
-    (tmp_path / "wav" / "a.wav").symlink_to("../elsewhere.wav")
-    (tmp_path / "elsewhere.wav").write_bytes(b"content")
-    name = name_from(str(tmp_path / "near"), str(tmp_path / "wav" / "a.wav"))
-    assert name == "../../../wav/a.wav" and (tmp_path / "near" / name).read_bytes() == b"content"
-
-
-def test_names_are_absolute_if_only_the_root_folder_is_common():
-    assert name_from("/proc/self", "/sys/a.wav") == "/sys/a.wav"
-
-
-def test_a_name_that_no_list_can_contain(tmp_path):
-    with pytest.raises(DataError, match=r"\\xe9.*is not UTF-8"):
-        name_from(str(tmp_path), str(tmp_path / "\udce9" / "a.wav"))

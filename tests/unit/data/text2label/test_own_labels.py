@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from open_seq2seq.data.own_scripts import read_class_files
 from open_seq2seq.data.own_tables import read_own_table
-from open_seq2seq.data.text2label.own_labels import clean, columns_of, of_folder, of_table
+from open_seq2seq.data.text2label.own_labels import clean, columns_of, of_files, of_table
 from open_seq2seq.utils.errors import DataError
 
 
@@ -48,16 +49,15 @@ def test_white_space_and_letters_are_normalised():
     assert (row.text, row.label) == ("niña x", "a b")
 
 
-def test_a_folder_of_files_for_each_class(tmp_path):
+def test_a_folder_of_files_for_each_class(tmp_path, capfd):
     for label in ("neg", "pos"):
         (tmp_path / label).mkdir()
         for number in range(3):
             (tmp_path / label / f"{number}.txt").write_text(f"first {label}\nand {number}\n", encoding="utf-8")
     (tmp_path / "pos" / "latin.txt").write_bytes(b"caf\xe9")
     (tmp_path / "pos" / "binary.txt").write_bytes(b"a\0b")
-    rows, description = of_folder(str(tmp_path))
-    assert description.endswith(": 8 files in the folders of 2 classes")
-    kept = clean(rows)
+    kept = clean(of_files(read_class_files(str(tmp_path))))
+    assert f"Read {tmp_path}: 8 files in the folders of 2 classes\n" in capfd.readouterr().out
     assert [(row.label, row.text) for row in kept.rows][::3] == [("neg", "first neg and 0"), ("pos", "first pos and 0")]
     assert {reason: [row.place for row in rows] for reason, rows in kept.dropped.items()} == {
         "empty or not UTF-8 text": [f"{tmp_path}/pos/binary.txt", f"{tmp_path}/pos/latin.txt"]}

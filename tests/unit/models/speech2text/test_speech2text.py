@@ -110,6 +110,12 @@ def test_rates_and_worst_utterances_are_those_of_the_transcripts(make, capsys):
     assert "b.wav: 1 error in 2 words" in out and "REF: ab ba" in out and "a.wav" not in out
 
 
+@pytest.mark.parametrize(("prediction", "step", "says"), [("", 9, True), ("da", 9, False), ("", None, False)])
+def test_a_rate_of_100_percent_in_training_has_a_hint(make, capsys, prediction, step, says):
+    make().finalize_evaluation([[(0, "a.wav", "da", prediction)]], step)
+    assert ("***    A WER of 100 % is normal at first: " in capsys.readouterr().out) is says
+
+
 def test_features_in_the_graph_give_the_same(make):
     one = make(data={"norm_per_feature": True})
     other = make(owner=one, data={"norm_per_feature": True, "backend": "tf"})
