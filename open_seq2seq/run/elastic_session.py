@@ -254,5 +254,6 @@ class ElasticTraining:
                     raise
                 time.sleep(0.2)
         if self._options.enable_logs and logdir.root is not None:
-            self._held.enter_context(RunLogs(logdir.root, self._options.config_file, self._options.argv))
+            self._held.enter_context(RunLogs(logdir.root, self._options.config.config_file.files,
+                                              self._options.argv))
         return logdir.of_run(None if logdir.checkpoint_dir is None else written_last(logdir.checkpoint_dir))

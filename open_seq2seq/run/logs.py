@@ -50,20 +50,21 @@ class RunLogs:
 
     Writes ``config_<ts>.py`` (or ``.yaml``), ``cmd-args_<ts>.log``, ``git-info_<ts>.log`` (commit and diff, if the
     working directory is in a git repository), ``stdout_<ts>.log`` and ``stderr_<ts>.log``, where ``<ts>`` is
-    ``YYYY-MM-DD_HH-MM-SS``. Output from Python is copied; messages of C++ libraries are not.
+    ``YYYY-MM-DD_HH-MM-SS``. A config that is based on others is saved with them, in the folder ``config_<ts>``, so that
+    it can be loaded from there. Output from Python is copied; messages of C++ libraries are not.
 
     Args:
       root: the log directory, created if missing.
-      config_file: path of the config to copy.
+      config_files: the config, and the files that it is based on.
       argv: the arguments of the command line.
 
     Raises:
       UserError: on entry, if the directory cannot be written.
     """
 
-    def __init__(self, root: str | os.PathLike[str], config_file: str, argv: Sequence[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], config_files: Sequence[str], argv: Sequence[str]) -> None:
         self._root = Path(root)
-        self._config_file = config_file
+        self._config_files = config_files
         self._argv = list(argv)
         self._files: list[EnduringStream] = []
         self._streams: tuple[TextIO, TextIO] | None = None
@@ -72,9 +73,8 @@ class RunLogs:
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
         try:
             self._root.mkdir(parents=True, exist_ok=True)
-            extension = os.path.splitext(self._config_file)[1]
             stamp = self._unused(stamp)
-            disk.copy_new(self._config_file, self._root / f"config_{stamp}{extension}")
+            self._copy_config(self._root / f"config_{stamp}")
             self._write(f"cmd-args_{stamp}.log", shlex.join(self._argv) + "\n")
             git = git_info()
             if git is not None:
@@ -88,6 +88,17 @@ class RunLogs:
         sys.stdout = Tee(sys.stdout, self._files[0])  # type: ignore[assignment]
         sys.stderr = Tee(sys.stderr, self._files[1])  # type: ignore[assignment]
         return self
+
+    def _copy_config(self, copy: Path) -> None:
+        first = self._config_files[0]
+        if len(self._config_files) == 1:
+            disk.copy_new(first, copy.with_name(copy.name + os.path.splitext(first)[1]))
+            return
+        folder = os.path.commonpath([os.path.dirname(file) for file in self._config_files])
+        for file in self._config_files:  # in folders as in the original, so that relative paths of bases lead to copies
+            target = copy / os.path.relpath(file, folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            disk.copy_new(file, target)
 
     def _write(self, name: str, text: str) -> None:
         disk.write_new(self._root / name, text.encode("utf-8", errors="backslashreplace"))

@@ -84,7 +84,7 @@ def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStac
     if options.mode in ("train", "train_eval") and logdir.root is not None and logdir.checkpoint is None:
         write_mark(logdir.root, logdir.run, options)
     if options.enable_logs and logdir.root is not None:
-        stack.enter_context(RunLogs(logdir.root, options.config_file, options.argv))
+        stack.enter_context(RunLogs(logdir.root, options.config.config_file.files, options.argv))
     return logdir
 
 
