@@ -104,7 +104,8 @@ def _load(path: str, trusted: bool | None, variants: Sequence[str], variables: M
     else:
         with untrusted(path if trusted is False else None):
             names = execute_config(path, variables if variants else None)
-        _warn_of_misspelt_names(path, names, variables)
+        _warn_of_misspelt_sections(path, names)
+        _warn_of_misspelt_variables(path, names, variables, variants)
         trusted_here = True
     base = None
     if (name := names.get(BASE_CONFIG)) is not None:
@@ -308,17 +309,26 @@ def _names_in(text: str, path: str, known: Sequence[str]) -> dict[str, Any]:
     return {**names, "__doc__": comment_in(text)}
 
 
-def _warn_of_misspelt_names(path: str, names: Mapping[str, Any], variables: Mapping[str, Any]) -> None:
-    """Prints a warning for names of sections, and for variables of a config's variants, that seem to be misspelt."""
+def _warn_of_misspelt_sections(path: str, names: Mapping[str, Any]) -> None:
     missing = [name for name in (BASE_CONFIG, *SECTIONS) if name not in names]
     for name, value in names.items():
         if isinstance(value, (dict, str)) and not name.startswith("_") and name not in CONFIG_KEYS:
             meant = difflib.get_close_matches(name, missing, n=1, cutoff=0.9)
             if meant:
                 deco_print(f"WARNING: {path} defines '{name}', which is not used. Did you mean '{meant[0]}'?")
+
+
+def _warn_of_misspelt_variables(path: str, names: Mapping[str, Any], variables: Mapping[str, Any],
+                                variants: Sequence[str]) -> None:
+    """Warns of variables that resemble one of a base and occur only once in the configs that are based on it."""
     others = set(variables_in(names)) - set(variables)
     for name in set(variables) - set(names):
         meant = difflib.get_close_matches(name, others, n=1, cutoff=0.85)
-        if meant:
-            deco_print(f"WARNING: {path} does not assign '{name}', which a config based on it assigns. "
-                       f"Did you mean '{meant[0]}'?")
+        files = [file for file in variants if meant for word in _words(file) if word == name]
+        if len(files) == 1:
+            deco_print(f"WARNING: {files[0]} assigns '{name}', which is not used. Did you mean '{meant[0]}'?")
+
+
+def _words(path: str) -> list[str]:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return re.findall(r"\w+", file.read())

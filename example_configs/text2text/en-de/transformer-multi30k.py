@@ -18,10 +18,9 @@ data_root = "multi30k/"
 d_model = 256
 num_layers = 3
 num_heads = 4
-filter_size = 4 * d_model
-attention_dropout = 0.1
-relu_dropout = 0.1
-layer_postprocess_dropout = 0.3
+dropout = 0.3
+sizes = {"hidden_size": d_model, "num_heads": num_heads, "filter_size": 4 * d_model, "attention_dropout": 0.1,
+         "relu_dropout": 0.1, "layer_postprocess_dropout": dropout}
 
 base_params = {
     "use_horovod": False,
@@ -44,26 +43,12 @@ base_params = {
     "lr_policy_params": {"learning_rate": 1.6, "warmup_steps": 2000, "d_model": d_model},
 
     "encoder": TransformerEncoder,
-    "encoder_params": {
-        "encoder_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": num_heads,
-        "filter_size": filter_size,
-        "attention_dropout": attention_dropout,
-        "relu_dropout": relu_dropout,
-        "layer_postprocess_dropout": layer_postprocess_dropout,
-        "remove_padding": True,
-    },
+    "encoder_params": {**sizes, "encoder_layers": num_layers, "remove_padding": True},
 
     "decoder": TransformerDecoder,
     "decoder_params": {
+        **sizes,
         "num_hidden_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": num_heads,
-        "filter_size": filter_size,
-        "attention_dropout": attention_dropout,
-        "relu_dropout": relu_dropout,
-        "layer_postprocess_dropout": layer_postprocess_dropout,
         "beam_size": 4,
         "alpha": 0.6,
         "extra_decode_length": 50,

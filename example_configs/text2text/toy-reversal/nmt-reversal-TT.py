@@ -16,6 +16,8 @@ base_model = Text2Text
 data_root = "toy_text_data/"
 d_model = 128
 num_layers = 2
+sizes = {"hidden_size": d_model, "num_heads": 8, "filter_size": 4 * d_model, "attention_dropout": 0.1,
+         "relu_dropout": 0.1, "layer_postprocess_dropout": 0.1}
 
 base_params = {
     "use_horovod": False,
@@ -37,26 +39,12 @@ base_params = {
     "lr_policy_params": {"learning_rate": 1.0, "warmup_steps": 200, "d_model": d_model},
 
     "encoder": TransformerEncoder,
-    "encoder_params": {
-        "encoder_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": 8,
-        "filter_size": 4 * d_model,
-        "attention_dropout": 0.1,
-        "relu_dropout": 0.1,
-        "layer_postprocess_dropout": 0.1,
-        "remove_padding": True,
-    },
+    "encoder_params": {**sizes, "encoder_layers": num_layers, "remove_padding": True},
 
     "decoder": TransformerDecoder,
     "decoder_params": {
+        **sizes,
         "num_hidden_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": 8,
-        "filter_size": 4 * d_model,
-        "attention_dropout": 0.1,
-        "relu_dropout": 0.1,
-        "layer_postprocess_dropout": 0.1,
         "beam_size": 5,
         "alpha": 1.0,
         "extra_decode_length": 2,

@@ -14,6 +14,7 @@ from open_seq2seq.optimizers.lr_policies import transformer_policy
 
 base_model = Text2Text
 data_root = "toy_dialogue/"
+ending = ".tsv"
 d_model = 128
 num_layers = 2
 sizes = {"hidden_size": d_model, "num_heads": 8, "filter_size": 4 * d_model, "attention_dropout": 0.1,
@@ -68,6 +69,6 @@ base_params = {
     },
 }
 
-train_params = {"data_layer_params": {"source_file": data_root + "train.tsv", "length_buckets": False}}
-eval_params = {"data_layer_params": {"source_file": data_root + "dev.tsv"}}
-infer_params = {"data_layer_params": {"source_file": data_root + "test.tsv"}}
+train_params = {"data_layer_params": {"source_file": data_root + "train" + ending, "length_buckets": False}}
+eval_params = {"data_layer_params": {"source_file": data_root + "dev" + ending}}
+infer_params = {"data_layer_params": {"source_file": data_root + "test" + ending}}
