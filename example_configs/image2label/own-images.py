@@ -15,7 +15,7 @@ from open_seq2seq.models import Image2Label
 from open_seq2seq.optimizers import l2_regularizer
 from open_seq2seq.optimizers.lr_policies import cosine_decay
 
-# The five things to edit:
+# The five things to choose, in a config of your own that names this one as its base_config:
 data_dir = "own_images/"        # 1. --output_dir of prepare_images.py
 image_size = 64                 # 2. pixels that the network sees, a multiple of 32; prepare_images.py suggests it
 random_flip = True              # 3. False if a mirrored picture is of another class, as with letters

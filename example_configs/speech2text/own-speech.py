@@ -16,7 +16,7 @@ from open_seq2seq.losses import CTCLoss
 from open_seq2seq.models import Speech2Text
 from open_seq2seq.optimizers.lr_policies import cosine_decay
 
-# The five things to edit:
+# The five things to choose, in a config of your own that names this one as its base_config:
 data_dir = "my_speech/"                         # 1. folder of the lists and of vocab.txt
 lower_case, remove_characters = True, ".,?!"    # 2. as for prepare_speech.py
 sample_freq = 16000                             # 3. Hz; 8000 for telephone speech. Other rates are converted
@@ -99,14 +99,10 @@ train_params = {
 
 eval_params = {
     "batch_size_per_gpu": 64,
-    "data_layer_params": {
-        "dataset_files": [os.path.join(data_dir, "dev.csv")],
-    },
+    "data_layer_params": {"dataset_files": [os.path.join(data_dir, "dev.csv")]},
 }
 
 infer_params = {
     "batch_size_per_gpu": 64,
-    "data_layer_params": {
-        "dataset_files": [os.path.join(data_dir, "test.csv")],
-    },
+    "data_layer_params": {"dataset_files": [os.path.join(data_dir, "test.csv")]},
 }

@@ -70,8 +70,8 @@ def merge_params(base: Mapping[str, Any], section: Mapping[str, Any], path: str 
         old = None if _drops(merged.get(key)) else merged.get(key)
         if _drops(value) and not keep_drops:
             merged.pop(key, None)
-        elif isinstance(value, Mapping) and isinstance(old, Mapping):
-            merged[key], below = merge_params(old, value, here, keep_drops)
+        elif isinstance(value, Mapping) and (old is None or isinstance(old, Mapping)):
+            merged[key], below = merge_params(old or {}, value, here, keep_drops)
             problems += below
         elif (old is not None and value is not None and not _drops(value)
               and isinstance(value, Mapping) != isinstance(old, Mapping)):
