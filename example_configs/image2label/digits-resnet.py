@@ -3,32 +3,26 @@
 Data: python scripts/prepare_digits.py --data_dir=FOLDER --output_dir=digits
 Run:  python run.py --config_file=example_configs/image2label/digits-resnet.py --mode=train_eval
 """
-base_config = "cifar10-resnet20.py"
+base_config = "toy-resnet8.py"
 data_root = "digits/"
 
 base_params = {
-    "batch_size_per_gpu": 32,
     "num_epochs": 20,
     "save_summaries_steps": 100,
     "print_loss_steps": 50,
     "print_samples_steps": 500,
     "eval_steps": 250,
     "save_checkpoint_steps": 250,
-    "average_mirrored": "<drop>",
+    "num_checkpoints": 2,
     "logdir": "digits-resnet",
-    "optimizer_params": {"use_nesterov": "<drop>"},
+    "dtype": "mixed",
     "lr_policy_params": {"learning_rate": 0.1, "warmup_steps": 100},
-    "regularizer_params": {"scale": 1e-4},
     "encoder_params": {
-        "resnet_size": "<drop>",
         "version": "<drop>",
         "block_sizes": [1, 1, 1, 1],
         "block_strides": [2, 2, 2, 2],
         "first_num_filters": 16,
-        "first_kernel_size": 3,
-        "first_conv_stride": 1,
-        "first_pool_size": 0,
-        "regularize_bn": "<drop>",
+        "bn_momentum": 0.97,
     },
     "data_layer": "SpeechCommandsDataLayer",
     "data_layer_params": {
@@ -43,7 +37,5 @@ base_params = {
 }
 
 train_params = {"data_layer_params": {"dataset_files": [data_root + "commands-train.txt"], "augment_data": True}}
-eval_params = {"batch_size_per_gpu": 32,
-               "data_layer_params": {"dataset_files": [data_root + "commands-dev.txt"]}}
-infer_params = {"batch_size_per_gpu": 32,
-                "data_layer_params": {"dataset_files": [data_root + "commands-test.txt"]}}
+eval_params = {"batch_size_per_gpu": 32, "data_layer_params": {"dataset_files": [data_root + "commands-dev.txt"]}}
+infer_params = {"batch_size_per_gpu": 32, "data_layer_params": {"dataset_files": [data_root + "commands-test.txt"]}}

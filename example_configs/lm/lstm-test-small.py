@@ -3,14 +3,11 @@
 Run:  python run.py --config_file=example_configs/lm/lstm-test-small.py --mode=train_eval
 """
 base_config = "lstm-wkt2-fp32.py"
+steps = 10
 
 base_params = {
     "use_horovod": False,
     "num_gpus": 2,
-    "save_summaries_steps": 10,
-    "print_loss_steps": 10,
-    "print_samples_steps": 10,
-    "save_checkpoint_steps": 10,
     "eval_steps": 20,
     "logdir": "LSTM-FP32-2GPU-SMALL",
     "lr_policy_params": {"learning_rate": 0.0009},

@@ -50,13 +50,8 @@ base_params = {
         "attn_decoder_params": {
             "tgt_emb_size": 256,
             "pos_embedding": True,
-            "attention_params": {
-                "attention_dim": 256,
-                "attention_type": "chorowski",
-                "use_coverage": True,
-                "num_heads": 1,
-                "plot_attention": True,
-            },
+            "attention_params": {"attention_dim": 256, "attention_type": "chorowski", "use_coverage": True,
+                                 "num_heads": 1, "plot_attention": True},
             "rnn_type": "lstm",
             "hidden_dim": 512,
             "num_layers": 1,

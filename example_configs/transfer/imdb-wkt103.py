@@ -7,16 +7,13 @@ Data: data/aclImdb/.
 Run:  python run.py --config_file=example_configs/transfer/imdb-wkt103.py --mode=train_eval
 """
 base_config = "imdb-from-scratch.py"
+steps = 10
 
 base_params = {
     "num_gpus": 1,
     "batch_size_per_gpu": 16,
     "eval_batch_size_per_gpu": 64,
     "num_epochs": 100,
-    "save_summaries_steps": 10,
-    "print_loss_steps": 10,
-    "print_samples_steps": 10,
-    "save_checkpoint_steps": 10,
     "eval_steps": 10,
     "logdir": "IMDB-WKT103",
     "load_model": "WKT103-CPT",

@@ -5,14 +5,11 @@ Data: data/aclImdb/.
 Run:  python run.py --config_file=example_configs/transfer/imdb-wkt2.py --mode=train_eval
 """
 base_config = "imdb-from-scratch.py"
+steps = 5
 
 base_params = {
     "batch_size_per_gpu": 16,
     "num_epochs": 25,
-    "save_summaries_steps": 5,
-    "print_loss_steps": 5,
-    "print_samples_steps": 5,
-    "save_checkpoint_steps": 5,
     "eval_steps": 10,
     "logdir": "IMDB-WKT2",
     "load_model": "WKT2-CPT",

@@ -1,14 +1,14 @@
 """English to German on Multi30k: a small ConvS2S that two CPU cores can train.
 
 BLEU on the test set is 38.1. With half the learning rate, the training loss is 3.58 instead of 3.12 after 300 updates.
-The data are those of transformer-multi30k.py.
+Data and learning rate are those of gnmt-multi30k.py.
 
 Run:  python run.py --config_file=example_configs/text2text/en-de/convs2s-multi30k.py --mode=train_eval
 """
 from open_seq2seq.data.text2text.text2text import SpecialTextTokens
 from open_seq2seq.parts.convs2s.utils import gated_linear_units
 
-base_config = "transformer-multi30k.py"
+base_config = "gnmt-multi30k.py"
 d_model = 256
 num_layers = 4
 keep_prob = 0.7
@@ -25,22 +25,8 @@ convolutions = {
 }
 
 base_params = {
-    "max_steps": max_steps,
-    "eval_steps": 500,
     "logdir": "convs2s-multi30k-en-de",
-
-    "optimizer": "Adam",
-    "optimizer_params": {},
     "max_grad_norm": 1.0,
-    "lr_policy": "exp_decay",
-    "lr_policy_params": {
-        "learning_rate": 2e-3,
-        "warmup_steps": 200,
-        "begin_decay_at": max_steps // 2,
-        "decay_steps": max_steps // 8,
-        "decay_rate": 0.5,
-        "use_staircase_decay": True,
-    },
 
     "encoder": "ConvS2SEncoder",
     "encoder_params": {

@@ -26,14 +26,8 @@ base_params = {
     "optimizer_params": {},
     "max_grad_norm": 5.0,
     "lr_policy": "exp_decay",
-    "lr_policy_params": {
-        "learning_rate": 2e-3,
-        "warmup_steps": 200,
-        "begin_decay_at": max_steps // 2,
-        "decay_steps": max_steps // 8,
-        "decay_rate": 0.5,
-        "use_staircase_decay": True,
-    },
+    "lr_policy_params": {"learning_rate": 2e-3, "warmup_steps": 200, "begin_decay_at": max_steps // 2,
+                         "decay_steps": max_steps // 8, "decay_rate": 0.5, "use_staircase_decay": True},
 
     "encoder": "GNMTLikeEncoderWithEmbedding",
     "encoder_params": {

@@ -32,13 +32,8 @@ base_params = {
 
     "max_grad_norm": 5.0,
     # Constant for two thirds of the run, then halved four times.
-    "lr_policy_params": {
-        "learning_rate": 2e-3,
-        "warmup_steps": 200,
-        "begin_decay_at": 7 * max_steps // 12,
-        "decay_steps": max_steps // 12,
-        "min_lr": 2e-3 / 16,
-    },
+    "lr_policy_params": {"learning_rate": 2e-3, "warmup_steps": 200, "begin_decay_at": 7 * max_steps // 12,
+                         "decay_steps": max_steps // 12, "min_lr": 2e-3 / 16},
     "decoder_params": {"input_feeding": False, "share_source_embedding": True},
     "loss": "CrossEntropyWithSmoothing",
     "loss_params": {"offset_target_by_one": True, "average_across_timestep": True, "do_mask": True,

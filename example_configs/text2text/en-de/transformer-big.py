@@ -10,14 +10,9 @@ The published recipe ran through Horovod (use_horovod True), with 256 sentence p
 the same values but runs on one device. iter_size enlarges the batch of each update, as more workers do. The other
 recipes for WMT are based on this one.
 """
-from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
-from open_seq2seq.decoders import TransformerDecoder
-from open_seq2seq.encoders import TransformerEncoder
-from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
-from open_seq2seq.models import Text2Text
-from open_seq2seq.optimizers.lr_policies import transformer_policy
+from open_seq2seq.data.text2text.text2text import SpecialTextTokens
 
-base_model = Text2Text
+base_model = "Text2Text"
 data_root = "wmt16_de_en/"
 source, target = "en", "de"
 dev_files = ("wmt13-en-de.src", "wmt13-en-de.ref")
@@ -49,10 +44,10 @@ base_params = {
 
     "optimizer": "LazyAdam",
     "optimizer_params": {"beta1": 0.9, "beta2": 0.997, "epsilon": 1e-9},
-    "lr_policy": transformer_policy,
+    "lr_policy": "transformer_policy",
     "lr_policy_params": {"learning_rate": 2.0, "warmup_steps": 8000, "d_model": d_model},
 
-    "encoder": TransformerEncoder,
+    "encoder": "TransformerEncoder",
     "encoder_params": {
         **sizes,
         "encoder_layers": num_layers,
@@ -60,7 +55,7 @@ base_params = {
         "remove_padding": True,
     },
 
-    "decoder": TransformerDecoder,
+    "decoder": "TransformerDecoder",
     "decoder_params": {
         **sizes,
         "num_hidden_layers": num_layers,
@@ -73,10 +68,10 @@ base_params = {
         "PAD_SYMBOL": SpecialTextTokens.PAD_ID.value,
     },
 
-    "loss": PaddedCrossEntropyLossWithSmoothing,
+    "loss": "PaddedCrossEntropyLossWithSmoothing",
     "loss_params": {"label_smoothing": 0.1},
 
-    "data_layer": ParallelTextDataLayer,
+    "data_layer": "ParallelTextDataLayer",
     "data_layer_params": {
         "src_vocab_file": data_root + "m_common.vocab",
         "tgt_vocab_file": data_root + "m_common.vocab",

@@ -9,6 +9,17 @@ python run.py --config_file=example_configs/text2text/toy-several/reverse-and-co
 base_config = "../toy-tables/dialogue.py"
 base_model = "MultiDecoderModel"
 data_root = "toy_text_data/"
+sizes = {"hidden_size": 128, "num_heads": 8, "filter_size": 512, "attention_dropout": 0.1, "relu_dropout": 0.1,
+         "layer_postprocess_dropout": 0.1}
+
+
+def reversed_lines(part):
+    return {"source_file": f"{data_root}{part}/source.txt", "target_file": f"{data_root}{part}/target.txt"}
+
+
+def copied_lines(part):
+    return {"source_file": f"{data_root}{part}/source.txt", "target_file": f"{data_root}{part}/source.txt"}
+
 
 base_params = {
     "max_steps": 1200,
@@ -21,13 +32,8 @@ base_params = {
     "decoder_params": {
         "decoder": "TransformerDecoder",
         "decoder_params": {
+            **sizes,
             "num_hidden_layers": 2,
-            "hidden_size": 128,
-            "num_heads": 8,
-            "filter_size": 512,
-            "attention_dropout": 0.1,
-            "relu_dropout": 0.1,
-            "layer_postprocess_dropout": 0.1,
             "share_source_embedding": False,  # separate vocabularies
             "beam_size": 2,
             "alpha": 1.0,
@@ -53,22 +59,11 @@ train_params = {
     "data_layer_params": {
         "corpora": {
             # Copying is easier, so that it needs fewer examples.
-            "reversed": {"source_file": data_root + "train/source.txt", "target_file": data_root + "train/target.txt",
-                         "ratio": 2},
-            "copied": {"source_file": data_root + "train/source.txt", "target_file": data_root + "train/source.txt",
-                       "ratio": 1},
+            "reversed": {**reversed_lines("train"), "ratio": 2},
+            "copied": {**copied_lines("train"), "ratio": 1},
         },
         "length_buckets": False,  # as in the recipe for reversal alone
     },
 }
-
-eval_params = {
-    "data_layer_params": {
-        "corpora": {
-            "reversed": {"source_file": data_root + "dev/source.txt", "target_file": data_root + "dev/target.txt"},
-            "copied": {"source_file": data_root + "dev/source.txt", "target_file": data_root + "dev/source.txt"},
-        },
-    },
-}
-
+eval_params = {"data_layer_params": {"corpora": {"reversed": reversed_lines("dev"), "copied": copied_lines("dev")}}}
 infer_params = {"data_layer_params": {"source_file": data_root + "test/source.txt"}}
