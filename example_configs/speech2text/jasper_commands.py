@@ -7,6 +7,7 @@ Data: python scripts/prepare_speech_commands.py --data_dir=data/speech_commands_
 Run:  python run.py --config_file=example_configs/speech2text/jasper_commands.py --mode=train_eval
 """
 base_config = "../image2label/resnet_commands.py"
+dataset_version = "v1-12"  # or v1-30, v2
 
 
 def block(repeat, kernel_size, num_channels, dropout_keep_prob, stride=1, dilation=1, residual=False):
@@ -48,7 +49,7 @@ base_params = {
         "initializer": "GlorotNormal",
     },
     "decoder": "FullyConnectedSCDecoder",
-    "decoder_params": {"output_dim": 12},  # of dataset_version v1-12
+    "decoder_params": {"output_dim": {"v1-12": 12, "v1-30": 30, "v2": 35}[dataset_version]},
     "data_layer_params": {"num_audio_features": 128, "audio_length": 128, "model_format": "jasper"},
 }
 
