@@ -226,19 +226,34 @@ def _config_file(path: str, names: Mapping[str, Any], base: ConfigFile | None = 
       variants: the configs that are based on it, for messages.
     """
     subject = _subject(path, variants) if variants else path
-    problems: list[str] = []
-    if variants and base is None and names.get("base_model") is None and names.get("base_params") is None:
-        raise ConfigError([f"{subject} is not a config: it defines neither base_model nor base_params."])
     base_model = names.get("base_model")
-    if base_model is None and base is not None:
-        base_model = base.base_model
-    if base_model is None:
+    lacks_params = names.get("base_params") is None and base is None
+    if variants and lacks_params and base_model is None:
+        raise ConfigError([f"{subject} is not a config: it defines neither base_model nor base_params."])
+    problems: list[str] = []
+    if base_model is None and base is None:
         problems.append(f"{subject} defines no base_model: name a model class, as in base_model = Text2Text.")
-    elif not isinstance(base_model, (type, str)):
+    elif not isinstance(base_model, (type, str, type(None))):
         problems.append(f"In {path}, base_model is {base_model!r} but has to be a model class or its name.")
-    if names.get("base_params") is None and base is None:
+    if lacks_params:
         problems.append(f"{subject} defines no base_params: add a dict of the parameters that all modes share.")
-    sections = {}
+    sections, found = _sections(names)
+    if base is not None and not found:
+        sections, found = merge_sections(base.sections, sections)
+    problems += [f"In {path}, {problem}" for problem in found]
+    if problems:
+        raise ConfigError(problems)
+    note = note_in(str(names.get("__doc__") or ""))
+    if base is None:
+        return ConfigFile(path, base_model, sections, data_note=note)
+    return ConfigFile(path, base.base_model if base_model is None else base_model, sections,
+                      data_note=note or base.data_note, base_files=base.files)
+
+
+def _sections(names: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Returns copies of the sections that a file defines, and the problems found."""
+    sections: dict[str, dict[str, Any]] = {}
+    problems = []
     for name in SECTIONS:
         section = names.get(name)
         if section is None:
@@ -247,16 +262,8 @@ def _config_file(path: str, names: Mapping[str, Any], base: ConfigFile | None = 
             sections[name], problem = _copied(section)
         else:
             problem = f"is of type {type(section).__name__} but has to be a dict"
-        problems += [f"In {path}, {name} {problem}."] if problem else []
-    note = note_in(str(names.get("__doc__") or ""))
-    base_files: tuple[str, ...] = ()
-    if base is not None and not problems:
-        base_files, note = base.files, note or base.data_note
-        sections, found = merge_sections(base.sections, sections)
-        problems += [f"In {path}, {problem}" for problem in found]
-    if problems:
-        raise ConfigError(problems)
-    return ConfigFile(path, base_model, sections, data_note=note, base_files=base_files)
+        problems += [f"{name} {problem}."] if problem else []
+    return sections, problems
 
 
 def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
