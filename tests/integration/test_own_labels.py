@@ -50,7 +50,8 @@ def test_from_folders_of_pictures_to_classes_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_toy_folders("", {"pictures": 80, "new": 4})
     prepare_images(["--folder=pictures"])
-    (tmp_path / "my.py").write_text(f"base_config = '{ROOT}/example_configs/image2label/own-images.py'\nimage_size = 32\n")
+    recipe = f"{ROOT}/example_configs/image2label/own-images.py"
+    (tmp_path / "my.py").write_text(f"base_config = {recipe!r}\nimage_size = 32\n")
     run("--config_file=my.py", "--mode=train_eval", "--num_epochs=1", "--encoder_params/resnet_size=None",
         "--encoder_params/block_sizes=[1,1]", "--encoder_params/first_num_filters=4")
     shutil.move("own-images-model", "elsewhere")

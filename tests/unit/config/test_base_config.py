@@ -111,7 +111,8 @@ def test_a_misspelt_variable_is_pointed_out(tmp_path, capsys):
       "infer_params": {"decoder": "T", "b": 2}}),
     # The same choice changes nothing.
     ({"base_params": {"decoder": type("A", (), {}), "a": {"cell": "L", "cell_params": {"m": 2}}}},
-     {"base_params": {"decoder": "A", "decoder_params": {"x": 1}, "a": {"cell": "L", "cell_params": {"n": 1, "m": 2}}},
+     {"base_params": {"decoder": "A", "decoder_params": {"x": 1},
+                      "a": {"cell": "L", "cell_params": {"n": 1, "m": 2}}},
       "infer_params": {"decoder": "S", "decoder_params": {"y": 1}, "b": 1}}),
     # What is dropped from base_params is gone; what is dropped from a section is dropped when the section is merged.
     ({"base_params": {"a": "<drop>", "decoder_params": {"x": "<drop>"}}, "infer_params": {"b": "<drop>"}},
@@ -128,7 +129,8 @@ def test_sections(variant: dict[str, Any], expected: dict[str, Any]):
 
 
 def test_a_dropped_key_is_gone_from_the_mode(tmp_path):
-    config = load(tmp_path, "infer_params = {'optimizer_params': {'beta1': '<drop>'}, 'more': {'a': '<drop>', 'b': 1}}\n")
+    config = load(tmp_path, "infer_params = {'optimizer_params': {'beta1': '<drop>'},\n"
+                            "                'more': {'a': '<drop>', 'b': 1}}\n")
     assert resolve(config, "infer").params("infer") == {
         "max_steps": 1, "names": ["data/test"], "logdir": "run", "optimizer": "Adam",
         "optimizer_params": {"epsilon": 1e-9}, "more": {"b": 1}}
@@ -176,7 +178,8 @@ def test_what_is_wrong_is_said_with_both_names(tmp_path, files, words):
 
 
 def test_keys_of_bases_are_known_before_they_are_executed(tmp_path):
-    first = write(tmp_path, a_py="base_config = 'b.yaml'\nown = 1\n", b_yaml="base_config: c.py\nbase_params: {mine: 1}\n",
+    first = write(tmp_path, a_py="base_config = 'b.yaml'\nown = 1\n",
+                  b_yaml="base_config: c.py\nbase_params: {mine: 1}\n",
                   c_py="raise ValueError\ntheirs = 3\n")
     assert {"own", "mine", "theirs"} <= (possible_keys(first) or set())
     write(tmp_path, c_py="from elsewhere import base_params\n")
