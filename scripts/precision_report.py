@@ -82,6 +82,7 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
 
     trust = ["--trust_code"] if args.trust_code else []
     options = parse_options([f"--config_file={args.config_file}", f"--mode={args.data}", *trust, *overrides])
+    check_no_input([args.output], options.config.config_file.files)
     spec = describe_sections(options)[args.data]
     if spec.params.get("loss") is None:
         raise ConfigError(["'loss' is missing: the report needs the gradients of a loss."])
@@ -112,7 +113,6 @@ def main(argv: list[str] | None = None) -> None:
     scales = parse_scales(args.loss_scales)
     if args.batches < 1:
         raise UserError(f"--batches is {args.batches} but has to be at least 1.")
-    check_no_input([args.output], [args.config_file])
     import_tensorflow()
     model, checkpoint = restored_model(args, overrides)
     from open_seq2seq.training.precision import PrecisionProbe, conversions_of, format_report, pick_batches

@@ -13,7 +13,6 @@ alphabet is written to vocab.txt. The folder is written whole or, after an error
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections import Counter
@@ -22,6 +21,7 @@ from collections.abc import Sequence
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.kept import Kept
+from open_seq2seq.data.own_scripts import say_next
 from open_seq2seq.data.speech2text.alphabet_creation import add_spelling_arguments, write_alphabet
 from open_seq2seq.data.speech2text.own_recordings import COLUMNS, Recording, read_recordings
 from open_seq2seq.data.speech2text.own_speech import clean, listed, split, write_segments
@@ -105,7 +105,10 @@ def main(argv: list[str] | None = None) -> None:
         deco_print(f"{os.path.join(args.output_dir, name)}.csv: {describe(part)}, such as")
         deco_print(f"{part[0].utterance.name}: {normalize(part[0].utterance.text or '')[:_SHOWN_TEXT]}", offset=1)
     kept.report("recording", os.path.join(args.output_dir, "dropped.csv"), lambda row: row.place)
-    say_next(args, say_rates(kept.rows))
+    sample_freq = say_rates(kept.rows)
+    say_next(RECIPE, "my_speech.py", {"data_dir": os.path.join(args.output_dir, ""),
+                                      "lower_case, remove_characters": (args.lower_case, args.remove_characters),
+                                      **({"sample_freq": sample_freq} if sample_freq != SAMPLE_FREQ else {})})
 
 
 def describe(part: Sequence[Recording]) -> str:
@@ -124,18 +127,6 @@ def say_rates(recordings: Sequence[Recording]) -> int:
     deco_print("Sampling rate: " + ", ".join(
         f"{rate:,} Hz ({format_count(count, 'recording')})" for rate, count in rates) + converted)
     return sample_freq
-
-
-def say_next(args: argparse.Namespace, sample_freq: int) -> None:
-    """Prints what to do with the lists."""
-    spelling = f"{args.lower_case}, {json.dumps(args.remove_characters, ensure_ascii=False)}"
-    folder = json.dumps(os.path.join(args.output_dir, ""), ensure_ascii=False)
-    deco_print(f"Next: cp {RECIPE} my_speech.py, and set in it")
-    deco_print(f"data_dir = {folder}", offset=1)
-    deco_print(f"lower_case, remove_characters = {spelling}", offset=1)
-    if sample_freq != SAMPLE_FREQ:
-        deco_print(f"sample_freq = {sample_freq}", offset=1)
-    deco_print("Then: python run.py --config_file=my_speech.py --mode=train_eval --check")
 
 
 if __name__ == "__main__":

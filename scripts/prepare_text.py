@@ -12,7 +12,6 @@ spm.model, is trained on train. The folder is written whole or, after an error, 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import sys
@@ -20,6 +19,7 @@ from collections.abc import Iterable, Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from open_seq2seq.data.own_scripts import say_next
 from open_seq2seq.data.sentencepiece_models import train_pieces
 from open_seq2seq.data.text2text.languages import in_wrong_order
 from open_seq2seq.data.text2text.own_text import Pair, clean, read_table, split
@@ -142,7 +142,7 @@ def main(argv: list[str] | None = None) -> None:
     describe(args, parts)
     deco_print(f"{os.path.join(args.output_dir, 'spm.model')}: {size:,} pieces of both languages")
     kept.report("pair", os.path.join(args.output_dir, "dropped.tsv"))
-    say_next(args)
+    say_next(RECIPE, "my.py", {"data_dir": os.path.join(args.output_dir, ""), "source, target": tuple(args.languages)})
 
 
 def describe(args: argparse.Namespace, parts: Sequence[Sequence[Pair]]) -> None:
@@ -153,16 +153,6 @@ def describe(args: argparse.Namespace, parts: Sequence[Sequence[Pair]]) -> None:
         texts = [f"{language}: {text[:_SHOWN]}{'…' * (len(text) > _SHOWN)}" for language, text in zip(
             args.languages, (part[0].source, part[0].target), strict=True)]
         deco_print(" / ".join(texts), offset=1)
-
-
-def say_next(args: argparse.Namespace) -> None:
-    """Prints what to do with the files."""
-    folder, *languages = (json.dumps(text, ensure_ascii=False)
-                          for text in (os.path.join(args.output_dir, ""), *args.languages))
-    deco_print(f"Next: cp {RECIPE} my.py, and set in it")
-    deco_print(f"data_dir = {folder}", offset=1)
-    deco_print(f"source, target = {', '.join(languages)}", offset=1)
-    deco_print("Then: python run.py --config_file=my.py --mode=train_eval --check")
 
 
 if __name__ == "__main__":

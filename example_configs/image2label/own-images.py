@@ -7,15 +7,7 @@ docs/own-images.md describes every step, from folders of pictures to predictions
 """
 import os
 
-from open_seq2seq.data import ImageFolderDataLayer
-from open_seq2seq.decoders import FullyConnectedDecoder
-from open_seq2seq.encoders import ResNetEncoder
-from open_seq2seq.losses import CrossEntropyLoss
-from open_seq2seq.models import Image2Label
-from open_seq2seq.optimizers import l2_regularizer
-from open_seq2seq.optimizers.lr_policies import cosine_decay
-
-# The five things to edit:
+# The five things to choose, in a config of your own that names this one as its base_config:
 data_dir = "own_images/"        # 1. --output_dir of prepare_images.py
 image_size = 64                 # 2. pixels that the network sees, a multiple of 32; prepare_images.py suggests it
 random_flip = True              # 3. False if a mirrored picture is of another class, as with letters
@@ -24,7 +16,7 @@ num_epochs = 40                 # 5. passes over train: fewer for more than some
 
 stride = image_size // 32  # after the first convolution, all pictures have 32 × 32 positions
 
-base_model = Image2Label
+base_model = "Image2Label"
 
 base_params = {
     "batch_size_per_gpu": batch_size,
@@ -44,12 +36,12 @@ base_params = {
 
     "optimizer": "Momentum",
     "optimizer_params": {"momentum": 0.9, "use_nesterov": True},
-    "lr_policy": cosine_decay,
+    "lr_policy": "cosine_decay",
     "lr_policy_params": {"learning_rate": 0.05},
-    "regularizer": l2_regularizer,
+    "regularizer": "l2_regularizer",
     "regularizer_params": {"scale": 5e-4},
 
-    "encoder": ResNetEncoder,
+    "encoder": "ResNetEncoder",
     "encoder_params": {
         "resnet_size": 20,
         "version": 1,
@@ -58,11 +50,11 @@ base_params = {
         "regularize_bn": False,
         "bn_momentum": 0.9,
     },
-    "decoder": FullyConnectedDecoder,
-    "loss": CrossEntropyLoss,
+    "decoder": "FullyConnectedDecoder",
+    "loss": "CrossEntropyLoss",
     "loss_params": {"label_smoothing": 0.1},
 
-    "data_layer": ImageFolderDataLayer,
+    "data_layer": "ImageFolderDataLayer",
     "data_layer_params": {
         "class_file": os.path.join(data_dir, "classes.txt"),
         "image_size": image_size,

@@ -1,54 +1,17 @@
-"""ResNet-50, version 2 (He et al. 2016, https://arxiv.org/abs/1603.05027), on ImageNet in mixed precision.
+"""ResNet-50, version 2, on ImageNet in mixed precision.
 
 The published run used Horovod on 8 GPUs. Here, use_horovod is False, so that the config also runs on one device;
 for several, start it with mpiexec or horovodrun and --use_horovod=True.
-Data: data_root/imagenet, with TFRecord files or the folders train and val of JPEG files (docs/image-classification.md).
+
 Run:  python run.py --config_file=example_configs/image2label/resnet-50-v2-mp.py --mode=train_eval
 """
-from open_seq2seq.data import ImagenetDataLayer
-from open_seq2seq.decoders import FullyConnectedDecoder
-from open_seq2seq.encoders import ResNetEncoder
-from open_seq2seq.losses import CrossEntropyLoss
-from open_seq2seq.models import Image2Label
-from open_seq2seq.optimizers import l2_regularizer
-from open_seq2seq.optimizers.lr_policies import poly_decay
-
-base_model = Image2Label
-data_root = "data/"
+base_config = "resnet-50-v2.py"
 
 base_params = {
-    "use_horovod": False,
-    "num_gpus": 1,
     "batch_size_per_gpu": 128,
-    "num_epochs": 100,
-    "random_seed": 0,
-    "save_summaries_steps": 2000,
-    "print_loss_steps": 100,
-    "print_samples_steps": 2000,
-    "eval_steps": 5000,
-    "save_checkpoint_steps": 5000,
     "logdir": "resnet-50-v2-mp",
     "dtype": "mixed",
     "loss_scaling": "Backoff",
-
-    "optimizer": "Momentum",
-    "optimizer_params": {"momentum": 0.9},
-    "lr_policy": poly_decay,
+    "lr_policy": "poly_decay",
     "lr_policy_params": {"learning_rate": 0.4, "power": 2.0},
-    "initializer": "VarianceScaling",
-    "regularizer": l2_regularizer,
-    "regularizer_params": {"scale": 1e-4},
-
-    "encoder": ResNetEncoder,
-    "encoder_params": {"resnet_size": 50, "version": 2, "regularize_bn": False},
-    "decoder": FullyConnectedDecoder,
-    "decoder_params": {"output_dim": 1000},
-    "loss": CrossEntropyLoss,
-
-    "data_layer": ImagenetDataLayer,
-    "data_layer_params": {"data_dir": data_root + "imagenet", "image_size": 224, "num_classes": 1000},
 }
-
-train_params = {}
-eval_params = {}
-infer_params = {}

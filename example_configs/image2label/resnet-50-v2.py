@@ -1,18 +1,12 @@
 """ResNet-50, version 2 (He et al. 2016, https://arxiv.org/abs/1603.05027), on ImageNet in float32.
 
 Published: top-1 76.38 %, top-5 93.08 %. The published run used 8 GPUs in one process: set num_gpus to 8.
+The other recipes for ImageNet are based on this one.
+
 Data: data_root/imagenet, with TFRecord files or the folders train and val of JPEG files (docs/image-classification.md).
 Run:  python run.py --config_file=example_configs/image2label/resnet-50-v2.py --mode=train_eval
 """
-from open_seq2seq.data import ImagenetDataLayer
-from open_seq2seq.decoders import FullyConnectedDecoder
-from open_seq2seq.encoders import ResNetEncoder
-from open_seq2seq.losses import CrossEntropyLoss
-from open_seq2seq.models import Image2Label
-from open_seq2seq.optimizers import l2_regularizer
-from open_seq2seq.optimizers.lr_policies import piecewise_constant
-
-base_model = Image2Label
+base_model = "Image2Label"
 data_root = "data/"
 
 base_params = {
@@ -31,23 +25,23 @@ base_params = {
 
     "optimizer": "Momentum",
     "optimizer_params": {"momentum": 0.9},
-    "lr_policy": piecewise_constant,
+    "lr_policy": "piecewise_constant",
     "lr_policy_params": {
         "learning_rate": 0.1,
         "boundaries": [30, 60, 80, 90],
         "decay_rates": [0.1, 0.01, 0.001, 1e-4],
     },
     "initializer": "VarianceScaling",
-    "regularizer": l2_regularizer,
+    "regularizer": "l2_regularizer",
     "regularizer_params": {"scale": 1e-4},
 
-    "encoder": ResNetEncoder,
+    "encoder": "ResNetEncoder",
     "encoder_params": {"resnet_size": 50, "version": 2, "regularize_bn": False},
-    "decoder": FullyConnectedDecoder,
+    "decoder": "FullyConnectedDecoder",
     "decoder_params": {"output_dim": 1000},
-    "loss": CrossEntropyLoss,
+    "loss": "CrossEntropyLoss",
 
-    "data_layer": ImagenetDataLayer,
+    "data_layer": "ImagenetDataLayer",
     "data_layer_params": {"data_dir": data_root + "imagenet", "image_size": 224, "num_classes": 1000},
 }
 

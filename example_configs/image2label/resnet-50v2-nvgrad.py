@@ -1,54 +1,18 @@
 """ResNet-50, version 2, on ImageNet with NovoGrad (Ginsburg et al. 2019, https://arxiv.org/abs/1905.11286).
 
-Published: top-1 77.00 %, top-5 93.37 %; after 300 epochs 77.63 % and 93.73 %.
-The published run used Horovod on 8 GPUs. Here, use_horovod is False, so that the config also runs on one device;
-for several, start it with mpiexec or horovodrun and --use_horovod=True.
-Data: data_root/imagenet, with TFRecord files or the folders train and val of JPEG files (docs/image-classification.md).
+Published: top-1 77.00 %, top-5 93.37 %; after 300 epochs 77.63 % and 93.73 %. The run used Horovod on 8 GPUs.
+
 Run:  python run.py --config_file=example_configs/image2label/resnet-50v2-nvgrad.py --mode=train_eval
 """
-from open_seq2seq.data import ImagenetDataLayer
-from open_seq2seq.decoders import FullyConnectedDecoder
-from open_seq2seq.encoders import ResNetEncoder
-from open_seq2seq.losses import CrossEntropyLoss
-from open_seq2seq.models import Image2Label
-from open_seq2seq.optimizers.lr_policies import poly_decay
-
-base_model = Image2Label
-data_root = "data/"
+base_config = "resnet-50-v2-mp.py"
 
 base_params = {
-    "use_horovod": False,
-    "num_gpus": 1,
-    "batch_size_per_gpu": 128,
-    "num_epochs": 100,
-    "random_seed": 0,
-    "save_summaries_steps": 2000,
-    "print_loss_steps": 100,
     "print_samples_steps": 10000,
-    "eval_steps": 5000,
-    "save_checkpoint_steps": 5000,
     "logdir": "resnet-50v2-nvgrad",
-    "dtype": "mixed",
-    "loss_scaling": "Backoff",
-
     "optimizer": "NovoGrad",
     # compat_no_ema: the published recipe used the norm of the current gradient instead of its moving average.
     "optimizer_params": {"beta1": 0.95, "beta2": 0.98, "epsilon": 1e-8, "weight_decay": 0.004,
                          "grad_averaging": False, "compat_no_ema": True},
-    "lr_policy": poly_decay,
-    "lr_policy_params": {"learning_rate": 0.03, "power": 2.0},
-    "initializer": "VarianceScaling",
-
-    "encoder": ResNetEncoder,
-    "encoder_params": {"resnet_size": 50, "version": 2, "regularize_bn": False},
-    "decoder": FullyConnectedDecoder,
-    "decoder_params": {"output_dim": 1000},
-    "loss": CrossEntropyLoss,
-
-    "data_layer": ImagenetDataLayer,
-    "data_layer_params": {"data_dir": data_root + "imagenet", "image_size": 224, "num_classes": 1000},
+    "lr_policy_params": {"learning_rate": 0.03},
+    "regularizer": "<drop>",
 }
-
-train_params = {}
-eval_params = {}
-infer_params = {}

@@ -5,71 +5,15 @@ The model is that of lstm-wkt2-small.py. Two CPU cores can train it.
 Data: train.txt and valid.txt in data/imdb-lm/; scripts/prepare_imdb.py writes them.
 Run:  python run.py --config_file=example_configs/lm/lstm-imdb-small.py --mode=train_eval
 """
-from open_seq2seq.data import WKTDataLayer
-from open_seq2seq.decoders import FakeDecoder
-from open_seq2seq.encoders import LMEncoder
-from open_seq2seq.losses import BasicSequenceLoss
-from open_seq2seq.models import LanguageModel
-from open_seq2seq.optimizers.lr_policies import cosine_decay
-from open_seq2seq.parts.rnn.core_cells import LSTMCell
-
-base_model = LanguageModel
+base_config = "lstm-wkt2-small.py"
 
 base_params = {
-    "num_gpus": 1,
-    "batch_size_per_gpu": 64,
-    "eval_batch_size_per_gpu": 16,
     "num_epochs": 5,
-    "print_loss_steps": 100,
-    "print_samples_steps": 2000,
-    "save_summaries_steps": 100,
-    "save_checkpoint_steps": 500,
     "eval_steps": 1200,
     "logdir": "lstm-imdb-small",
-    "random_seed": 0,
-    "dtype": "mixed",
-
-    "optimizer": "Adam",
-    "optimizer_params": {"beta2": 0.99},
-    "lr_policy": cosine_decay,
-    "lr_policy_params": {"learning_rate": 3e-3, "warmup_steps": 900},
-    "max_grad_norm": 0.5,
-    "activation_regularization": 2.0,
-    "temporal_activation_regularization": 1.0,
-    "best_metric": "perplexity",
-
-    "encoder": LMEncoder,
-    "encoder_params": {
-        "core_cell": LSTMCell,
-        "core_cell_params": {"num_units": 800},
-        "encoder_layers": 2,
-        "emb_size": 400,
-        "weight_tied": True,
-        "awd_initializer": True,
-        "variational_recurrent": True,
-        "recurrent_weight_keep_prob": 0.8,
-        "encoder_emb_keep_prob": 0.95,
-        "embedding_dropout": "words",
-        "encoder_dp_input_keep_prob": 0.75,
-        "encoder_dp_output_keep_prob": 0.8,
-        "encoder_last_output_keep_prob": 0.75,
-        "adaptive_softmax": {"cutoffs": [4000, 12000], "factor": 1.0},
-    },
-
-    "decoder": FakeDecoder,
-
-    "loss": BasicSequenceLoss,
-    "loss_params": {"offset_target_by_one": False, "average_across_timestep": True},
-
-    "data_layer": WKTDataLayer,
     "data_layer_params": {
         "data_root": "data/imdb-lm",
         "processed_data_folder": "lstm-imdb-small-processed-data",
         "min_count": 4,
-        "bptt": 35,
-        "carry_state": True,
-        "random_bptt": True,
     },
 }
-
-train_params = {"data_layer_params": {"rand_start": True}}

@@ -5,68 +5,27 @@ Data: wiki.train.tokens and wiki.valid.tokens in
 data/wikitext-103/.
 Run:  mpiexec -np 8 python run.py --config_file=example_configs/lm/lstm-wkt103-mixed.py --mode=train_eval
 """
-from open_seq2seq.data import WKTDataLayer
-from open_seq2seq.decoders import FakeDecoder
-from open_seq2seq.encoders import LMEncoder
-from open_seq2seq.losses import BasicSampledSequenceLoss
-from open_seq2seq.models import LSTMLM
-from open_seq2seq.optimizers import l2_regularizer
-from open_seq2seq.optimizers.lr_policies import fixed_lr
-from open_seq2seq.parts.rnn.core_cells import WeightDropLayerNormBasicLSTMCell
-
-base_model = LSTMLM
+base_config = "lstm-wkt2-fp32.py"
 
 base_params = {
-    "use_horovod": True,
     "batch_size_per_gpu": 224,
     "eval_batch_size_per_gpu": 56,
-    "num_epochs": 1500,
-    "save_summaries_steps": 40,
-    "print_loss_steps": 40,
-    "print_samples_steps": 40,
-    "save_checkpoint_steps": 40,
     "eval_steps": 160,
     "logdir": "WKT103-CPT",
-    "restore_best_checkpoint": True,
     "processed_data_folder": "wkt103-processed-data",
     "dtype": "mixed",
     "loss_scaling": "Backoff",
-
-    "optimizer": "Adam",
-    "lr_policy": fixed_lr,
     "lr_policy_params": {"learning_rate": 0.001},
-    "initializer": "random_uniform",
-    "initializer_params": {"minval": -0.1, "maxval": 0.1},
-    "regularizer": l2_regularizer,
-    "regularizer_params": {"scale": 2e-6},
-
-    "encoder": LMEncoder,
     "encoder_params": {
-        "core_cell": WeightDropLayerNormBasicLSTMCell,
-        "core_cell_params": {"num_units": 1024, "forget_bias": 1.0},
-        "encoder_layers": 3,
+        "core_cell_params": {"num_units": 1024},
         "emb_size": 320,
-        "encoder_use_skip_connections": False,
         "encoder_dp_output_keep_prob": 0.85,
         "encoder_last_output_keep_prob": 0.85,
         "encoder_emb_keep_prob": 0.8,
-        "recurrent_keep_prob": 0.7,
-        "weight_tied": True,
         "num_tokens_gen": 200,
         "num_sampled": 8192,
     },
-
-    "decoder": FakeDecoder,
-
-    "loss": BasicSampledSequenceLoss,
+    "loss": "BasicSampledSequenceLoss",
     "loss_params": {"offset_target_by_one": False, "average_across_timestep": True, "do_mask": False},
-
-    "data_layer": WKTDataLayer,
-    "data_layer_params": {"data_root": "data/wikitext-103", "bptt": 96, "normalize": True, "repeat": True},
+    "data_layer_params": {"data_root": "data/wikitext-103"},
 }
-
-train_params = {"data_layer_params": {"rand_start": True}}
-
-eval_params = {"data_layer_params": {"repeat": False}}
-
-infer_params = {"data_layer_params": {"seed_tokens": "something The only game"}}

@@ -6,15 +6,9 @@ and hundreds. docs/language-models.md has the perplexities.
 Data: wiki.train.tokens and wiki.valid.tokens in data/wikitext-2/.
 Run:  python run.py --config_file=example_configs/lm/lstm-wkt2-small.py --mode=train_eval
 """
-from open_seq2seq.data import WKTDataLayer
-from open_seq2seq.decoders import FakeDecoder
-from open_seq2seq.encoders import LMEncoder
-from open_seq2seq.losses import BasicSequenceLoss
-from open_seq2seq.models import LanguageModel
-from open_seq2seq.optimizers.lr_policies import cosine_decay
 from open_seq2seq.parts.rnn.core_cells import LSTMCell
 
-base_model = LanguageModel
+base_model = "LanguageModel"
 
 base_params = {
     "num_gpus": 1,
@@ -32,14 +26,14 @@ base_params = {
 
     "optimizer": "Adam",
     "optimizer_params": {"beta2": 0.99},
-    "lr_policy": cosine_decay,
+    "lr_policy": "cosine_decay",
     "lr_policy_params": {"learning_rate": 3e-3, "warmup_steps": 900},
     "max_grad_norm": 0.5,
     "activation_regularization": 2.0,
     "temporal_activation_regularization": 1.0,
     "best_metric": "perplexity",
 
-    "encoder": LMEncoder,
+    "encoder": "LMEncoder",
     "encoder_params": {
         "core_cell": LSTMCell,
         "core_cell_params": {"num_units": 800},
@@ -57,12 +51,11 @@ base_params = {
         "adaptive_softmax": {"cutoffs": [4000, 12000], "factor": 1.0},
     },
 
-    "decoder": FakeDecoder,
-
-    "loss": BasicSequenceLoss,
+    "decoder": "FakeDecoder",
+    "loss": "BasicSequenceLoss",
     "loss_params": {"offset_target_by_one": False, "average_across_timestep": True},
 
-    "data_layer": WKTDataLayer,
+    "data_layer": "WKTDataLayer",
     "data_layer_params": {
         "data_root": "data/wikitext-2",
         "processed_data_folder": "lstm-wkt2-small-processed-data",

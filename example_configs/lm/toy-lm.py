@@ -5,15 +5,9 @@ The hidden state is carried from chunk to chunk, in training and in evaluation.
 Data: python scripts/create_toy_text.py --output_dir=toy_text_lm
 Run:  python run.py --config_file=example_configs/lm/toy-lm.py --mode=train_eval
 """
-from open_seq2seq.data import WKTDataLayer
-from open_seq2seq.decoders import FakeDecoder
-from open_seq2seq.encoders import LMEncoder
-from open_seq2seq.losses import BasicSequenceLoss
-from open_seq2seq.models import LSTMLM
-from open_seq2seq.optimizers.lr_policies import fixed_lr
 from open_seq2seq.parts.rnn.core_cells import LSTMCell
 
-base_model = LSTMLM
+base_model = "LSTMLM"
 
 base_params = {
     "num_gpus": 1,
@@ -29,11 +23,11 @@ base_params = {
     "dtype": "float32",
 
     "optimizer": "Adam",
-    "lr_policy": fixed_lr,
+    "lr_policy": "fixed_lr",
     "lr_policy_params": {"learning_rate": 1e-2},
     "max_grad_norm": 1.0,
 
-    "encoder": LMEncoder,
+    "encoder": "LMEncoder",
     "encoder_params": {
         "core_cell": LSTMCell,
         "core_cell_params": {"num_units": 64},
@@ -43,12 +37,11 @@ base_params = {
         "num_tokens_gen": 20,
     },
 
-    "decoder": FakeDecoder,
-
-    "loss": BasicSequenceLoss,
+    "decoder": "FakeDecoder",
+    "loss": "BasicSequenceLoss",
     "loss_params": {"offset_target_by_one": False, "average_across_timestep": True},
 
-    "data_layer": WKTDataLayer,
+    "data_layer": "WKTDataLayer",
     "data_layer_params": {
         "data_root": "toy_text_lm",
         "processed_data_folder": "toy_text_lm/processed",

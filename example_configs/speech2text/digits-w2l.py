@@ -10,97 +10,28 @@ Run:  python run.py --config_file=example_configs/speech2text/digits-w2l.py --mo
 Test: the same with --mode=eval --eval_params/data_layer_params/dataset_files="['digits/test.csv']"
       or "['digits/strings-test.csv']"
 """
-from open_seq2seq.data import Speech2TextDataLayer
-from open_seq2seq.decoders import FullyConnectedCTCDecoder
-from open_seq2seq.encoders import TDNNEncoder
-from open_seq2seq.losses import CTCLoss
-from open_seq2seq.models import Speech2Text
-from open_seq2seq.optimizers.lr_policies import cosine_decay
-
-base_model = Speech2Text
-data_root = "digits/"
-
-
-def block(repeat, kernel_size, num_channels, dropout_keep_prob, stride=1):
-    return {"type": "conv1d", "repeat": repeat, "kernel_size": [kernel_size], "stride": [stride],
-            "num_channels": num_channels, "padding": "SAME", "dropout_keep_prob": dropout_keep_prob}
-
+base_config = "own-speech.py"
+data_dir = "digits/"
+sample_freq = 8000
 
 base_params = {
     "use_horovod": False,
     "num_gpus": 1,
-    "batch_size_per_gpu": 24,
+    "max_steps": "<drop>",
     "num_epochs": 16,
-    "random_seed": 0,
     "save_summaries_steps": 100,
     "print_loss_steps": 100,
     "print_samples_steps": 500,
     "eval_steps": 500,
     "save_checkpoint_steps": 500,
-    "num_checkpoints": 2,
-    "best_metric": "Eval WER",
+    "stop_after_evals_without_gain": "<drop>",
     "logdir": "digits-w2l",
-    "dtype": "mixed",
-
-    "optimizer": "AdamW",
-    "optimizer_params": {"weight_decay": 0.05},
-    "lr_policy": cosine_decay,
-    "lr_policy_params": {"learning_rate": 0.004, "warmup_steps": 300},
-    "max_grad_norm": 5.0,
-    "ema_decay": 0.998,
-
-    "encoder": TDNNEncoder,
-    "encoder_params": {
-        "convnet_layers": [
-            block(1, 11, 64, 0.9, stride=2),
-            block(2, 11, 96, 0.9),
-            block(2, 13, 128, 0.8),
-            block(1, 17, 192, 0.8),
-            block(1, 1, 256, 0.7),
-        ],
-        "dropout_keep_prob": 0.8,
-        "bn_momentum": 0.98,
-        "activation_fn": "relu",
-        "initializer": "GlorotNormal",
-    },
-
-    "decoder": FullyConnectedCTCDecoder,
-    "loss": CTCLoss,
-
-    "data_layer": Speech2TextDataLayer,
-    "data_layer_params": {
-        "backend": "librosa",
-        "input_type": "logfbank",
-        "num_audio_features": 40,
-        "sample_freq": 8000,
-        "pad_to": 16,
-        "dither": 1e-4,
-        "vocab_file": data_root + "vocab.txt",
-    },
+    "data_layer_params": {"lower_case": "<drop>", "remove_characters": "<drop>"},
 }
 
 train_params = {
     "data_layer_params": {
-        "dataset_files": [data_root + "train.csv", data_root + "strings-train.csv"],
-        "augmentation": {
-            "speed_perturbation_ratio": 0.2,
-            "noise_level_min": -80, "noise_level_max": -30,
-            "n_freq_mask": 2, "width_freq_mask": 6,
-            "n_time_mask": 1, "width_time_mask": 8,
-        },
-    },
-}
-
-eval_params = {
-    "batch_size_per_gpu": 64,
-    "data_layer_params": {
-        "dataset_files": [data_root + "dev.csv"],
-    },
-}
-
-infer_params = {
-    "batch_size_per_gpu": 64,
-    "data_layer_params": {
-        "dataset_files": [data_root + "test.csv"],
+        "dataset_files": [data_dir + "train.csv", data_dir + "strings-train.csv"],
+        "augmentation": {"speed_perturbation_ratio": 0.2},
     },
 }

@@ -4,22 +4,9 @@ Kim et al. 2016, https://arxiv.org/abs/1609.06773; LibriSpeech, 960 hours.
 No result was published for this config. Evaluation and inference combine both decoders; NVIDIA's
 OpenSeq2Seq used only attention, which corresponds to ctc_weight 0.0.
 
-Data: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/jca_large_8gpus.py --mode=train_eval
-
-The published recipe ran through Horovod (use_horovod True) on 8 GPUs with 64 utterances each; this config has
-the same values but runs on one device. For several devices, start it with mpiexec or horovodrun and --use_horovod=True.
 """
-from open_seq2seq.data import Speech2TextDataLayer
-from open_seq2seq.decoders import FullyConnectedCTCDecoder, JointCTCAttentionDecoder, ListenAttendSpellDecoder
-from open_seq2seq.encoders import ListenAttendSpellEncoder
-from open_seq2seq.losses import MultiTaskCTCEntropyLoss
-from open_seq2seq.models import Speech2Text
-from open_seq2seq.optimizers import l2_regularizer
-from open_seq2seq.optimizers.lr_policies import poly_decay
-
-base_model = Speech2Text
-data_root = "librispeech/"
+base_config = "w2lplus_large_8gpus.py"
 
 
 def block(repeat, num_channels, dropout_keep_prob, stride=1):
@@ -28,27 +15,21 @@ def block(repeat, num_channels, dropout_keep_prob, stride=1):
 
 
 base_params = {
-    "use_horovod": False,
-    "num_gpus": 1,
     "batch_size_per_gpu": 64,
     "num_epochs": 50,
-    "random_seed": 0,
+    "iter_size": "<drop>",
     "save_summaries_steps": 1100,
-    "print_loss_steps": 10,
     "print_samples_steps": 200,
     "eval_steps": 1100,
-    "save_checkpoint_steps": 1100,
+    "num_checkpoints": "<drop>",
     "logdir": "jca_large",
-    "dtype": "float32",
-
     "optimizer": "Adam",
-    "lr_policy": poly_decay,
-    "lr_policy_params": {"learning_rate": 0.001, "min_lr": 1e-5, "power": 2.0},
+    "lr_policy_params": {"learning_rate": 0.001, "min_lr": 1e-5},
+    "larc_params": "<drop>",
     "max_grad_norm": 1.0,
-    "regularizer": l2_regularizer,
     "regularizer_params": {"scale": 0.0001},
 
-    "encoder": ListenAttendSpellEncoder,
+    "encoder": "ListenAttendSpellEncoder",
     "encoder_params": {
         "convnet_layers": [
             block(1, 256, 0.8, stride=2),
@@ -63,72 +44,31 @@ base_params = {
         "initializer": "GlorotNormal",
     },
 
-    "decoder": JointCTCAttentionDecoder,
+    "decoder": "JointCTCAttentionDecoder",
     "decoder_params": {
-        "attn_decoder": ListenAttendSpellDecoder,
+        "attn_decoder": "ListenAttendSpellDecoder",
         "attn_decoder_params": {
             "tgt_emb_size": 256,
             "pos_embedding": True,
-            "attention_params": {
-                "attention_dim": 256,
-                "attention_type": "chorowski",
-                "use_coverage": True,
-                "num_heads": 1,
-                "plot_attention": True,
-            },
+            "attention_params": {"attention_dim": 256, "attention_type": "chorowski", "use_coverage": True,
+                                 "num_heads": 1, "plot_attention": True},
             "rnn_type": "lstm",
             "hidden_dim": 512,
             "num_layers": 1,
             "dropout_keep_prob": 0.8,
         },
-        "ctc_decoder": FullyConnectedCTCDecoder,
+        "ctc_decoder": "FullyConnectedCTCDecoder",
         "ctc_decoder_params": {},
         "beam_search_params": {"beam_width": 4},
         "language_model_params": {"use_language_model": False},
         "initializer": "GlorotUniform",
     },
 
-    "loss": MultiTaskCTCEntropyLoss,
+    "loss": "MultiTaskCTCEntropyLoss",
     "loss_params": {
-        "seq_loss_params": {
-            "offset_target_by_one": False,
-            "average_across_timestep": True,
-            "do_mask": True,
-        },
+        "seq_loss_params": {"offset_target_by_one": False, "average_across_timestep": True, "do_mask": True},
         "ctc_loss_params": {},
         "lambda_value": 0.25,
     },
-
-    "data_layer": Speech2TextDataLayer,
-    "data_layer_params": {
-        "backend": "psf",
-        "input_type": "logfbank",
-        "num_audio_features": 64,
-        "vocab_file": data_root + "vocab.txt",
-        "autoregressive": True,
-    },
-}
-
-train_params = {
-    "data_layer_params": {
-        "dataset_files": [
-            data_root + "librivox-train-clean-100.csv",
-            data_root + "librivox-train-clean-360.csv",
-            data_root + "librivox-train-other-500.csv",
-        ],
-        "max_duration": 16.7,
-        "shuffle": True,
-    },
-}
-
-eval_params = {
-    "data_layer_params": {
-        "dataset_files": [data_root + "librivox-dev-clean.csv"],
-    },
-}
-
-infer_params = {
-    "data_layer_params": {
-        "dataset_files": [data_root + "librivox-test-clean.csv"],
-    },
+    "data_layer_params": {"autoregressive": True},
 }

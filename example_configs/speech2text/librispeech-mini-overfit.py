@@ -18,14 +18,7 @@ Run:  MODEL=jasper python run.py --config_file=example_configs/speech2text/libri
 """
 import os
 
-from open_seq2seq.data import Speech2TextDataLayer
-from open_seq2seq.decoders import FullyConnectedCTCDecoder, JointCTCAttentionDecoder, ListenAttendSpellDecoder
-from open_seq2seq.encoders import DeepSpeech2Encoder, ListenAttendSpellEncoder, TDNNEncoder
-from open_seq2seq.losses import CTCLoss, MultiTaskCTCEntropyLoss
-from open_seq2seq.models import Speech2Text
-from open_seq2seq.optimizers.lr_policies import cosine_decay
-
-base_model = Speech2Text
+base_model = "Speech2Text"
 model = os.environ.get("MODEL", "w2lplus")
 data_root = "librispeech-mini/"
 
@@ -37,15 +30,15 @@ def block(repeat, kernel_size, num_channels, stride=1, dilation=1, **others):
 
 def convolutions(*layers):
     return {
-        "encoder": TDNNEncoder,
+        "encoder": "TDNNEncoder",
         "encoder_params": {
             "convnet_layers": list(layers),
             "dropout_keep_prob": 1.0,
             "activation_fn": "relu",
             "initializer": "GlorotNormal",
         },
-        "decoder": FullyConnectedCTCDecoder,
-        "loss": CTCLoss,
+        "decoder": "FullyConnectedCTCDecoder",
+        "loss": "CTCLoss",
     }
 
 
@@ -84,7 +77,7 @@ models = {
     ),
 
     "ds2": {
-        "encoder": DeepSpeech2Encoder,
+        "encoder": "DeepSpeech2Encoder",
         "encoder_params": {
             "conv_layers": [
                 {"kernel_size": [11, 11], "stride": [2, 2], "num_channels": 16, "padding": "SAME"},
@@ -102,12 +95,12 @@ models = {
             "bn_momentum": 0.9,
             "initializer": "GlorotUniform",
         },
-        "decoder": FullyConnectedCTCDecoder,
-        "loss": CTCLoss,
+        "decoder": "FullyConnectedCTCDecoder",
+        "loss": "CTCLoss",
     },
 
     "jca": {
-        "encoder": ListenAttendSpellEncoder,
+        "encoder": "ListenAttendSpellEncoder",
         "encoder_params": {
             "convnet_layers": [
                 block(1, 11, 96, stride=2),
@@ -120,9 +113,9 @@ models = {
             "activation_fn": "relu",
             "initializer": "GlorotNormal",
         },
-        "decoder": JointCTCAttentionDecoder,
+        "decoder": "JointCTCAttentionDecoder",
         "decoder_params": {
-            "attn_decoder": ListenAttendSpellDecoder,
+            "attn_decoder": "ListenAttendSpellDecoder",
             "attn_decoder_params": {
                 "tgt_emb_size": 64,
                 "attention_params": {"attention_dim": 96, "attention_type": "chorowski"},
@@ -130,12 +123,12 @@ models = {
                 "hidden_dim": 192,
                 "num_layers": 1,
             },
-            "ctc_decoder": FullyConnectedCTCDecoder,
+            "ctc_decoder": "FullyConnectedCTCDecoder",
             "ctc_decoder_params": {},
             "beam_search_params": {"beam_width": 1, "ctc_weight": 0.3},
             "language_model_params": {"use_language_model": False},
         },
-        "loss": MultiTaskCTCEntropyLoss,
+        "loss": "MultiTaskCTCEntropyLoss",
         "loss_params": {
             "seq_loss_params": {"offset_target_by_one": False, "average_across_timestep": True, "do_mask": True},
             "ctc_loss_params": {},
@@ -162,13 +155,13 @@ base_params = {
     "dtype": "mixed",
 
     "optimizer": "Adam",
-    "lr_policy": cosine_decay,
+    "lr_policy": "cosine_decay",
     "lr_policy_params": {"learning_rate": 0.002, "warmup_steps": 20},
     "max_grad_norm": 1.0,
 
     **models[model],
 
-    "data_layer": Speech2TextDataLayer,
+    "data_layer": "Speech2TextDataLayer",
     "data_layer_params": {
         "backend": "librosa",
         "input_type": "logfbank",

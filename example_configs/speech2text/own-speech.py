@@ -9,21 +9,14 @@ docs/speech-recognition.md describes every step, from the recordings to transcri
 """
 import os
 
-from open_seq2seq.data import Speech2TextDataLayer
-from open_seq2seq.decoders import FullyConnectedCTCDecoder
-from open_seq2seq.encoders import TDNNEncoder
-from open_seq2seq.losses import CTCLoss
-from open_seq2seq.models import Speech2Text
-from open_seq2seq.optimizers.lr_policies import cosine_decay
-
-# The five things to edit:
+# The five things to choose, in a config of your own that names this one as its base_config:
 data_dir = "my_speech/"                         # 1. folder of the lists and of vocab.txt
 lower_case, remove_characters = True, ".,?!"    # 2. as for prepare_speech.py
 sample_freq = 16000                             # 3. Hz; 8000 for telephone speech. Other rates are converted
 batch_size = 24                                 # 4. recordings in a batch: half as many if the memory is too small
 max_steps = 4000                                # 5. most updates; training ends earlier if dev does not get better
 
-base_model = Speech2Text
+base_model = "Speech2Text"
 
 
 def block(repeat, kernel_size, num_channels, dropout_keep_prob, stride=1):
@@ -48,12 +41,12 @@ base_params = {
 
     "optimizer": "AdamW",
     "optimizer_params": {"weight_decay": 0.05},
-    "lr_policy": cosine_decay,
+    "lr_policy": "cosine_decay",
     "lr_policy_params": {"learning_rate": 0.004, "warmup_share": 0.075},
     "max_grad_norm": 5.0,
     "ema_decay": 0.998,
 
-    "encoder": TDNNEncoder,
+    "encoder": "TDNNEncoder",
     "encoder_params": {
         "convnet_layers": [
             block(1, 11, 64, 0.9, stride=2),
@@ -68,10 +61,10 @@ base_params = {
         "initializer": "GlorotNormal",
     },
 
-    "decoder": FullyConnectedCTCDecoder,
-    "loss": CTCLoss,
+    "decoder": "FullyConnectedCTCDecoder",
+    "loss": "CTCLoss",
 
-    "data_layer": Speech2TextDataLayer,
+    "data_layer": "Speech2TextDataLayer",
     "data_layer_params": {
         "backend": "librosa",
         "input_type": "logfbank",
@@ -99,14 +92,10 @@ train_params = {
 
 eval_params = {
     "batch_size_per_gpu": 64,
-    "data_layer_params": {
-        "dataset_files": [os.path.join(data_dir, "dev.csv")],
-    },
+    "data_layer_params": {"dataset_files": [os.path.join(data_dir, "dev.csv")]},
 }
 
 infer_params = {
     "batch_size_per_gpu": 64,
-    "data_layer_params": {
-        "dataset_files": [os.path.join(data_dir, "test.csv")],
-    },
+    "data_layer_params": {"dataset_files": [os.path.join(data_dir, "test.csv")]},
 }

@@ -1,59 +1,19 @@
-"""Wave2Letter.
+"""Wave2Letter, whose convolutions have no stride.
 
-Convolutions without a stride
-(Collobert et al. 2016, https://arxiv.org/abs/1609.03193), LibriSpeech, 960 hours.
 No result was published for this config.
 
-Data: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/w2l_large_8gpus.py --mode=train_eval
-
-The published recipe ran through Horovod (use_horovod True) on 8 GPUs with 32 utterances each; this config has
-the same values but runs on one device. For several devices, start it with mpiexec or horovodrun and --use_horovod=True.
 """
-from open_seq2seq.data import Speech2TextDataLayer
-from open_seq2seq.decoders import FullyConnectedCTCDecoder
-from open_seq2seq.encoders import TDNNEncoder
-from open_seq2seq.losses import CTCLoss
-from open_seq2seq.models import Speech2Text
-from open_seq2seq.optimizers import l2_regularizer
-from open_seq2seq.optimizers.lr_policies import poly_decay
-from open_seq2seq.parts.activations import relu20
-
-base_model = Speech2Text
-data_root = "librispeech/"
+base_config = "w2lplus_large_8gpus.py"
 
 
-def block(repeat, kernel_size, num_channels, dropout_keep_prob, stride=1, dilation=1, **others):
-    return {"type": "conv1d", "repeat": repeat, "kernel_size": [kernel_size], "stride": [stride],
-            "num_channels": num_channels, "padding": "SAME", "dilation": [dilation],
-            "dropout_keep_prob": dropout_keep_prob, **others}
+def block(repeat, kernel_size, num_channels, dropout_keep_prob):
+    return {"type": "conv1d", "repeat": repeat, "kernel_size": [kernel_size], "stride": [1],
+            "num_channels": num_channels, "padding": "SAME", "dilation": [1], "dropout_keep_prob": dropout_keep_prob}
 
 
 base_params = {
-    "use_horovod": False,
-    "num_gpus": 1,
-    "batch_size_per_gpu": 32,
-    "num_epochs": 200,
-    "iter_size": 1,
-    "random_seed": 0,
-    "save_summaries_steps": 100,
-    "print_loss_steps": 10,
-    "print_samples_steps": 2200,
-    "eval_steps": 2200,
-    "save_checkpoint_steps": 1100,
-    "num_checkpoints": 5,
     "logdir": "w2l",
-    "dtype": "float32",
-
-    "optimizer": "Momentum",
-    "optimizer_params": {"momentum": 0.9},
-    "lr_policy": poly_decay,
-    "lr_policy_params": {"learning_rate": 0.05, "power": 2.0},
-    "larc_params": {"larc_eta": 0.001},
-    "regularizer": l2_regularizer,
-    "regularizer_params": {"scale": 0.001},
-
-    "encoder": TDNNEncoder,
     "encoder_params": {
         "convnet_layers": [
             block(3, 11, 256, 0.8),
@@ -64,52 +24,5 @@ base_params = {
             block(1, 29, 896, 0.6),
             block(1, 1, 1024, 0.6),
         ],
-        "dropout_keep_prob": 0.7,
-        "activation_fn": relu20,
-        "initializer": "GlorotNormal",
-    },
-
-    "decoder": FullyConnectedCTCDecoder,
-    "decoder_params": {
-        "initializer": "GlorotUniform",
-        "use_language_model": False,
-        "beam_width": 512,
-        # The published value, 2.0, is for language models in base-10 logarithms; this one is for natural logarithms.
-        "alpha": 0.87,
-        "beta": 1.5,
-    },
-
-    "loss": CTCLoss,
-
-    "data_layer": Speech2TextDataLayer,
-    "data_layer_params": {
-        "backend": "psf",
-        "input_type": "logfbank",
-        "num_audio_features": 64,
-        "vocab_file": data_root + "vocab.txt",
-    },
-}
-
-train_params = {
-    "data_layer_params": {
-        "dataset_files": [
-            data_root + "librivox-train-clean-100.csv",
-            data_root + "librivox-train-clean-360.csv",
-            data_root + "librivox-train-other-500.csv",
-        ],
-        "max_duration": 16.7,
-        "shuffle": True,
-    },
-}
-
-eval_params = {
-    "data_layer_params": {
-        "dataset_files": [data_root + "librivox-dev-clean.csv"],
-    },
-}
-
-infer_params = {
-    "data_layer_params": {
-        "dataset_files": [data_root + "librivox-test-clean.csv"],
     },
 }

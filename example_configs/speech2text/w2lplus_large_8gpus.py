@@ -9,24 +9,19 @@ Run:  python run.py --config_file=example_configs/speech2text/w2lplus_large_8gpu
 
 The published recipe ran through Horovod (use_horovod True) on 8 GPUs with 32 utterances each; this config has
 the same values but runs on one device. For several devices, start it with mpiexec or horovodrun and --use_horovod=True.
+The other recipes for LibriSpeech are based on this one.
 """
-from open_seq2seq.data import Speech2TextDataLayer
-from open_seq2seq.decoders import FullyConnectedCTCDecoder
-from open_seq2seq.encoders import TDNNEncoder
-from open_seq2seq.losses import CTCLoss
-from open_seq2seq.models import Speech2Text
-from open_seq2seq.optimizers import l2_regularizer
-from open_seq2seq.optimizers.lr_policies import poly_decay
 from open_seq2seq.parts.activations import relu20
 
-base_model = Speech2Text
+base_model = "Speech2Text"
 data_root = "librispeech/"
+train_sets = ["train-clean-100", "train-clean-360", "train-other-500"]
 
 
-def block(repeat, kernel_size, num_channels, dropout_keep_prob, stride=1, dilation=1, **others):
+def block(repeat, kernel_size, num_channels, dropout_keep_prob, stride=1, dilation=1):
     return {"type": "conv1d", "repeat": repeat, "kernel_size": [kernel_size], "stride": [stride],
             "num_channels": num_channels, "padding": "SAME", "dilation": [dilation],
-            "dropout_keep_prob": dropout_keep_prob, **others}
+            "dropout_keep_prob": dropout_keep_prob}
 
 
 base_params = {
@@ -47,13 +42,13 @@ base_params = {
 
     "optimizer": "Momentum",
     "optimizer_params": {"momentum": 0.9},
-    "lr_policy": poly_decay,
+    "lr_policy": "poly_decay",
     "lr_policy_params": {"learning_rate": 0.05, "power": 2.0},
     "larc_params": {"larc_eta": 0.001},
-    "regularizer": l2_regularizer,
+    "regularizer": "l2_regularizer",
     "regularizer_params": {"scale": 0.001},
 
-    "encoder": TDNNEncoder,
+    "encoder": "TDNNEncoder",
     "encoder_params": {
         "convnet_layers": [
             block(1, 11, 256, 0.8, stride=2),
@@ -70,7 +65,7 @@ base_params = {
         "initializer": "GlorotNormal",
     },
 
-    "decoder": FullyConnectedCTCDecoder,
+    "decoder": "FullyConnectedCTCDecoder",
     "decoder_params": {
         "initializer": "GlorotUniform",
         "use_language_model": False,
@@ -80,9 +75,9 @@ base_params = {
         "beta": 1.5,
     },
 
-    "loss": CTCLoss,
+    "loss": "CTCLoss",
 
-    "data_layer": Speech2TextDataLayer,
+    "data_layer": "Speech2TextDataLayer",
     "data_layer_params": {
         "backend": "psf",
         "input_type": "logfbank",
@@ -93,24 +88,11 @@ base_params = {
 
 train_params = {
     "data_layer_params": {
-        "dataset_files": [
-            data_root + "librivox-train-clean-100.csv",
-            data_root + "librivox-train-clean-360.csv",
-            data_root + "librivox-train-other-500.csv",
-        ],
+        "dataset_files": [f"{data_root}librivox-{name}.csv" for name in train_sets],
         "max_duration": 16.7,
         "shuffle": True,
     },
 }
 
-eval_params = {
-    "data_layer_params": {
-        "dataset_files": [data_root + "librivox-dev-clean.csv"],
-    },
-}
-
-infer_params = {
-    "data_layer_params": {
-        "dataset_files": [data_root + "librivox-test-clean.csv"],
-    },
-}
+eval_params = {"data_layer_params": {"dataset_files": [data_root + "librivox-dev-clean.csv"]}}
+infer_params = {"data_layer_params": {"dataset_files": [data_root + "librivox-test-clean.csv"]}}

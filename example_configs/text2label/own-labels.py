@@ -7,21 +7,14 @@ docs/own-labels.md describes every step, from the table of texts and labels to p
 """
 import os
 
-from open_seq2seq.data import LabelledTextDataLayer
-from open_seq2seq.decoders import SoftmaxDecoder
-from open_seq2seq.encoders import NgramEncoder
-from open_seq2seq.losses import CrossEntropyLoss
-from open_seq2seq.models import Text2Label
-from open_seq2seq.optimizers.lr_policies import poly_decay
-
-# The five things to edit:
+# The five things to choose, in a config of your own that names this one as its base_config:
 data_dir = "own_labels/"        # 1. --output_dir of prepare_labels.py
 max_ngram = 2                   # 2. longest n-grams, in pieces of words: 3 for much data or classes told by phrases
 max_length = 512                # 3. longest text, in pieces of words; the ends of longer ones are not read
 batch_size = 32                 # 4. texts in a batch
 num_epochs = 20                 # 5. passes over train: fewer for more than some 50,000 texts
 
-base_model = Text2Label
+base_model = "Text2Label"
 
 base_params = {
     "batch_size_per_gpu": batch_size,
@@ -41,19 +34,19 @@ base_params = {
     # A sum of squared gradients per embedding: the rare n-grams, which have few updates, are learned with larger ones.
     "optimizer": "Adagrad",
     "optimizer_params": {"initial_accumulator_value": 1e-8},
-    "lr_policy": poly_decay,
+    "lr_policy": "poly_decay",
     "lr_policy_params": {"learning_rate": 0.000125},
 
-    "encoder": NgramEncoder,
+    "encoder": "NgramEncoder",
     "encoder_params": {"embedding_size": 32, "max_ngram": max_ngram, "buckets": 1 << 18, "embedding_scale": 300.0,
                        "dropout": 0.3},
 
-    "decoder": SoftmaxDecoder,
+    "decoder": "SoftmaxDecoder",
     "decoder_params": {"pooling": "sqrtn"},
 
-    "loss": CrossEntropyLoss,
+    "loss": "CrossEntropyLoss",
 
-    "data_layer": LabelledTextDataLayer,
+    "data_layer": "LabelledTextDataLayer",
     "data_layer_params": {
         "tokenizer": {"type": "sentencepiece", "model": os.path.join(data_dir, "spm.model")},
         "label_file": os.path.join(data_dir, "labels.txt"),

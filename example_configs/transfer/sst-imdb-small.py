@@ -8,67 +8,19 @@ docs/language-models.md has the accuracies.
 Data: data/sst/ with train, val and test as .tsv (label and sentence) or .txt (trees).
 Run:  python run.py --config_file=example_configs/transfer/sst-imdb-small.py --mode=train_eval
 """
-from open_seq2seq.data import SSTDataLayer
-from open_seq2seq.decoders import SoftmaxDecoder
-from open_seq2seq.encoders import LMEncoder
-from open_seq2seq.losses import CrossEntropyLoss
-from open_seq2seq.models import LSTMLM
-from open_seq2seq.optimizers.lr_policies import cosine_decay
-from open_seq2seq.parts.rnn.core_cells import LSTMCell
-
-base_model = LSTMLM
+base_config = "imdb-small.py"
 
 base_params = {
-    "num_gpus": 1,
-    "batch_size_per_gpu": 32,
     "eval_batch_size_per_gpu": 64,
     "num_epochs": 5,
-    "random_seed": 0,
-    "print_loss_steps": 50,
-    "print_samples_steps": None,
-    "save_summaries_steps": 50,
     "save_checkpoint_steps": 195,
     "eval_steps": 195,
     "logdir": "sst-imdb-small",
-    "load_model": "lstm-imdb-small",
-    "lm_vocab_file": "lstm-imdb-small-processed-data/vocab.txt",
-    "best_metric": "Eval_accuracy",
-    "best_metric_mode": "max",
-    "restore_best_checkpoint": True,
-    "dtype": "mixed",
-
-    "optimizer": "Adam",
-    "lr_policy": cosine_decay,
-    "lr_policy_params": {"learning_rate": 2e-3, "warmup_steps": 100},
-    "max_grad_norm": 1.0,
+    "lr_policy_params": {"warmup_steps": 100},
     "average_from": 487,
-
-    "encoder": LMEncoder,
-    "encoder_params": {
-        "core_cell": LSTMCell,
-        "core_cell_params": {"num_units": 800},
-        "encoder_layers": 2,
-        "emb_size": 400,
-        "weight_tied": True,
-        "variational_recurrent": True,
-        "recurrent_weight_keep_prob": 0.8,
-        "encoder_emb_keep_prob": 0.7,
-        "embedding_dropout": "words",
-        "encoder_dp_input_keep_prob": 0.8,
-        "encoder_dp_output_keep_prob": 0.8,
-        "encoder_last_output_keep_prob": 0.8,
-    },
-
-    "decoder": SoftmaxDecoder,
-    "decoder_params": {"pooling": "mean", "dropout": 0.5},
-
-    "loss": CrossEntropyLoss,
-
-    "data_layer": SSTDataLayer,
-    "data_layer_params": {
-        "data_root": "data/sst",
-        "max_length": 96,
-    },
+    "decoder_params": {"pooling": "mean"},
+    "data_layer": "SSTDataLayer",
+    "data_layer_params": {"data_root": "data/sst", "max_length": 96},
 }
 
 train_params = {"data_layer_params": {"shuffle": True}}

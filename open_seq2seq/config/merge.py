@@ -47,8 +47,8 @@ def copy_nested(value: Any) -> Any:
     return value
 
 
-def merge_params(base: Mapping[str, Any], section: Mapping[str, Any],
-                 path: str = "") -> tuple[dict[str, Any], list[str]]:
+def merge_params(base: Mapping[str, Any], section: Mapping[str, Any], path: str = "",
+                 keep_drops: bool = False) -> tuple[dict[str, Any], list[str]]:
     """Merges a section into the base: dicts are merged key by key, all other values replace those of the base.
 
     The value ``<drop>`` removes a key. ``None`` may replace a dict, and a dict may replace ``None``; any other change
@@ -58,6 +58,7 @@ def merge_params(base: Mapping[str, Any], section: Mapping[str, Any],
       base: the parameters that all modes share; not changed.
       section: the parameters that one mode changes; not changed.
       path: the section's name, such as ``eval_params``, for messages.
+      keep_drops: whether ``<drop>`` becomes the key's value instead of removing the key.
 
     Returns:
       The merged parameters, and the problems found, one sentence each.
@@ -66,19 +67,24 @@ def merge_params(base: Mapping[str, Any], section: Mapping[str, Any],
     problems: list[str] = []
     for key, value in section.items():
         here = f"{path}/{key}" if path else str(key)
-        old = merged.get(key)
-        if isinstance(value, str) and value == DROP:
+        old = None if _drops(merged.get(key)) else merged.get(key)
+        if _drops(value) and not keep_drops:
             merged.pop(key, None)
-        elif isinstance(value, Mapping) and isinstance(old, Mapping):
-            merged[key], below = merge_params(old, value, here)
+        elif isinstance(value, Mapping) and (old is None or isinstance(old, Mapping)):
+            merged[key], below = merge_params(old or {}, value, here, keep_drops)
             problems += below
-        elif old is not None and value is not None and isinstance(value, Mapping) != isinstance(old, Mapping):
+        elif (old is not None and value is not None and not _drops(value)
+              and isinstance(value, Mapping) != isinstance(old, Mapping)):
             was, now = ("a dict", "not a dict") if isinstance(old, Mapping) else ("not a dict", "a dict")
             problems.append(f"'{here}' is {_short(value)} ({now}), but the value that it replaces is "
                             f"{_short(old)} ({was}): make both of them dicts, or neither.")
         else:
             merged[key] = copy_nested(value)
     return merged, problems
+
+
+def _drops(value: Any) -> bool:
+    return isinstance(value, str) and value == DROP
 
 
 def _short(value: Any) -> str:

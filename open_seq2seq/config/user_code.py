@@ -6,12 +6,12 @@ treated as data. Within ``untrusted``, no code from outside the package is impor
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib
 import importlib.util
 import os
 import re
-import runpy
 import sys
 import threading
 import traceback
@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from open_seq2seq.config.base_config import Assigning
 from open_seq2seq.utils.errors import ConfigError, UserError, did_you_mean
 
 # Files by module name: the configs executed so far; the modules that configs and files in ``_named`` imported from
@@ -71,8 +72,13 @@ def require_trust(what: str) -> None:
                            "must not run such code: add --trust_code if you trust the author of the config."])
 
 
-def execute_config(path: str) -> dict[str, Any]:
+def execute_config(path: str, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Executes a config file, with the name ``tf`` predefined, and returns its globals.
+
+    Args:
+      path: the file.
+      variables: None for the file that the user names. For a base of this file, the values of variables that replace
+        those that it assigns; the base shares the modules that the file has imported from the same folder.
 
     Raises:
       ConfigError: the file cannot be executed, or must not be executed.
@@ -80,11 +86,29 @@ def execute_config(path: str) -> dict[str, Any]:
     import tensorflow as tf
 
     require_trust(f"The config file is {path}")
-    module = next((name for name, file in _configs.items() if file == path), f"open_seq2seq_config_{len(_configs)}")
-    _configs[module] = path
-    with _reported(path, f"The config file {path}"), _importable_siblings(os.path.dirname(path), _siblings):
-        _namespaces[path] = runpy.run_path(path, init_globals={"tf": tf}, run_name=module)
+    name = next((name for name, file in _configs.items() if file == path), f"open_seq2seq_config_{len(_configs)}")
+    _configs[name] = path
+    folder = os.path.dirname(path)
+    forgotten = list(_siblings) if variables is None else _siblings_elsewhere(folder)
+    module = ModuleType(name)
+    vars(module).update({"__file__": path, "tf": tf, Assigning.VALUES: variables})
+    with _reported(path, f"The config file {path}"), _importable_siblings(folder, forgotten):
+        with open(path, "rb") as file:
+            source: Any = file.read()
+        if variables:
+            source = Assigning(list(variables)).visit(ast.parse(source, path))
+        sys.modules[name] = module  # where the dataclass decorator looks up the module of a class
+        try:
+            exec(compile(source, path, "exec", dont_inherit=True), vars(module))
+        finally:
+            sys.modules.pop(name, None)
+    _namespaces[path] = vars(module)
     return dict(_namespaces[path])
+
+
+def _siblings_elsewhere(folder: str) -> list[str]:
+    """Returns the names of modules that configs and files that they name have imported from other folders."""
+    return [name for name, file in _siblings.items() if os.path.dirname(file) != folder]
 
 
 def names_of_file(path: str, what: str) -> Mapping[str, Any]:
@@ -110,7 +134,7 @@ def names_of_file(path: str, what: str) -> Mapping[str, Any]:
         raise ConfigError([f"{what}, but the file {path} does not exist." + did_you_mean(name, others)])
     folder = os.path.dirname(full)
     # Modules from the same folder stay imported, so that the file shares them with a config in that folder.
-    others = [name for name, file in _siblings.items() if os.path.dirname(file) != folder]
+    others = _siblings_elsewhere(folder)
     module = _module_of_package(full, what, others) or _executed_module(full, what, others)
     _namespaces[full] = vars(module)
     return _namespaces[full]
@@ -266,7 +290,7 @@ def _hint(error: BaseException) -> str:
 
 
 @contextmanager
-def _importable_siblings(folder: str, forgotten: Mapping[str, str] | list[str]) -> Iterator[None]:
+def _importable_siblings(folder: str, forgotten: list[str]) -> Iterator[None]:
     """Context manager within which the executed file can import modules from its own folder, as a script can.
 
     Args:

@@ -81,9 +81,17 @@ def say_parts(path: str, parts: Mapping[str, Sequence[Example]], names: Sequence
     deco_print(f"{len(names)} classes, with {noun}s in train: {some}" + (", …" if len(names) > _SHOWN else ""))
 
 
-def say_next(recipe: str, copy: str, settings: Mapping[str, Any]) -> None:
-    """Prints the next commands: to copy a recipe, what to set in it, and to check it."""
-    deco_print(f"Next: cp {recipe} {copy}, and set in it")
-    for name, value in settings.items():
-        deco_print(f"{name} = {json.dumps(value, ensure_ascii=False)}", offset=1)
-    deco_print(f"Then: python run.py --config_file={copy} --mode=train_eval --check")
+def say_next(recipe: str, config: str, settings: Mapping[str, Any]) -> None:
+    """Prints what to do with the prepared files.
+
+    Args:
+      recipe: the config that the user's own config is based on.
+      config: name of the user's config.
+      settings: variables of the recipe, and their values; several variables, in one string, have a tuple of values.
+    """
+    deco_print(f"Next: write {config}, with the lines")
+    for names, value in {"base_config": recipe, **settings}.items():
+        values = value if isinstance(value, tuple) else (value,)
+        texts = [json.dumps(one, ensure_ascii=False) if isinstance(one, str) else repr(one) for one in values]
+        deco_print(f"{names} = {', '.join(texts)}", offset=1)
+    deco_print(f"Then: python run.py --config_file={config} --mode=train_eval --check")

@@ -255,5 +255,5 @@ class ElasticTraining:
                     raise
                 time.sleep(0.2)
         if self._options.enable_logs and logdir.root is not None:
-            self._held.enter_context(RunLogs(logdir.root, self._options))
+            self._held.enter_context(RunLogs.of(logdir.root, self._options))
         return logdir.of_run(None if logdir.checkpoint_dir is None else written_last(logdir.checkpoint_dir))

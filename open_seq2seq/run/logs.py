@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import traceback
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -51,19 +52,24 @@ class RunLogs:
 
     Writes ``config_<ts>.py`` (or ``.yaml``), ``cmd-args_<ts>.log``, ``git-info_<ts>.log`` (commit and diff, if the
     working directory is in a git repository), ``stdout_<ts>.log`` and ``stderr_<ts>.log``, where ``<ts>`` is
-    ``YYYY-MM-DD_HH-MM-SS``. Output from Python is copied; messages of C++ libraries are not.
+    ``YYYY-MM-DD_HH-MM-SS``. A config that is based on others is saved with them, in the folder ``config_<ts>``, so that
+    it can be loaded from there. Output from Python is copied; messages of C++ libraries are not.
 
     Args:
       root: the log directory, created if missing.
-      options: options of the run, whose config file is copied; a config from Python is written as YAML.
+      config_files: the config, and the files that it is based on.
+      argv: the arguments of the command line.
+      config_yaml: the resolved config, which is saved if there are no files, as for a config from Python.
 
     Raises:
       UserError: on entry, if the directory cannot be written.
     """
 
-    def __init__(self, root: str | os.PathLike[str], options: RunOptions) -> None:
+    def __init__(self, root: str | os.PathLike[str], config_files: Sequence[str], argv: Sequence[str],
+                 config_yaml: str = "") -> None:
         self._root = Path(root)
-        self._options = options
+        self._config_files = config_files
+        self._argv, self._config_yaml = list(argv), config_yaml
         self._files: list[EnduringStream] = []
         self._streams: tuple[TextIO, TextIO] | None = None
 
@@ -72,11 +78,8 @@ class RunLogs:
         try:
             self._root.mkdir(parents=True, exist_ok=True)
             stamp = self._unused(stamp)
-            if config := self._options.config_file:
-                disk.copy_new(config, self._root / f"config_{stamp}{os.path.splitext(config)[1]}")
-            else:
-                self._write(f"config_{stamp}.yaml", to_yaml(self._options.config.as_sections()))
-            self._write(f"cmd-args_{stamp}.log", shlex.join(self._options.argv) + "\n")
+            self._copy_config(self._root / f"config_{stamp}")
+            self._write(f"cmd-args_{stamp}.log", shlex.join(self._argv) + "\n")
             git = git_info()
             if git is not None:
                 self._write(f"git-info_{stamp}.log", git)
@@ -89,6 +92,26 @@ class RunLogs:
         sys.stdout = Tee(sys.stdout, self._files[0])  # type: ignore[assignment]
         sys.stderr = Tee(sys.stderr, self._files[1])  # type: ignore[assignment]
         return self
+
+    @classmethod
+    def of(cls, root: Path, options: RunOptions) -> RunLogs:
+        """Returns the logs of a run with these options."""
+        config = options.config
+        return cls(root, config.config_file.files, options.argv, to_yaml(config.as_sections()))
+
+    def _copy_config(self, copy: Path) -> None:
+        if not self._config_files:
+            self._write(f"{copy.name}.yaml", self._config_yaml)
+            return
+        first = self._config_files[0]
+        if len(self._config_files) == 1:
+            disk.copy_new(first, copy.with_name(copy.name + os.path.splitext(first)[1]))
+            return
+        folder = os.path.commonpath([os.path.dirname(file) for file in self._config_files])
+        for file in self._config_files:  # in folders as in the original, so that relative paths of bases lead to copies
+            target = copy / os.path.relpath(file, folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            disk.copy_new(file, target)
 
     def _write(self, name: str, text: str) -> None:
         disk.write_new(self._root / name, text.encode("utf-8", errors="backslashreplace"))

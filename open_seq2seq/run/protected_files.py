@@ -13,7 +13,7 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.run.logdir_lock import LOCK
 
 # Folders and files that runs, also with --enable_logs, create directly in a log directory.
-_MADE_FOLDERS = ("model.ckpt-*", BEST_MODELS, AVERAGED, KEPT_FILES, DIVERGENCE, SAMPLES, LOGS)
+_MADE_FOLDERS = ("model.ckpt-*", BEST_MODELS, AVERAGED, KEPT_FILES, DIVERGENCE, SAMPLES, LOGS, "config_*")
 _MADE_FILES = (LOCK, "state.json", "*.safetensors", "config.yaml", "assets/*", "events.out.tfevents.*", "config_*",
                "cmd-args_*", "git-info_*", "stdout_*", "stderr_*", "overview.txt*", "metrics.csv*", "report.html")
 
@@ -21,10 +21,10 @@ _MADE_FILES = (LOCK, "state.json", "*.safetensors", "config.yaml", "assets/*", "
 def protected_files(options: RunOptions, model: Model) -> Iterator[str]:
     """Yields the names of files that no output of a run may overwrite; not all of them have to exist.
 
-    These are the config file, every string in the config, the files of ``--infer_files``, the data files that contain
-    one example each, and the files that runs have written to ``logdir`` and ``load_model``.
+    These are the config file and its bases, every string in the config, the files of ``--infer_files``, the data files
+    that contain one example each, and the files that runs have written to ``logdir`` and ``load_model``.
     """
-    yield options.config_file
+    yield from options.config.config_file.files
     yield from options.infer_files
     yield from _texts(options.config.config_file.sections)
     yield from _texts(model.params)

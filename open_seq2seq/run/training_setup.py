@@ -85,7 +85,7 @@ def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStac
     if options.mode in ("train", "train_eval") and logdir.root is not None and logdir.checkpoint is None:
         write_mark(logdir.root, logdir.run, options)
     if options.enable_logs and logdir.root is not None:
-        stack.enter_context(RunLogs(logdir.root, options))
+        stack.enter_context(RunLogs.of(logdir.root, options))
     return logdir
 
 

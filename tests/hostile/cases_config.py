@@ -170,6 +170,10 @@ PYTHON: dict[str, tuple[str, Expectation]] = {
         "    def __len__(self): return 2\nbase_params = M()", Refused("base_params cannot be read: ValueError: x")),
     "has parameters of another mapping": ("import types\nbase_params = types.MappingProxyType(base_params)", Works()),
     "imports itself": ("import odd", Works()),
+    "is based on itself": ("base_config = './odd.py'", Refused("a config cannot be its own base")),
+    "is based on a vocabulary": ("base_config = 'vocab.txt'", Refused("vocab.txt, has to end in .py")),
+    "is based on the config of a run, whose class it keeps": (
+        "base_config = 'run/model.ckpt-60/config.yaml'\ndel base_model", Works()),
     "leaves its folder for another": ("import os; os.chdir('/')", Works()),
     "clears the places of modules": ("import sys; sys.path.clear()", Works()),
     "has no places of modules": ("import sys; sys.path = None", Works()),

@@ -32,7 +32,7 @@ def test_from_a_table_to_labels_by_name(tmp_path, monkeypatch):
     with open("films.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("review", "opinion"), *rows])
     prepare_labels(["--table=films.csv", "--label_column=opinion"])
-    shutil.copy(ROOT / "example_configs/text2label/own-labels.py", "my.py")
+    (tmp_path / "my.py").write_text(f"base_config = '{ROOT}/example_configs/text2label/own-labels.py'\n")
     run("--config_file=my.py", "--mode=train_eval", "--num_epochs=4", "--encoder_params/buckets=1024")
     shutil.move("own-labels-model", "elsewhere")
     (tmp_path / "new.txt").write_text("A LOVELY and funny film\n\nso dull, so slow\n", encoding="utf-8")
@@ -50,10 +50,10 @@ def test_from_folders_of_pictures_to_classes_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_toy_folders("", {"pictures": 80, "new": 4})
     prepare_images(["--folder=pictures"])
-    shutil.copy(ROOT / "example_configs/image2label/own-images.py", "my.py")
+    recipe = f"{ROOT}/example_configs/image2label/own-images.py"
+    (tmp_path / "my.py").write_text(f"base_config = {recipe!r}\nimage_size = 32\n")
     run("--config_file=my.py", "--mode=train_eval", "--num_epochs=1", "--encoder_params/resnet_size=None",
-        "--encoder_params/block_sizes=[1,1]", "--encoder_params/first_num_filters=4",
-        "--data_layer_params/image_size=32", "--data_layer_params/resize_size=32")
+        "--encoder_params/block_sizes=[1,1]", "--encoder_params/first_num_filters=4")
     shutil.move("own-images-model", "elsewhere")
     assert main(["--mode=infer", "--logdir=elsewhere", "--infer_files", "new", "--infer_output_file=new.csv"]) == 0
     with open("new.csv", encoding="utf-8", newline="") as file:

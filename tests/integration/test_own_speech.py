@@ -21,7 +21,7 @@ def test_from_recordings_to_transcripts(tmp_path, monkeypatch, capfd):
     write_toy_speech("given", {"recordings": 17}, rate=16000)
     ok("prepare_speech", "--table=given/recordings.csv", "--lower_case", "--remove_characters=.,?!", "--dev_share=0.2",
        "--test_share=0.1", cwd=tmp_path)
-    shutil.copy(RECIPE, "my_speech.py")
+    (tmp_path / "my_speech.py").write_text(f"base_config = {str(RECIPE)!r}\n")
     narrow = "{type: conv1d, repeat: 1, kernel_size: [5], stride: [2], num_channels: 8, padding: SAME}"
     assert main(["--config_file=my_speech.py", "--mode=train_eval", "--max_steps=2", "--batch_size_per_gpu=6",
                  "--dtype=float32", f"--encoder_params/convnet_layers=[{narrow}]"]) == 0, capfd.readouterr().err

@@ -9,19 +9,11 @@ takes about 20 minutes on one core of a processor with fast bfloat16; docs/trans
 (--max_steps) raise them. --language=fr chooses the language of inference:
 python run.py --config_file=example_configs/text2text/en-de-fr/transformer-multi30k.py --mode=infer --language=fr
 """
-from open_seq2seq.data import MultiCorpusDataLayer
-from open_seq2seq.decoders import MultiDecoder, TransformerDecoder
-from open_seq2seq.encoders import TransformerEncoder
-from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
-from open_seq2seq.models import MultiDecoderModel
-from open_seq2seq.optimizers.lr_policies import cosine_decay
-
-base_model = MultiDecoderModel
+base_config = "../en-de/transformer-multi30k.py"
+base_model = "MultiDecoderModel"
 data_root = "multi30k_de_fr/"
-d_model = 256
-num_layers = 3
-sizes = {"hidden_size": d_model, "num_heads": 4, "filter_size": 4 * d_model, "attention_dropout": 0.1,
-         "relu_dropout": 0.1, "layer_postprocess_dropout": 0.3}
+sizes = {"hidden_size": 256, "num_heads": 4, "filter_size": 1024, "attention_dropout": 0.1, "relu_dropout": 0.1,
+         "layer_postprocess_dropout": 0.3}
 
 
 def corpora(split):
@@ -31,47 +23,24 @@ def corpora(split):
 
 
 base_params = {
-    "use_horovod": False,
-    "num_gpus": 1,
     "batch_size_per_gpu": 4096,  # tokens: see batch_size_unit
     "max_steps": 1600,
-    "save_summaries_steps": 100,
-    "print_loss_steps": 100,
-    "print_samples_steps": 500,
     "eval_steps": 400,
     "save_checkpoint_steps": 100,
-    "average_checkpoints": 5,
     "best_metric": "Eval_BLEU_Score",  # the mean of Eval_BLEU_Score_de and Eval_BLEU_Score_fr
     "best_metric_mode": "max",
     "logdir": "transformer-multi30k-en-de-fr",
-    "random_seed": 0,
-    "dtype": "mixed",
-
-    "optimizer": "LazyAdam",
-    "optimizer_params": {"beta1": 0.9, "beta2": 0.997, "epsilon": 1e-9},
-    "lr_policy": cosine_decay,
+    "lr_policy": "cosine_decay",
     "lr_policy_params": {"learning_rate": 2e-3, "warmup_steps": 300},
 
-    "encoder": TransformerEncoder,
-    "encoder_params": {**sizes, "encoder_layers": num_layers, "remove_padding": True},
-
-    "decoder": MultiDecoder,
+    "decoder": "MultiDecoder",
     "decoder_params": {
-        "decoder": TransformerDecoder,
-        "decoder_params": {
-            **sizes,
-            "num_hidden_layers": num_layers,
-            "beam_size": 4,
-            "alpha": 0.6,
-            "extra_decode_length": 50,
-            "EOS_ID": 1,
-        },
+        "decoder": "TransformerDecoder",
+        "decoder_params": {**sizes, "num_hidden_layers": 3, "beam_size": 4, "alpha": 0.6, "extra_decode_length": 50,
+                           "EOS_ID": 1},
     },
 
-    "loss": PaddedCrossEntropyLossWithSmoothing,
-    "loss_params": {"label_smoothing": 0.1},
-
-    "data_layer": MultiCorpusDataLayer,
+    "data_layer": "MultiCorpusDataLayer",
     "data_layer_params": {
         "tokenizer": {"type": "sentencepiece", "model": data_root + "spm8k.model"},
         "use_start_token": False,
@@ -80,10 +49,5 @@ base_params = {
 }
 
 train_params = {"data_layer_params": {"corpora": corpora("train"), "batch_size_unit": "tokens", "max_length": 100}}
-
-eval_params = {"batch_size_per_gpu": 64, "data_layer_params": {"corpora": corpora("val"), "max_length": 256}}
-
-infer_params = {
-    "batch_size_per_gpu": 64,
-    "data_layer_params": {"source_file": data_root + "test_2016_flickr.en", "max_length": 256},
-}
+eval_params = {"data_layer_params": {"corpora": corpora("val"), "max_length": 256}}
+infer_params = {"data_layer_params": {"source_file": data_root + "test_2016_flickr.en", "max_length": 256}}

@@ -1,74 +1,57 @@
 """English to German, WMT: a network like GNMT (7 encoder layers and 8 decoder layers of 1024 units).
 
-Published: 23.0 BLEU on newstest2014 (cased, detokenised, sacreBLEU).
+Published: 23.0 BLEU on newstest2014 (cased, detokenised, sacreBLEU), on four GPUs with 32 sentence pairs each.
 
-Data: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
-model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-de/en-de-gnmt-like-4GPUs.py --mode=train_eval
-
-The published recipe ran on four GPUs with 32 sentence pairs each; this config
-has the same values but runs on one device. iter_size enlarges the batch of each update, as more GPUs do.
 """
-from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
-from open_seq2seq.decoders import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
-from open_seq2seq.encoders import GNMTLikeEncoderWithEmbedding
-from open_seq2seq.losses import BasicSequenceLoss
-from open_seq2seq.models import Text2Text
-from open_seq2seq.optimizers.lr_policies import exp_decay
+from open_seq2seq.data.text2text.text2text import SpecialTextTokens
 from open_seq2seq.parts.rnn.core_cells import LSTMCell
 
-base_model = Text2Text
-data_root = "wmt16_de_en/"
+base_config = "transformer-big.py"
 num_units = 1024
+emb_size = num_units
+encoder_layers, decoder_layers = 7, 8
+skip_connections = True
+cells = {"core_cell": LSTMCell, "core_cell_params": {"num_units": num_units, "forget_bias": 1.0}}
 
 base_params = {
-    "use_horovod": False,
-    "num_gpus": 1,
     "batch_size_per_gpu": 32,  # sentence pairs
     "max_steps": 340000,
     "save_summaries_steps": 50,
     "print_loss_steps": 48,
     "print_samples_steps": 48,
     "eval_steps": 4001,
-    "save_checkpoint_steps": 4000,
     "logdir": "gnmt-like-en-de",
     "dtype": "float32",
+    "loss_scaling": "<drop>",
 
     "optimizer": "Adam",
     "optimizer_params": {},
-    "lr_policy": exp_decay,
-    "lr_policy_params": {
-        "learning_rate": 0.0008,
-        "begin_decay_at": 170000,
-        "decay_steps": 17000,
-        "decay_rate": 0.5,
-        "use_staircase_decay": True,
-        "min_lr": 0.0000005,
-    },
+    "lr_policy": "exp_decay",
+    "lr_policy_params": {"learning_rate": 0.0008, "begin_decay_at": 170000, "decay_steps": 17000, "decay_rate": 0.5,
+                         "use_staircase_decay": True, "min_lr": 0.0000005},
     "max_grad_norm": 32768.0,
     "initializer": "random_uniform",
     "initializer_params": {"minval": -0.1, "maxval": 0.1},
 
-    "encoder": GNMTLikeEncoderWithEmbedding,
+    "encoder": "GNMTLikeEncoderWithEmbedding",
     "encoder_params": {
-        "src_emb_size": num_units,
-        "core_cell": LSTMCell,
-        "core_cell_params": {"num_units": num_units, "forget_bias": 1.0},
-        "encoder_layers": 7,
+        **cells,
+        "src_emb_size": emb_size,
+        "encoder_layers": encoder_layers,
         "encoder_dp_input_keep_prob": 0.8,
         "encoder_dp_output_keep_prob": 1.0,
-        "encoder_use_skip_connections": True,
+        "encoder_use_skip_connections": skip_connections,
     },
 
-    "decoder": RNNDecoderWithAttention,
+    "decoder": "RNNDecoderWithAttention",
     "decoder_params": {
-        "tgt_emb_size": num_units,
-        "core_cell": LSTMCell,
-        "core_cell_params": {"num_units": num_units, "forget_bias": 1.0},
-        "decoder_layers": 8,
+        **cells,
+        "tgt_emb_size": emb_size,
+        "decoder_layers": decoder_layers,
         "decoder_dp_input_keep_prob": 0.8,
         "decoder_dp_output_keep_prob": 1.0,
-        "decoder_use_skip_connections": True,
+        "decoder_use_skip_connections": skip_connections,
         "attention_type": "gnmt_v2",
         "attention_layer_size": num_units,
         "GO_SYMBOL": SpecialTextTokens.S_ID.value,
@@ -76,50 +59,14 @@ base_params = {
         "PAD_SYMBOL": SpecialTextTokens.PAD_ID.value,
     },
 
-    "loss": BasicSequenceLoss,
+    "loss": "BasicSequenceLoss",
     "loss_params": {"offset_target_by_one": True, "average_across_timestep": True, "do_mask": True},
-
-    "data_layer": ParallelTextDataLayer,
-    "data_layer_params": {
-        "src_vocab_file": data_root + "m_common.vocab",
-        "tgt_vocab_file": data_root + "m_common.vocab",
-        "pad_vocab_to_eight": True,
-        # Evaluates and writes text; the published recipe wrote pieces and joined them with tokenizer_wrapper.py.
-        "detokenize": True,
-        "delimiter": " ",
-    },
 }
 
-train_params = {
-    "data_layer_params": {
-        "source_file": data_root + "train.clean.en.shuffled.BPE_common.32K.tok",
-        "target_file": data_root + "train.clean.de.shuffled.BPE_common.32K.tok",
-        "shuffle": True,
-        "repeat": True,
-        "length_buckets": False,  # as published; buckets need less padding
-        "max_length": 50,
-    },
-}
-
-eval_params = {
-    "batch_size_per_gpu": 16,
-    "data_layer_params": {
-        "source_file": data_root + "wmt13-en-de.src.BPE_common.32K.tok",
-        "target_file": data_root + "wmt13-en-de.ref.BPE_common.32K.tok",
-        "shuffle": False,
-        "repeat": False,
-        "max_length": 32,
-    },
-}
-
+train_params = {"data_layer_params": {"max_length": 50}}
+eval_params = {"data_layer_params": {"max_length": 32}}
 infer_params = {
-    "batch_size_per_gpu": 1,
-    "decoder": BeamSearchRNNDecoderWithAttention,
+    "decoder": "BeamSearchRNNDecoderWithAttention",
     "decoder_params": {"beam_width": 10, "length_penalty": 1.0},
-    "data_layer_params": {
-        "source_file": data_root + "wmt14-en-de.src.BPE_common.32K.tok",
-        "shuffle": False,
-        "repeat": False,
-        "max_length": 512,
-    },
+    "data_layer_params": {"max_length": 512},
 }

@@ -2,122 +2,17 @@
 
 Published: 26.4 BLEU on newstest2014 (cased, detokenised, sacreBLEU) after 300000 steps.
 
-Data: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
-model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-base.py --mode=train_eval
-
-The published recipe ran through Horovod (use_horovod True), with 256 sentence pairs per worker; this config has
-the same values but runs on one device. iter_size enlarges the batch of each update, as more workers do.
 """
-from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
-from open_seq2seq.decoders import TransformerDecoder
-from open_seq2seq.encoders import TransformerEncoder
-from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
-from open_seq2seq.models import Text2Text
-from open_seq2seq.optimizers.lr_policies import transformer_policy
-
-base_model = Text2Text
-data_root = "wmt16_de_en/"
+base_config = "transformer-big.py"
 d_model = 512
-num_layers = 6
 num_heads = 8
-filter_size = 4 * d_model
-attention_dropout = 0.1
-relu_dropout = 0.1
-layer_postprocess_dropout = 0.1
+dropout = 0.1
 
 base_params = {
-    "use_horovod": False,
-    "num_gpus": 1,
-    "batch_size_per_gpu": 256,  # sentence pairs
-    "max_steps": 300000,
-    "save_summaries_steps": 100,
-    "print_loss_steps": 100,
-    "print_samples_steps": 100,
     "eval_steps": 4001,
-    # The published recipe saved only once, at step 299998; a crash would have lost the whole run.
     "save_checkpoint_steps": 4001,
     "logdir": "transformer-base-en-de",
     "dtype": "float32",
-
-    "optimizer": "LazyAdam",
-    "optimizer_params": {"beta1": 0.9, "beta2": 0.997, "epsilon": 1e-9},
-    "lr_policy": transformer_policy,
-    "lr_policy_params": {"learning_rate": 2.0, "warmup_steps": 8000, "d_model": d_model},
-
-    "encoder": TransformerEncoder,
-    "encoder_params": {
-        "encoder_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": num_heads,
-        "filter_size": filter_size,
-        "attention_dropout": attention_dropout,
-        "relu_dropout": relu_dropout,
-        "layer_postprocess_dropout": layer_postprocess_dropout,
-        "pad_embeddings_2_eight": True,
-        "remove_padding": True,
-    },
-
-    "decoder": TransformerDecoder,
-    "decoder_params": {
-        "num_hidden_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": num_heads,
-        "filter_size": filter_size,
-        "attention_dropout": attention_dropout,
-        "relu_dropout": relu_dropout,
-        "layer_postprocess_dropout": layer_postprocess_dropout,
-        "beam_size": 4,
-        "alpha": 0.6,
-        "extra_decode_length": 50,
-        "EOS_ID": SpecialTextTokens.EOS_ID.value,
-        "GO_SYMBOL": SpecialTextTokens.S_ID.value,
-        "END_SYMBOL": SpecialTextTokens.EOS_ID.value,
-        "PAD_SYMBOL": SpecialTextTokens.PAD_ID.value,
-    },
-
-    "loss": PaddedCrossEntropyLossWithSmoothing,
-    "loss_params": {"label_smoothing": 0.1},
-
-    "data_layer": ParallelTextDataLayer,
-    "data_layer_params": {
-        "src_vocab_file": data_root + "m_common.vocab",
-        "tgt_vocab_file": data_root + "m_common.vocab",
-        "pad_vocab_to_eight": True,
-        # Evaluates and writes text; the published recipe wrote pieces and joined them with tokenizer_wrapper.py.
-        "detokenize": True,
-        "delimiter": " ",
-    },
-}
-
-train_params = {
-    "data_layer_params": {
-        "source_file": data_root + "train.clean.en.shuffled.BPE_common.32K.tok",
-        "target_file": data_root + "train.clean.de.shuffled.BPE_common.32K.tok",
-        "shuffle": True,
-        "repeat": True,
-        "length_buckets": False,  # as published; buckets, with batch_size_unit "tokens", need less padding
-        "max_length": 56,
-    },
-}
-
-eval_params = {
-    "batch_size_per_gpu": 16,
-    "data_layer_params": {
-        "source_file": data_root + "wmt13-en-de.src.BPE_common.32K.tok",
-        "target_file": data_root + "wmt13-en-de.ref.BPE_common.32K.tok",
-        "shuffle": False,
-        "repeat": False,
-        "max_length": 256,
-    },
-}
-
-infer_params = {
-    "batch_size_per_gpu": 1,
-    "data_layer_params": {
-        "source_file": data_root + "wmt14-en-de.src.BPE_common.32K.tok",
-        "shuffle": False,
-        "repeat": False,
-        "max_length": 256,
-    },
+    "loss_scaling": "<drop>",
 }

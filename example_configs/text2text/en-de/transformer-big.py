@@ -7,24 +7,25 @@ model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded 
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-big.py --mode=train_eval
 
 The published recipe ran through Horovod (use_horovod True), with 256 sentence pairs per worker; this config has
-the same values but runs on one device. iter_size enlarges the batch of each update, as more workers do.
+the same values but runs on one device. iter_size enlarges the batch of each update, as more workers do. The other
+recipes for WMT are based on this one.
 """
-from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
-from open_seq2seq.decoders import TransformerDecoder
-from open_seq2seq.encoders import TransformerEncoder
-from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
-from open_seq2seq.models import Text2Text
-from open_seq2seq.optimizers.lr_policies import transformer_policy
+from open_seq2seq.data.text2text.text2text import SpecialTextTokens
 
-base_model = Text2Text
+base_model = "Text2Text"
 data_root = "wmt16_de_en/"
+source, target = "en", "de"
+dev_files = ("wmt13-en-de.src", "wmt13-en-de.ref")
+test_file = "wmt14-en-de.src"
+pieces = ".BPE_common.32K.tok"
+
 d_model = 1024
 num_layers = 6
 num_heads = 16
-filter_size = 4 * d_model
+dropout = 0.3
 attention_dropout = 0.1
-relu_dropout = 0.3
-layer_postprocess_dropout = 0.3
+sizes = {"hidden_size": d_model, "num_heads": num_heads, "filter_size": 4 * d_model,
+         "attention_dropout": attention_dropout, "relu_dropout": dropout, "layer_postprocess_dropout": dropout}
 
 base_params = {
     "use_horovod": False,
@@ -37,37 +38,27 @@ base_params = {
     "eval_steps": 4000,
     # The published recipe saved only once, at step 299998; a crash would have lost the whole run.
     "save_checkpoint_steps": 4000,
-    "logdir": "transformer-big-en-de",
+    "logdir": f"transformer-big-{source}-{target}",
     "dtype": "mixed",
     "loss_scaling": "Backoff",
 
     "optimizer": "LazyAdam",
     "optimizer_params": {"beta1": 0.9, "beta2": 0.997, "epsilon": 1e-9},
-    "lr_policy": transformer_policy,
+    "lr_policy": "transformer_policy",
     "lr_policy_params": {"learning_rate": 2.0, "warmup_steps": 8000, "d_model": d_model},
 
-    "encoder": TransformerEncoder,
+    "encoder": "TransformerEncoder",
     "encoder_params": {
+        **sizes,
         "encoder_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": num_heads,
-        "filter_size": filter_size,
-        "attention_dropout": attention_dropout,
-        "relu_dropout": relu_dropout,
-        "layer_postprocess_dropout": layer_postprocess_dropout,
         "pad_embeddings_2_eight": True,
         "remove_padding": True,
     },
 
-    "decoder": TransformerDecoder,
+    "decoder": "TransformerDecoder",
     "decoder_params": {
+        **sizes,
         "num_hidden_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": num_heads,
-        "filter_size": filter_size,
-        "attention_dropout": attention_dropout,
-        "relu_dropout": relu_dropout,
-        "layer_postprocess_dropout": layer_postprocess_dropout,
         "beam_size": 4,
         "alpha": 0.6,
         "extra_decode_length": 50,
@@ -77,10 +68,10 @@ base_params = {
         "PAD_SYMBOL": SpecialTextTokens.PAD_ID.value,
     },
 
-    "loss": PaddedCrossEntropyLossWithSmoothing,
+    "loss": "PaddedCrossEntropyLossWithSmoothing",
     "loss_params": {"label_smoothing": 0.1},
 
-    "data_layer": ParallelTextDataLayer,
+    "data_layer": "ParallelTextDataLayer",
     "data_layer_params": {
         "src_vocab_file": data_root + "m_common.vocab",
         "tgt_vocab_file": data_root + "m_common.vocab",
@@ -93,8 +84,8 @@ base_params = {
 
 train_params = {
     "data_layer_params": {
-        "source_file": data_root + "train.clean.en.shuffled.BPE_common.32K.tok",
-        "target_file": data_root + "train.clean.de.shuffled.BPE_common.32K.tok",
+        "source_file": f"{data_root}train.clean.{source}.shuffled{pieces}",
+        "target_file": f"{data_root}train.clean.{target}.shuffled{pieces}",
         "shuffle": True,
         "repeat": True,
         "length_buckets": False,  # as published; buckets, with batch_size_unit "tokens", need less padding
@@ -105,8 +96,8 @@ train_params = {
 eval_params = {
     "batch_size_per_gpu": 16,
     "data_layer_params": {
-        "source_file": data_root + "wmt13-en-de.src.BPE_common.32K.tok",
-        "target_file": data_root + "wmt13-en-de.ref.BPE_common.32K.tok",
+        "source_file": data_root + dev_files[0] + pieces,
+        "target_file": data_root + dev_files[1] + pieces,
         "shuffle": False,
         "repeat": False,
         "max_length": 256,
@@ -116,7 +107,7 @@ eval_params = {
 infer_params = {
     "batch_size_per_gpu": 1,
     "data_layer_params": {
-        "source_file": data_root + "wmt14-en-de.src.BPE_common.32K.tok",
+        "source_file": data_root + test_file + pieces,
         "shuffle": False,
         "repeat": False,
         "max_length": 256,

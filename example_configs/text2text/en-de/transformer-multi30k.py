@@ -6,22 +6,16 @@ high. The text is raw, that is, cased and not tokenised; only the SentencePiece 
 Data: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-multi30k.py --mode=train_eval
 """
-from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
-from open_seq2seq.decoders import TransformerDecoder
-from open_seq2seq.encoders import TransformerEncoder
-from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
-from open_seq2seq.models import Text2Text
-from open_seq2seq.optimizers.lr_policies import transformer_policy
+from open_seq2seq.data.text2text.text2text import SpecialTextTokens
 
-base_model = Text2Text
+base_model = "Text2Text"
 data_root = "multi30k/"
 d_model = 256
 num_layers = 3
 num_heads = 4
-filter_size = 4 * d_model
-attention_dropout = 0.1
-relu_dropout = 0.1
-layer_postprocess_dropout = 0.3
+dropout = 0.3
+sizes = {"hidden_size": d_model, "num_heads": num_heads, "filter_size": 4 * d_model, "attention_dropout": 0.1,
+         "relu_dropout": 0.1, "layer_postprocess_dropout": dropout}
 
 base_params = {
     "use_horovod": False,
@@ -40,30 +34,16 @@ base_params = {
 
     "optimizer": "LazyAdam",
     "optimizer_params": {"beta1": 0.9, "beta2": 0.997, "epsilon": 1e-9},
-    "lr_policy": transformer_policy,
+    "lr_policy": "transformer_policy",
     "lr_policy_params": {"learning_rate": 1.6, "warmup_steps": 2000, "d_model": d_model},
 
-    "encoder": TransformerEncoder,
-    "encoder_params": {
-        "encoder_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": num_heads,
-        "filter_size": filter_size,
-        "attention_dropout": attention_dropout,
-        "relu_dropout": relu_dropout,
-        "layer_postprocess_dropout": layer_postprocess_dropout,
-        "remove_padding": True,
-    },
+    "encoder": "TransformerEncoder",
+    "encoder_params": {**sizes, "encoder_layers": num_layers, "remove_padding": True},
 
-    "decoder": TransformerDecoder,
+    "decoder": "TransformerDecoder",
     "decoder_params": {
+        **sizes,
         "num_hidden_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": num_heads,
-        "filter_size": filter_size,
-        "attention_dropout": attention_dropout,
-        "relu_dropout": relu_dropout,
-        "layer_postprocess_dropout": layer_postprocess_dropout,
         "beam_size": 4,
         "alpha": 0.6,
         "extra_decode_length": 50,
@@ -73,10 +53,10 @@ base_params = {
         "PAD_SYMBOL": SpecialTextTokens.PAD_ID.value,
     },
 
-    "loss": PaddedCrossEntropyLossWithSmoothing,
+    "loss": "PaddedCrossEntropyLossWithSmoothing",
     "loss_params": {"label_smoothing": 0.1},
 
-    "data_layer": ParallelTextDataLayer,
+    "data_layer": "ParallelTextDataLayer",
     "data_layer_params": {
         # One model for both languages: source and target share a vocabulary of 8000 unigram pieces.
         "tokenizer": {"type": "sentencepiece", "model": data_root + "spm8k.model"},

@@ -1,110 +1,57 @@
 """Toy task: a recurrent network with attention learns to reverse a line of letters.
 
-Data: python scripts/create_toy_data.py --output_dir=toy_text_data
 Run:  python run.py --config_file=example_configs/text2text/toy-reversal/nmt-reversal-RR.py --mode=train_eval
 """
-from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
-from open_seq2seq.decoders import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
-from open_seq2seq.encoders import BidirectionalRNNEncoderWithEmbedding
-from open_seq2seq.losses import BasicSequenceLoss
-from open_seq2seq.models import Text2Text
-from open_seq2seq.optimizers.lr_policies import fixed_lr
+from open_seq2seq.data.text2text.text2text import SpecialTextTokens
 from open_seq2seq.parts.rnn.core_cells import LSTMCell
 
-base_model = Text2Text
-data_root = "toy_text_data/"
+base_config = "nmt-reversal-TT.py"
+num_units = 128
+num_layers = 1
+cells = {"core_cell": LSTMCell, "core_cell_params": {"num_units": num_units, "forget_bias": 1.0}}
 
 base_params = {
-    "use_horovod": False,
-    "num_gpus": 1,
-    "batch_size_per_gpu": 64,
-    "max_steps": 800,
     "save_summaries_steps": 10,
-    "print_loss_steps": 50,
-    "print_samples_steps": 200,
-    "eval_steps": 200,  # published: 50, but decoding the development set takes as long as 50 steps
-    "save_checkpoint_steps": 300,
     "logdir": "nmt-reversal-RR",
-    "random_seed": 0,
-    "dtype": "float32",
 
     "optimizer": "Adam",
     "optimizer_params": {"epsilon": 1e-4},
-    "lr_policy": fixed_lr,
+    "lr_policy": "fixed_lr",
     "lr_policy_params": {"learning_rate": 1e-3},
     "max_grad_norm": 3.0,
 
-    "encoder": BidirectionalRNNEncoderWithEmbedding,
+    "encoder": "BidirectionalRNNEncoderWithEmbedding",
     "encoder_params": {
-        "core_cell": LSTMCell,
-        "core_cell_params": {"num_units": 128, "forget_bias": 1.0},
-        "encoder_layers": 1,
+        **cells,
+        "encoder_layers": num_layers,
         "encoder_dp_input_keep_prob": 0.8,
         "encoder_dp_output_keep_prob": 1.0,
         "encoder_use_skip_connections": False,
-        "src_emb_size": 128,
+        "src_emb_size": num_units,
     },
 
-    "decoder": RNNDecoderWithAttention,
+    "decoder": "RNNDecoderWithAttention",
     "decoder_params": {
-        "core_cell": LSTMCell,
-        "core_cell_params": {"num_units": 128, "forget_bias": 1.0},
-        "decoder_layers": 1,
+        **cells,
+        "decoder_layers": num_layers,
         "decoder_dp_input_keep_prob": 0.8,
         "decoder_dp_output_keep_prob": 1.0,
         "decoder_use_skip_connections": False,
         "GO_SYMBOL": SpecialTextTokens.S_ID.value,
         "END_SYMBOL": SpecialTextTokens.EOS_ID.value,
         "PAD_SYMBOL": SpecialTextTokens.PAD_ID.value,
-        "tgt_emb_size": 128,
+        "tgt_emb_size": num_units,
         "attention_type": "luong",
         "luong_scale": False,
-        "attention_layer_size": 128,
+        "attention_layer_size": num_units,
     },
 
-    "loss": BasicSequenceLoss,
+    "loss": "BasicSequenceLoss",
     "loss_params": {"offset_target_by_one": True, "average_across_timestep": False, "do_mask": True},
-
-    "data_layer": ParallelTextDataLayer,
-    "data_layer_params": {
-        "src_vocab_file": data_root + "vocab/source.txt",
-        "tgt_vocab_file": data_root + "vocab/target.txt",
-        "special_tokens_already_in_vocab": False,
-        "delimiter": " ",
-    },
-}
-
-train_params = {
-    "data_layer_params": {
-        "source_file": data_root + "train/source.txt",
-        "target_file": data_root + "train/target.txt",
-        "shuffle": True,
-        "repeat": True,
-        "length_buckets": False,  # as published; see nmt-reversal-TT.py
-        "max_length": 56,
-    },
-}
-
-eval_params = {
-    "batch_size_per_gpu": 64,
-    "data_layer_params": {
-        "source_file": data_root + "dev/source.txt",
-        "target_file": data_root + "dev/target.txt",
-        "shuffle": False,
-        "repeat": False,
-        "max_length": 56,
-    },
+    "data_layer_params": {"use_start_token": "<drop>"},
 }
 
 infer_params = {
-    # The published recipe translates line by line; the result does not depend on the batch size.
-    "batch_size_per_gpu": 64,
-    "decoder": BeamSearchRNNDecoderWithAttention,
+    "decoder": "BeamSearchRNNDecoderWithAttention",
     "decoder_params": {"beam_width": 10, "length_penalty": 1.0},
-    "data_layer_params": {
-        "source_file": data_root + "test/source.txt",
-        "shuffle": False,
-        "repeat": False,
-        "max_length": 256,
-    },
 }

@@ -5,17 +5,14 @@ Run:  python run.py --config_file=example_configs/text2text/toy-reversal/nmt-rev
 
 Takes about five minutes on two CPU cores. The final BLEU on the test set should be above 95; 99 has been observed.
 """
-from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
-from open_seq2seq.decoders import TransformerDecoder
-from open_seq2seq.encoders import TransformerEncoder
-from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
-from open_seq2seq.models import Text2Text
-from open_seq2seq.optimizers.lr_policies import transformer_policy
+from open_seq2seq.data.text2text.text2text import SpecialTextTokens
 
-base_model = Text2Text
+base_model = "Text2Text"
 data_root = "toy_text_data/"
 d_model = 128
 num_layers = 2
+sizes = {"hidden_size": d_model, "num_heads": 8, "filter_size": 4 * d_model, "attention_dropout": 0.1,
+         "relu_dropout": 0.1, "layer_postprocess_dropout": 0.1}
 
 base_params = {
     "use_horovod": False,
@@ -33,30 +30,16 @@ base_params = {
 
     "optimizer": "LazyAdam",
     "optimizer_params": {"beta1": 0.9, "beta2": 0.997, "epsilon": 1e-9},
-    "lr_policy": transformer_policy,
+    "lr_policy": "transformer_policy",
     "lr_policy_params": {"learning_rate": 1.0, "warmup_steps": 200, "d_model": d_model},
 
-    "encoder": TransformerEncoder,
-    "encoder_params": {
-        "encoder_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": 8,
-        "filter_size": 4 * d_model,
-        "attention_dropout": 0.1,
-        "relu_dropout": 0.1,
-        "layer_postprocess_dropout": 0.1,
-        "remove_padding": True,
-    },
+    "encoder": "TransformerEncoder",
+    "encoder_params": {**sizes, "encoder_layers": num_layers, "remove_padding": True},
 
-    "decoder": TransformerDecoder,
+    "decoder": "TransformerDecoder",
     "decoder_params": {
+        **sizes,
         "num_hidden_layers": num_layers,
-        "hidden_size": d_model,
-        "num_heads": 8,
-        "filter_size": 4 * d_model,
-        "attention_dropout": 0.1,
-        "relu_dropout": 0.1,
-        "layer_postprocess_dropout": 0.1,
         "beam_size": 5,
         "alpha": 1.0,
         "extra_decode_length": 2,
@@ -66,10 +49,10 @@ base_params = {
         "PAD_SYMBOL": SpecialTextTokens.PAD_ID.value,
     },
 
-    "loss": PaddedCrossEntropyLossWithSmoothing,
+    "loss": "PaddedCrossEntropyLossWithSmoothing",
     "loss_params": {"label_smoothing": 0.0},
 
-    "data_layer": ParallelTextDataLayer,
+    "data_layer": "ParallelTextDataLayer",
     "data_layer_params": {
         "src_vocab_file": data_root + "vocab/source.txt",
         "tgt_vocab_file": data_root + "vocab/target.txt",

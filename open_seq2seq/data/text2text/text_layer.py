@@ -237,7 +237,6 @@ class TextDataLayer(DataLayer):
         line = table.line(example)
         column = next(number for number, corpus in enumerate(table.corpora) if corpus.counts[line] > layout.max_tokens)
         first = self._place(table, example, column)
-        # Standard input and several files are read from a temporary copy.
         return (f"Longer than max_length {self.params['max_length']}, so only the "
                 f"{'end' if layout.keep_end else 'beginning'} is read: {len(table.cut):,} of {len(table):,} lines, "
                 f"the first is {first}")

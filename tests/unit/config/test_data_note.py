@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -44,6 +43,6 @@ def test_the_sentence_after_an_error_names_the_working_directory(tmp_path, monke
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_says_where_its_data_come_from(path):
-    note = note_in(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "")
+    note = load_config(path).data_note
     assert note and "Run:" not in note
     assert all((ROOT / script).is_file() for script in re.findall(r"scripts/\w+\.py", note))

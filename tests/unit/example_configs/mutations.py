@@ -12,6 +12,7 @@ import sentencepiece
 
 from open_seq2seq.config.loader import ConfigFile, load_config
 from open_seq2seq.config.merge import copy_nested, merge_params
+from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.overrides import parse_overrides
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
@@ -63,7 +64,7 @@ def recipes_on_toy_data() -> list[Path]:
     found = []
     for recipe in sorted(RECIPES.rglob("*.py")):
         layer = load_config(recipe).sections["base_params"].get("data_layer")
-        if getattr(layer, "__name__", layer) in DATA_LAYERS:
+        if layer in DATA_LAYERS:
             found.append(recipe)
     return found
 
@@ -129,8 +130,9 @@ def _given(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
 
 
 def _declared(model: Any, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    for part, cls in (("", model), *((f"{part}_params", params[part]) for part in
-                                     ("data_layer", "encoder", "decoder", "loss"))):
+    for part in ("model", "data_layer", "encoder", "decoder", "loss"):
+        cls = resolve_name(model if part == "model" else params[part], part, part)
+        part = "" if part == "model" else f"{part}_params"
         for name in {key: None for found in cls.declared_params() for key in found}:
             yield (part, name) if part else (name,)
     for key, classes in (("optimizer_params", OPTIMIZERS.values()), ("larc_params", [Larc]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from open_seq2seq.optimizers import make_schedule
 
 RECIPE = Path(__file__).parents[3] / "example_configs/text2text/own-text.py"
 MODELS = {"transformer": "TransformerDecoder", "convs2s": "ConvS2SDecoder", "gnmt": "RNNDecoderWithAttention"}
+SIZES = {("transformer", "small"): 256, ("transformer", "base"): 512, ("convs2s", "small"): 256,
+         ("convs2s", "base"): 512, ("gnmt", "small"): 320, ("gnmt", "base"): 1024}
 LAYERS = {"conv_nchannels_kwidth": [[16, 3]]}
 TINY = {
     "transformer": ({"encoder_layers": 1, "hidden_size": 16, "num_heads": 2},
@@ -28,12 +29,9 @@ TINY = {
 
 
 def edited(folder: Path, **values: Any) -> Path:
-    """Returns a copy of the recipe with other values of the things to edit."""
-    text = RECIPE.read_text(encoding="utf-8")
-    for name, value in values.items():
-        text, count = re.subn(f"(?m)^{name} = .*$", f"{name} = {value!r}", text)
-        assert count == 1, name
-    (folder / "my.py").write_text(text, encoding="utf-8")
+    """Returns a config based on the recipe with other values of its variables."""
+    lines = [f"base_config = {str(RECIPE)!r}", *(f"{name} = {value!r}" for name, value in values.items())]
+    (folder / "my.py").write_text("\n".join(lines), encoding="utf-8")
     return folder / "my.py"
 
 
@@ -53,6 +51,8 @@ def test_each_model_and_size_is_accepted(tmp_path, model, size):
     config = resolve(load_config(edited(tmp_path, model=model, size=size)), "train_eval")
     spec = describe_model(config.base_model, config.params("train"), "train", config.given("train"))
     assert spec.params["decoder"].__name__ == MODELS[model]
+    sizes = spec.params["encoder_params"]
+    assert max(sizes.get(name, 0) for name in ("hidden_size", "src_emb_size")) == SIZES[model, size]
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -18,7 +18,7 @@ from tests.unit.example_configs.speech_recipes import (
     train_params,
 )
 
-RECIPES = recipes_with("DeepSpeech2", "ListenAttend")
+RECIPES = recipes_with("DeepSpeech2Encoder", "ListenAttendSpellEncoder")
 # Counted by hand from the layers' sizes.
 MILLIONS = {"ds2_small_1gpu": 9.99, "ds2_medium_4gpus": 25.72, "ds2_large_8gpus": 58.96, "ds2_large_8gpus_mp": 58.96,
             "lstm_small_1gpu": 3.45, "ds2_toy_config": 5.39, "jca_large_8gpus": 42.75}

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
-from open_seq2seq.decoders import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
+from open_seq2seq.decoders import RNNDecoderWithAttention
 from open_seq2seq.encoders import GNMTLikeEncoderWithEmbedding
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.optimizers.lr_policies import make_schedule
@@ -66,7 +66,7 @@ def test_it_trains(name: str, tmp_path: Path):
 @pytest.mark.parametrize("name", RECIPES)
 def test_inference_searches_with_a_beam(name: str):
     params = resolve(load_config(FOLDER / f"{name}.py"), "infer").params("infer")
-    assert params["decoder"] is BeamSearchRNNDecoderWithAttention
+    assert params["decoder"] == "BeamSearchRNNDecoderWithAttention"
     assert params["decoder_params"]["beam_width"] == 10 and params["decoder_params"]["length_penalty"] == 1.0
 
 

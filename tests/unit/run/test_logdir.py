@@ -4,12 +4,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from open_seq2seq.checkpoints.folders import find_checkpoint, list_checkpoints
-from open_seq2seq.config.loader import ConfigFile
+from open_seq2seq.config.loader import ConfigFile, load_config
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.run.logdir import check_logdir
@@ -359,7 +358,7 @@ def test_run_logs(tmp_path, capsys, monkeypatch):
     (tmp_path / "config.py").write_text("base_params = {}\n")
     monkeypatch.chdir(tmp_path)
     before = sys.stdout, sys.stderr
-    with RunLogs(tmp_path / "log", SimpleNamespace(config_file=str(tmp_path / "config.py"), argv=["--a=b c", "--d"])):
+    with RunLogs(tmp_path / "log", [str(tmp_path / "config.py")], ["--a=b c", "--d"]):
         print("to stdout")
         sys.stderr.write("to stderr\n")
         assert sys.stdout.isatty() is False
@@ -372,12 +371,25 @@ def test_run_logs(tmp_path, capsys, monkeypatch):
     assert name.endswith(".py") and len(name) == len("config_YYYY-MM-DD_HH-MM-SS.py")
 
 
+def test_run_logs_contain_the_bases_of_a_config(tmp_path):
+    for name, text in {"de/big.py": "base_model = 'M'\nbase_params = {'a': 1, 'b': 1}\n",
+                       "es/small.py": "base_config = '../de/big.py'\nbase_params = {'b': 2}\n"}.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    config = load_config(tmp_path / "es/small.py")
+    with RunLogs(tmp_path / "log", config.files, []):
+        pass
+    shutil.rmtree(tmp_path / "de")
+    copy, = (tmp_path / "log").glob("config_*/es/small.py")
+    assert load_config(copy).sections == config.sections == {"base_params": {"a": 1, "b": 2}}
+
+
 def test_run_logs_replace_nothing(tmp_path):
     """Not even the config that is in use, where it lies under the very name that its copy would get."""
     (tmp_path / "config.py").write_text("base_params = {}\n")
     names = set()
     for number in range(3):
-        with RunLogs(tmp_path / "log", SimpleNamespace(config_file=str(tmp_path / "config.py"), argv=[str(number)])):
+        with RunLogs(tmp_path / "log", [str(tmp_path / "config.py")], [str(number)]):
             print(number)
         names |= {path.name for path in (tmp_path / "log").iterdir() if path.name.startswith("stdout")}
     assert len(names) == 3 and [(tmp_path / "log" / name).read_text() for name in sorted(names, key=len)]
@@ -389,8 +401,7 @@ def test_run_logs_replace_nothing(tmp_path):
     (ValueError("a bug"), "Traceback"), (UserError("a slip"), "Error: a slip")])
 def test_run_logs_record_the_error_that_ends_the_run(tmp_path, error, expected):
     (tmp_path / "config.yaml").write_text("")
-    options = SimpleNamespace(config_file=str(tmp_path / "config.yaml"), argv=[])
-    with pytest.raises(type(error)), RunLogs(tmp_path / "log", options):
+    with pytest.raises(type(error)), RunLogs(tmp_path / "log", [str(tmp_path / "config.yaml")], []):
         raise error
     assert run_files(tmp_path / "log")["stderr"].startswith(expected)
 
@@ -410,4 +421,4 @@ def test_git_info(tmp_path):
 def test_run_logs_in_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="--enable_logs cannot write"):
-        RunLogs(tmp_path / "file", SimpleNamespace(config_file=__file__, argv=[])).__enter__()
+        RunLogs(tmp_path / "file", [__file__], []).__enter__()
