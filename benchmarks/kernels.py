@@ -114,11 +114,7 @@ def measure_convolutions(shapes: Sequence[Shape], options: argparse.Namespace) -
 
 
 def convolutions(taps: int, stride: int) -> tuple[Callable[..., tf.Tensor], Callable[..., tf.Tensor]]:
-    """Returns two versions of a convolution: with TensorFlow's own gradients, and with those of ``convolve_1d``.
-
-    Both are functions of the input ``[batch, frames, input channels]`` and the kernel ``[taps, input channels, output
-    channels]``.
-    """
+    """Returns two versions of a convolution: with TensorFlow's own gradients, and with those of ``convolve_1d``."""
     before = (taps - 1) // 2
     steps = Steps(stride) if stride > 1 else Steps(pads=(before, taps - 1 - before))
     padding = "VALID" if stride > 1 else "SAME"
@@ -206,6 +202,9 @@ def recurrent_products(options: argparse.Namespace) -> list[Product]:
             Product(directions * options.layers, options.batch, options.hidden, gates, options.length)]
 
 
+MEASURE = {"convolution": measure_convolutions, "ctc_loss": measure_ctc_losses, "recurrence": measure_recurrences}
+
+
 def parse_shape(kernel: str, text: str) -> Shape:
     """Returns the values of a shape.
 
@@ -238,8 +237,7 @@ def main(argv: list[str]) -> None:
     shapes = [parse_shape(options.kernel, text) for text in options.shapes] if options.shapes else (
         SHAPES[options.kernel][1])
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
-    measure = {"convolution": measure_convolutions, "ctc_loss": measure_ctc_losses, "recurrence": measure_recurrences}
-    print(measure[options.kernel](shapes, options))
+    print(MEASURE[options.kernel](shapes, options))
 
 
 if __name__ == "__main__":

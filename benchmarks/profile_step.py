@@ -119,14 +119,11 @@ def _kernels(plane: Any) -> Iterator[Event]:
             continue
         for event in line.events:
             metadata = plane.event_metadata[event.metadata_id]
-            owner = next((_text(plane, stat) for stat in (*event.stats, *metadata.stats)
+            owner = next((stat.str_value or plane.stat_metadata[stat.ref_value].name
+                          for stat in (*event.stats, *metadata.stats)
                           if plane.stat_metadata[stat.metadata_id].name == "tf_op"), "")
             name, _, kind = owner.rpartition(":")
             yield Event(name, kind or metadata.name, event.duration_ps / 1e12)
-
-
-def _text(plane: Any, stat: Any) -> str:
-    return stat.str_value or plane.stat_metadata[stat.ref_value].name
 
 
 def summarize(events: Iterable[Event], steps: int) -> dict[str, float]:

@@ -143,7 +143,7 @@ def _outputs(commands: Sequence[Sequence[str]], environments: Sequence[dict[str,
             process.kill()
     for process, (_, errors) in zip(processes, results, strict=True):
         if process.returncode:
-            raise Failure(errors.strip(), mistake=process.returncode == 2)
+            raise Failure(errors.strip().removeprefix("Error: "), mistake=process.returncode == 2)
     return [output for output, _ in results]
 
 
@@ -175,9 +175,8 @@ def describe(ranks: int, alone: Sequence[Sequence[Round]], together: Sequence[Ro
                         "core used by an idle rank"],
                        [[f"{sum(groups) / 2**20:.3g}", len(groups), f"{1e3 * ours:.1f}", f"{1e3 * raw:.1f}",
                          with_range(ratios, ".2f"), f"{reductions.idle:.1%}"]]),
-        f"A reduction takes {1e3 * start:.2f} ms to start, with the latency of the links, then {8e-9 * bandwidth:.3g} "
-        f"Gbit/s. This predicts an efficiency of {predicted:.1%} for these ranks. Predictions for clusters with links of "
-        f"{1e6 * _LATENCY:.0f} µs:",
+        f"Reductions take {1e3 * start:.2f} ms to start and proceed at {8e-9 * bandwidth:.3g} Gbit/s, which predicts "
+        f"an efficiency of {predicted:.1%}. Predictions for clusters with links of {1e6 * _LATENCY:.0f} µs:",
         markdown_table(["ranks", *(f"{gbps} Gbit/s" for gbps in _BANDWIDTHS)], [
             [count, *(f"{efficiency(step_alone, groups, count, start, _LATENCY, 1e9 / 8 * gbps):.1%}"
                       for gbps in _BANDWIDTHS)] for count in _CLUSTERS])])

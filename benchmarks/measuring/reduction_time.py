@@ -23,11 +23,7 @@ _LARGE = 2 ** 26  # bytes
 
 
 def time_reductions(trainer: Any, repetitions: int) -> dict[str, Any]:
-    """Times the reduction of an update's gradients, all treated as dense, and one raw ``grouped_allreduce``.
-
-    Returns:
-      The fields of ``Reductions``, by name.
-    """
+    """Times reductions of an update's gradients, all treated as dense; returns the fields of ``Reductions`` by name."""
     gradients = {name: tf.random.stateless_normal(v.shape, [1, 2]) for name, v in trainer.trainable.items()}
     sizes = {name: 4 * int(g.shape.num_elements() or 0) for name, g in gradients.items()}
     flat = tf.random.stateless_normal([sum(sizes.values()) // 4], [1, 2])
