@@ -173,8 +173,9 @@ def run_missing(folder: Path, plans: Sequence[Plan], config_file: str, overrides
                 start = time.perf_counter()
                 curve = call(train_curve, config_file, [*overrides, *dtype_overrides(plan.name)], seed, marks)
                 folder.mkdir(parents=True, exist_ok=True)
-                path.with_suffix(".part").write_text(json.dumps({"origin": origin, **curve._asdict()}), encoding="utf-8")
-                path.with_suffix(".part").replace(path)
+                aside = path.with_suffix(".part")
+                aside.write_text(json.dumps({"origin": origin, **curve._asdict()}), encoding="utf-8")
+                aside.replace(path)
                 print(f"{plan.name}, seed {seed}: {plan.updates} updates in {time.perf_counter() - start:.0f} s",
                       file=sys.stderr, flush=True)
             curves.setdefault(plan.name, {})[seed] = curve

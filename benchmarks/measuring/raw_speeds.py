@@ -27,17 +27,13 @@ def processor_speeds(seconds: float = 2.0, most_rounds: int = 100) -> Speeds:
 
     The arguments are those of ``measure_speeds``, with more time for each kind of operation than a run takes.
     """
-    speeds, waited = call(_measure_speeds, seconds, most_rounds)
+    from open_seq2seq.runners.processor_speed.probe import measure_speeds  # imports TensorFlow
+
+    speeds, waited = call(measure_speeds, seconds, most_rounds)
     if waited:
         print("WARNING: other programs kept the cores busy, so that these speeds are estimates from processor time.",
               file=sys.stderr)
     return speeds
-
-
-def _measure_speeds(seconds: float, most_rounds: int) -> tuple[Speeds, bool]:
-    from open_seq2seq.runners.processor_speed.probe import measure_speeds
-
-    return measure_speeds(seconds, most_rounds)
 
 
 def gpu_speeds() -> Speeds:

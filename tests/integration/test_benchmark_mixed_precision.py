@@ -48,7 +48,8 @@ def test_flops_are_those_of_the_formula(workspace: Path):
 
 @pytest.mark.slow
 def test_table_of_a_config(workspace: Path):
-    result = run_benchmark(workspace, "--steps=2", "--warmup=1", "--rounds=2", "--batch_size_per_gpu=8", "--dtypes=float32,mixed_bfloat16")
+    result = run_benchmark(workspace, "--steps=2", "--warmup=1", "--rounds=2",
+                           "--batch_size_per_gpu=8", "--dtypes=float32,mixed_bfloat16")
     assert result.returncode == 0, result.stderr
     assert "batches of 8 sentences" in result.stdout and "TensorFlow 2." in result.stdout
     lines = [[cell.strip() for cell in line.strip("|").split("|")]
