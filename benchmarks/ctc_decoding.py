@@ -1,6 +1,6 @@
 """Measures the speed of CTC prefix beam search on one core, and of pyctcdecode if it is installed.
 
-usage: python benchmarks/ctc_decoding.py [--beam_width 16 100] [--frames 500] [--repeats 5]
+    python benchmarks/ctc_decoding.py --repeats 7
 
 There are three kinds of logits for 28 symbols and a blank: `clear` (like those of a well-trained model, with one likely
 symbol in most frames), `noisy` (of a poor model) and `flat` (of an untrained model). Both programs decode the same
@@ -11,22 +11,26 @@ a 3-gram model of made-up words, estimated by this program, written as an ARPA f
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import logging
-import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
+from benchmarks.measuring.programs import Pass, make_parser, markdown_table, run_program, take_turns
 from open_seq2seq.decoding.ctc import CtcDecoder
 from open_seq2seq.decoding.ngram import write_arpa
 from open_seq2seq.decoding.ngram.estimation import estimate
+
+Decoder = Callable[[np.ndarray], str]
+"""Decodes logits ``[frames, 29]`` to the best text."""
 
 LABELS = list("abcdefghijklmnopqrstuvwxyz' ")
 BEAM_THRESHOLD, SYMBOL_THRESHOLD = 10.0, -5.0  # natural logarithms; pyctcdecode's defaults
@@ -74,35 +78,23 @@ def make_logits(rng: np.random.Generator, kind: str, text: list[list[str]], fram
     return peaks + KINDS[kind] * rng.normal(size=peaks.shape)
 
 
-def our_decoder(width: int, lm_path: str | None) -> Callable[[np.ndarray], str]:
-    """Returns a function that decodes logits ``[frames, 29]`` to the best text with ``CtcDecoder``.
-
-    Args:
-      width: beam width.
-      lm_path: path of an n-gram model, or None.
-    """
+def our_decoder(width: int, lm_path: str | None) -> Decoder:
+    """Returns ``CtcDecoder`` with a beam width, and with the n-gram model in a file if there is one."""
     decoder = CtcDecoder(LABELS, {
         "beam_width": width, "beam_threshold": BEAM_THRESHOLD, "symbol_threshold": SYMBOL_THRESHOLD, "alpha": ALPHA,
         "beta": BETA, "oov_penalty": OOV_PENALTY, "lm_path": lm_path})
     return lambda logits: decoder.decode(logits)[0].text
 
 
-def their_decoder(width: int, lm_path: str | None, words: list[str]) -> Callable[[np.ndarray], str] | None:
-    """Returns a function that decodes logits ``[frames, 29]`` to the best text with pyctcdecode.
+def their_decoder(width: int, lm_path: str | None, words: list[str]) -> Decoder:
+    """Returns pyctcdecode with the same settings; ``words`` is the vocabulary of the n-gram model.
 
-    Returns None if pyctcdecode, or kenlm for a language model, is not installed.
-
-    Args:
-      width: beam width.
-      lm_path: path of an n-gram model, or None.
-      words: the vocabulary of the n-gram model.
+    Raises:
+      ImportError: pyctcdecode, or kenlm for a language model, is not installed.
     """
-    try:
-        from pyctcdecode import build_ctcdecoder
-        if lm_path is not None:
-            import kenlm  # noqa: F401 (pyctcdecode reads the model with it)
-    except ImportError:
-        return None
+    from pyctcdecode import build_ctcdecoder
+    if lm_path is not None:
+        import kenlm  # noqa: F401 (pyctcdecode reads the model with it)
     logging.disable(logging.WARNING)
     decoder: Any = build_ctcdecoder([*LABELS, ""], lm_path, words if lm_path else None, alpha=ALPHA, beta=BETA,
                                     unk_score_offset=-OOV_PENALTY)
@@ -110,57 +102,47 @@ def their_decoder(width: int, lm_path: str | None, words: list[str]) -> Callable
                                                token_min_logp=SYMBOL_THRESHOLD)[0][0]
 
 
-def in_turns(programs: list[Callable[[np.ndarray], str] | None], logits: np.ndarray,
-             repeats: int) -> list[tuple[float, str]]:
-    """Decodes with the programs alternately, ``repeats`` times each.
+def cpu_pass(decode: Decoder, logits: np.ndarray) -> Pass:
+    """Returns a function that decodes logits, and returns the processor time in seconds."""
+    def one_pass() -> float:
+        start = time.process_time()
+        decode(logits)
+        return time.process_time() - start
 
-    Args:
-      programs: functions from logits to a text; None for a program that is not installed.
-      logits: ``[frames, 29]``.
-      repeats: number of times that each program decodes the logits.
-
-    Returns:
-      For each program, its shortest CPU time in milliseconds and the decoded text; NaN and an empty text for None.
-    """
-    times: list[list[float]] = [[] for _ in programs]
-    texts = ["" for _ in programs]
-    for _ in range(repeats):
-        for number, program in enumerate(programs):
-            if program is not None:
-                start = time.process_time()
-                texts[number] = program(logits)
-                times[number].append(1000.0 * (time.process_time() - start))
-    return [(min(t) if t else float("nan"), text) for t, text in zip(times, texts, strict=True)]
+    return one_pass
 
 
-def main(argv: list[str] | None = None) -> None:
+def main(argv: list[str]) -> None:
     """Measures and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--beam_width", type=int, nargs="+", default=[16, 100], help="beam widths to measure")
-    parser.add_argument("--frames", type=int, default=500, help="frames of logits (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each program (default: %(default)s)")
-    parser.add_argument("--vocabulary", type=int, default=5000,
-                        help="number of words in the language model (default: %(default)s)")
-    args = parser.parse_args(argv)
-    rng = np.random.default_rng(0)
-    words = make_words(rng, args.vocabulary)
+    parser.add_argument("--frames", type=int, default=500, help="frames of logits")
+    parser.add_argument("--repeats", type=int, default=7, help="runs of each program")
+    parser.add_argument("--vocabulary", type=int, default=5000, help="number of words in the language model")
+    options = parser.parse_args(argv)
+    rng, rows = np.random.default_rng(0), []
+    words = make_words(rng, options.vocabulary)
     text = make_text(rng, words, 10_000)
     with tempfile.TemporaryDirectory() as folder:
-        lm_path = os.path.join(folder, "words.arpa")
+        lm_path = f"{folder}/words.arpa"
         write_arpa(lm_path, estimate(text, 3, vocabulary=words).model)
-        print("| logits | language model | width | here, ms | pyctcdecode, ms | factor | same text |")
-        print("|---|---|---|---|---|---|---|")
-        for path in (None, lm_path):
-            for width in args.beam_width:
-                programs = [our_decoder(width, path), their_decoder(width, path, words)]
-                for kind in (*KINDS, "flat"):
-                    logits = make_logits(np.random.default_rng(1), kind, text, args.frames)
-                    (ours, mine), (theirs, other) = in_turns(programs, logits, args.repeats)
-                    print(f"| {kind} | {'3-gram' if path else 'none'} | {width} | {ours:.1f} | {theirs:.1f} | "
-                          f"{theirs / ours:.1f} | {'yes' if mine == other else 'no'} |", flush=True)
-    if programs[1] is None:
-        print("No comparison: pyctcdecode, or kenlm for the language model, is not installed.")
+        for path, width in itertools.product((None, lm_path), options.beam_width):
+            decoders = {"here": our_decoder(width, path)}
+            try:
+                decoders["pyctcdecode"] = their_decoder(width, path, words)
+            except ImportError as error:
+                print(f"pyctcdecode is not measured: {error}.", file=sys.stderr)
+            for kind in (*KINDS, "flat"):
+                logits = make_logits(np.random.default_rng(1), kind, text, options.frames)
+                passes = {name: cpu_pass(decode, logits) for name, decode in decoders.items()}
+                least = [min(times) for times in take_turns(passes, options.repeats).values()]
+                same = len({decode(logits) for decode in decoders.values()}) == 1
+                compared = [f"{least[1]:.1f}", f"{least[1] / least[0]:.1f}", "yes" if same else "no"] if (
+                    len(least) > 1) else ["–"] * 3
+                rows.append([kind, "3-gram" if path else "none", width, f"{least[0]:.1f}", *compared])
+    print(markdown_table(["logits", "language model", "width", "here, ms", "pyctcdecode, ms", "factor", "same text"],
+                         rows))
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -1,192 +1,214 @@
-"""Measures how training scales over the ranks or towers of this machine, and predicts scaling on clusters.
+"""Measures how training scales over the ranks of this machine, and predicts scaling on clusters.
 
     python benchmarks/scaling.py --config_file=example_configs/text2text/en-de/transformer-multi30k.py \
-        --ranks 1,2 --mode weak --batch_size_per_gpu=4096
+        --ranks 2 --batch_size_per_gpu=4096
 
-For each number N of replicas, two measurements alternate: N independent runs that train at the same time, and one run
-on N replicas; during each, the processes of the other are suspended. Efficiency is the speed of the one run divided by
-the summed speed of the N runs. The N runs train at the same time because the ranks of one machine share its memory and
-caches, too. All replicas have the same number of threads. In weak scaling, each replica has the config's batch size; in
-strong scaling, one N-th of it.
+Two measurements alternate: N independent runs that train at the same time, and one run on N ranks, each a ``run.py
+--benchmark`` with the same number of threads for each rank. Efficiency is the speed of the one run divided by the
+summed speed of the N runs. The N runs train at the same time because the ranks of one machine share its memory and
+caches, too.
 
-With Horovod, the program also times the reduction of the model's gradients and one raw grouped_allreduce of the same
-size, fits a cost model of reductions (start-up time, latency, bandwidth), compares the efficiency that it predicts with
-the measured one, and predicts the efficiency on larger clusters. Prints Markdown tables and saves nothing. Unknown
-options override the config.
+The program also times the reduction of the model's gradients and one raw grouped_allreduce of the same size. The times
+of a small and of a large reduction give the costs of reductions: a start-up time and a bandwidth. The efficiency that
+they predict is compared with the measured one, and the efficiency on larger clusters is predicted, assuming the same
+start-up time. Prints Markdown tables and saves nothing. Unknown options override the config. Horovod is needed.
+
+A message of b bytes takes α + b / β on a link. A ring of N ranks splits the data into N parts and passes them on in
+2 (N - 1) steps (Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms"), so a reduction takes
+2 (N - 1) α + 2 (N - 1) / N · b / β after its start.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import statistics
+import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from benchmarks.measuring.cluster_model import Costs, Link, fit_costs
-from benchmarks.measuring.crews import Crew, environment, ranks, single_runs
-from benchmarks.measuring.machine import Machine, describe_machine
-from benchmarks.measuring.programs import run_program
-from benchmarks.measuring.scaling_table import (
-    Scale,
-    check_table,
-    cluster_table,
-    fit_table,
-    reduction_table,
-    scaling_table,
+from benchmarks.measuring.processes import Failure
+from benchmarks.measuring.programs import (
+    add_turns,
+    describe_machine,
+    make_parser,
+    markdown_table,
+    run_program,
+    with_range,
 )
+from benchmarks.measuring.trainings import Round
 
-# Sizes, in bytes, of the reductions to which the cost model is fitted.
-SIZES = (4, 2**16, 2**20, 2**22, 2**24, 2**26)
-# Numbers of ranks, and bandwidths in Gbit/s, for which efficiency is predicted by default.
-_CLUSTERS, _GBPS = "8,64,512,1024", "10,25,100,400"
-
-
-def _numbers(kind: Callable[[str], float]) -> Callable[[str], list[float]]:
-    """Returns a parser of comma-separated positive numbers, for ``add_argument(type=…)``."""
-    def parse(text: str) -> list[float]:
-        values = [kind(part) for part in text.split(",")]
-        if min(values) <= 0:
-            raise ValueError
-        return values
-
-    parse.__name__ = "list of numbers above 0"  # argparse names the type in its error messages
-    return parse
+ROOT = Path(__file__).resolve().parents[1]
+# Numbers of ranks, latency in seconds, and bandwidths in Gbit/s of links, for which efficiency is predicted.
+_CLUSTERS, _LATENCY, _BANDWIDTHS = (8, 64, 512, 1024), 20e-6, (10, 25, 100, 400)
 
 
-def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Returns the parsed options, and the remaining arguments, which override the config."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     allow_abbrev=False)
-    add = parser.add_argument
-    add("--config_file", required=True, help="a config with a training section")
-    add("--ranks", type=_numbers(int), default=[1, 2], help="comma-separated numbers of replicas")
-    add("--runner", choices=("horovod", "towers"), default="horovod", help="kind of replicas")
-    add("--mode", choices=("weak", "strong"), default="weak", help="weak: constant batch per replica; strong: constant "
-        "total batch")
-    add("--launcher", default=None, help="command that starts ranks, before -np N (default: mpiexec --bind-to none)")
-    add("--steps", type=int, default=10, help="updates per round")
-    add("--warmup", type=int, default=3, help="untimed updates after the first")
-    add("--rounds", type=int, default=5, help="rounds of each measurement")
-    add("--repetitions", type=int, default=15, help="number of times that reductions are timed")
-    add("--threads", type=int, default=None, help="threads per replica (default: cores / largest number of replicas)")
-    add("--overlap", type=float, default=0.0, help="fraction of the reduction that overlaps the backward pass in the "
-        "cost model, from 0 (none) to 1")
-    add("--clusters", type=_numbers(int), default=_CLUSTERS, help="numbers of ranks to predict for")
-    add("--bandwidth_gbps", type=_numbers(float), default=_GBPS, help="link bandwidths to predict for, in Gbit/s")
-    add("--latency_us", type=float, default=20.0, help="latency of these links in microseconds")
-    add("--start_ms", type=float, default=None, help="start-up time of a reduction on the cluster (default: as fitted)")
-    add("--step_ms", type=float, default=None, help="time of a single rank's update on the cluster (default: as "
-        "measured)")
-    options, overrides = parser.parse_known_args(argv)
-    if min(options.steps, options.rounds, options.repetitions) < 1 or options.warmup < 0:
-        parser.error("--steps, --rounds and --repetitions have to be at least 1, --warmup at least 0")
-    if not 0.0 <= options.overlap <= 1.0:
-        parser.error("--overlap has to be from 0 to 1")
-    return options, overrides
+class Reductions(NamedTuple):
+    """Measured reductions.
+
+    Attributes:
+      groups: size in bytes of each group of the model's gradients.
+      seconds: durations, in seconds, of the reduction of all groups.
+      raw: durations, in seconds, of the reduction of one tensor of the same total size.
+      idle: fraction of a core that an idle rank uses.
+      small: median seconds of a reduction of 4 bytes.
+      large: median seconds of a reduction of ``large_bytes``.
+      large_bytes: size of a large reduction.
+    """
+
+    groups: list[int]
+    seconds: list[float]
+    raw: list[float]
+    idle: float
+    small: float
+    large: float
+    large_bytes: int
 
 
-def default_launcher() -> list[str]:
-    """Returns the command that starts ranks on this machine, preferring the mpiexec of this Python environment."""
-    beside = Path(sys.executable).parent / "mpiexec"
-    root = ["--allow-run-as-root"] if os.getuid() == 0 else []
-    return [str(beside) if beside.exists() else "mpiexec", *root, "--oversubscribe", "--bind-to", "none"]
+def measured_bandwidth(reductions: Reductions, ranks: int) -> float:
+    """Returns β, in bytes per second and direction, by which the large reduction takes longer than the small one."""
+    return 2 * (ranks - 1) / ranks * reductions.large_bytes / max(reductions.large - reductions.small, 1e-9)
 
 
-def measure(count: int, options: argparse.Namespace, overrides: list[str], machine: Machine) -> Scale:
-    """Measures scaling for one number of replicas.
+def reduction_seconds(groups: Sequence[float], ranks: int, start: float, latency: float, bandwidth: float) -> float:
+    """Returns the time in seconds to reduce groups of tensors one after another.
 
     Args:
-      count: number of replicas.
-      options: the program's options.
-      overrides: overrides of the config.
-      machine: describes this machine.
+      groups: size of each group in bytes.
+      ranks: number of ranks.
+      start: start-up time in seconds, which is incurred once, whatever the number of ranks: Horovod's cycle time, and
+        the negotiation of which tensors are ready.
+      latency: α between two neighbours in the ring, in seconds per message.
+      bandwidth: β between two neighbours in the ring, in bytes per second and direction.
     """
-    gpus = [{"CUDA_VISIBLE_DEVICES": str(n % len(machine.gpus))} for n in range(count)] if machine.on_gpu else ()
-    with single_runs(count, options.config_file, overrides, options.warmup, gpus) as alone:
-        batch = alone.batch_size
-        if count == 1:
-            for _ in range(options.rounds):
-                alone.run_round(options.steps)
-            return Scale(1, alone.object_name, batch, alone.speeds, alone.step_seconds, input_wait=alone.input_wait)
-        alone.pause()
-        if options.mode == "strong":
-            batch //= count
-            overrides = [*overrides, f"--batch_size_per_gpu={batch}"]
-        with _together(count, options, overrides, machine) as together:
-            together.pause()
-            for _ in range(options.rounds):
-                for crew in (alone, together):
-                    crew.go_on()
-                    crew.run_round(options.steps)
-                    crew.pause()
-            scale = Scale(count, alone.object_name, batch, alone.speeds, alone.step_seconds, together.speeds,
-                          together.step_seconds, together.input_wait)
-            together.go_on()
-            if options.runner == "horovod":
-                _time_reductions(together, scale, options.repetitions)
-    return scale
+    return start + sum(2 * (ranks - 1) * (latency + size / ranks / bandwidth) for size in groups)
 
 
-def _together(count: int, options: argparse.Namespace, overrides: list[str],
-              machine: Machine) -> AbstractContextManager[Crew]:
-    if options.runner == "horovod":
-        launcher = options.launcher.split() if options.launcher else default_launcher()
-        return ranks(count, launcher, options.config_file, overrides, options.warmup)
-    switch = "num_gpus" if machine.on_gpu else "num_cpu_towers"
-    return single_runs(1, options.config_file, [*overrides, f"--{switch}={count}"], options.warmup,
-                       [{"TF_NUM_INTRAOP_THREADS": str(count * options.threads)}])
+def efficiency(step_seconds: float, groups: Sequence[float], *costs: Any) -> float:
+    """Returns the speed on N ranks divided by N times the speed of one rank, for equal batches per rank.
+
+    The reductions of an update are assumed not to overlap with its backward pass: first those of the gradients, then
+    that of a flag of 4 bytes that says whether they are finite.
+
+    Args:
+      step_seconds: duration of an update on a single rank.
+      groups: size of each group of gradients in bytes.
+      costs: the other arguments of ``reduction_seconds``.
+    """
+    return step_seconds / (step_seconds + reduction_seconds(groups, *costs) + reduction_seconds([4], *costs))
 
 
-def _time_reductions(crew: Crew, scale: Scale, repetitions: int) -> None:
-    from benchmarks.measuring.reduction_time import time_reductions, time_sizes
+def measure_rounds(options: argparse.Namespace, config: Sequence[str], gpus: int) -> tuple[list[list[Round]],
+                                                                                         list[Round]]:
+    """Returns, for each round, the measurements of the independent runs, and of the run on all ranks."""
+    first = options.warmup + 1
+    command = [sys.executable, str(ROOT / "run.py"), "--mode=train", "--benchmark", f"--bench_start={first}",
+               f"--bench_steps={first + options.steps}", *config]
+    environments = [{"CUDA_VISIBLE_DEVICES": str(rank % gpus)} if gpus else {} for rank in range(options.ranks)]
+    alone, together = [], []
+    for _ in range(options.rounds):
+        alone.append([_parsed(output) for output in _outputs([command] * options.ranks, environments)])
+        together += [_parsed(output) for output in _outputs([[*options.launcher, *command, "--use_horovod=True"]])]
+    return alone, together
 
-    scale.reductions = crew.ask("call", time_reductions, repetitions)[0]
-    scale.timings = crew.ask("call", time_sizes, SIZES, repetitions)[0]
+
+def measure_reductions(options: argparse.Namespace, config: Sequence[str]) -> Reductions:
+    """Measures the reductions of a config's gradients."""
+    command = [*options.launcher, sys.executable, "-m", "benchmarks.measuring.reduction_time",
+               str(options.repetitions), *config, "--use_horovod=True"]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return Reductions(**json.loads(_outputs([command], [{"PYTHONPATH": path}])[0].splitlines()[-1]))
 
 
-def describe(scales: list[Scale], options: argparse.Namespace) -> str:
+def _outputs(commands: Sequence[Sequence[str]], environments: Sequence[dict[str, str]] = ({},)) -> list[str]:
+    """Runs commands at the same time, with additional environment variables; returns what each printed.
+
+    Raises:
+      Failure: a command failed.
+    """
+    processes = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  env={**os.environ, **variables})
+                 for command, variables in zip(commands, environments, strict=True)]
+    try:
+        results = [process.communicate() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    for process, (_, errors) in zip(processes, results, strict=True):
+        if process.returncode:
+            raise Failure(errors.strip().removeprefix("Error: "), mistake=process.returncode == 2)
+    return [output for output, _ in results]
+
+
+def _parsed(output: str) -> Round:
+    """Returns the measurements that a run printed at its end."""
+    step, speed, wait = (float(re.findall(pattern, output)[-1].replace(",", "")) for pattern in (
+        r"Avg time per step: ([\d.]+)s", r"Avg .* per second: ([\d,.]+)", r"Input wait: ([\d.]+)%"))
+    return Round(step, speed, wait / 100)
+
+
+def describe(ranks: int, alone: Sequence[Sequence[Round]], together: Sequence[Round], reductions: Reductions) -> str:
     """Returns all tables as Markdown."""
-    word = "ranks" if options.runner == "horovod" else "towers"
-    parts = [scaling_table(scales, word)]
-    measured = [scale for scale in scales if scale.reductions is not None]
-    if measured:
-        timings = [timing for scale in measured for timing in scale.timings]
-        costs = fit_costs(timings)
-        parts += ["Reduction of the model's gradients:", reduction_table(measured),
-                  f"Reductions of several sizes, and the fitted costs ({costs}):", fit_table(timings, costs),
-                  f"Cost model for these ranks, with {options.overlap:.0%} of the reduction hidden:",
-                  check_table(measured, costs, options.overlap), *_predictions(measured[-1], costs, options)]
-    return "\n\n".join(parts)
+    separate = [sum(run.speed for run in runs) for runs in alone]
+    efficiencies = [done.speed / speed for done, speed in zip(together, separate, strict=True)]
+    step = statistics.median(done.step_seconds for done in together)
+    step_alone = statistics.median(run.step_seconds for runs in alone for run in runs)
+    ours, raw, groups = statistics.median(reductions.seconds), statistics.median(reductions.raw), reductions.groups
+    start, bandwidth = reductions.small, measured_bandwidth(reductions, ranks)
+    predicted = efficiency(step_alone, groups, ranks, start, 0.0, bandwidth)
+    ratios = [a / b for a, b in zip(reductions.seconds, reductions.raw, strict=True)]
+    return "\n\n".join([
+        markdown_table(["ranks", "objects/s", "independent runs, objects/s", "efficiency (rounds)", "step ms",
+                        "reduction alone / step", "input wait"],
+                       [[ranks, f"{statistics.median(done.speed for done in together):,.0f}",
+                         f"{statistics.median(separate):,.0f}", with_range(efficiencies, ".1%"), f"{1e3 * step:,.0f}",
+                         f"{ours / step:.1%}", f"{statistics.fmean(done.input_wait for done in together):.1%}"]]),
+        "Reduction of the model's gradients:",
+        markdown_table(["gradients MiB", "groups", "reduction ms", "one raw grouped_allreduce ms", "ratio (pairs)",
+                        "core used by an idle rank"],
+                       [[f"{sum(groups) / 2**20:.3g}", len(groups), f"{1e3 * ours:.1f}", f"{1e3 * raw:.1f}",
+                         with_range(ratios, ".2f"), f"{reductions.idle:.1%}"]]),
+        f"Reductions take {1e3 * start:.2f} ms to start and proceed at {8e-9 * bandwidth:.3g} Gbit/s, which predicts "
+        f"an efficiency of {predicted:.1%}. Predictions for clusters with links of {1e6 * _LATENCY:.0f} µs:",
+        markdown_table(["ranks", *(f"{gbps} Gbit/s" for gbps in _BANDWIDTHS)], [
+            [count, *(f"{efficiency(step_alone, groups, count, start, _LATENCY, 1e9 / 8 * gbps):.1%}"
+                      for gbps in _BANDWIDTHS)] for count in _CLUSTERS])])
 
 
-def _predictions(scale: Scale, costs: Costs, options: argparse.Namespace) -> list[str]:
-    assert scale.reductions is not None
-    step = options.step_ms / 1e3 if options.step_ms else statistics.median(scale.alone_step)
-    start = costs.start if options.start_ms is None else options.start_ms / 1e3
-    links = [Link(1e-6 * options.latency_us, 1e9 / 8 * gbps) for gbps in options.bandwidth_gbps]
-    title = (f"Predicted efficiency of weak scaling: steps of {1e3 * step:,.0f} ms, "
-             f"{sum(scale.reductions.groups) / 2**20:.3g} MiB of gradients, {1e3 * start:.2f} ms start-up, "
-             f"{options.overlap:.0%} hidden; columns: latency and bandwidth of the links:")
-    return [title, cluster_table(options.clusters, links, start, step, scale.reductions.groups, options.overlap)]
+def _default_launcher() -> str:
+    """Returns the command that starts ranks on this machine, preferring the mpiexec of this Python environment."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    root = "--allow-run-as-root " if os.getuid() == 0 else ""
+    return f"{beside if beside.exists() else 'mpiexec'} {root}--oversubscribe --bind-to none"
 
 
 def main(argv: list[str]) -> None:
     """Measures and prints the tables."""
-    options, overrides = parse_arguments(argv)
-    machine = describe_machine()
-    options.threads = options.threads or max(1, machine.cores // max(options.ranks))
-    with environment({"TF_NUM_INTRAOP_THREADS": str(options.threads)}):
-        scales = [measure(count, options, overrides, machine) for count in options.ranks]
-    print(f"{options.config_file} {' '.join(overrides)}".rstrip())
-    print(f"{options.mode} scaling, {options.rounds} rounds of {options.steps} steps, in turns; "
-          f"{options.threads} threads per replica; {machine}\n")
-    print(describe(scales, options))
+    parser = make_parser(__doc__)
+    parser.add_argument("--config_file", required=True, help="a config with a training section")
+    parser.add_argument("--ranks", type=int, default=2, help="number of ranks, at least 2")
+    parser.add_argument("--launcher", default=_default_launcher(), help="command that starts ranks, before -np N "
+                        "(default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, default=15, help="number of times that reductions are timed")
+    parser.add_argument("--threads", type=int, help="threads per rank (default: cores / ranks)")
+    add_turns(parser, steps=10, warmup=3, rounds=5)
+    options, overrides = parser.parse_known_args(argv)
+    options.launcher = [*options.launcher.split(), "-np", str(options.ranks)]
+    machine, gpus = describe_machine()
+    threads = options.threads or max(1, len(os.sched_getaffinity(0)) // options.ranks)
+    os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
+    config = [f"--config_file={options.config_file}", *overrides]
+    tables = describe(options.ranks, *measure_rounds(options, config, gpus),
+                      measure_reductions(options, config))
+    print(f"{' '.join(config)}\n{options.rounds} rounds of {options.steps} steps, in turns; {threads} threads per "
+          f"rank; {machine}\n\n{tables}")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchmarks.measuring.processes import call
+from benchmarks.measuring.programs import timed_pass
 
 
 class Product(NamedTuple):
@@ -42,23 +42,20 @@ class Product(NamedTuple):
                 (self.matrices, self.inner, self.steps * self.rows, self.columns)]
 
 
-def describe_products(name: str, products: Sequence[Product], threads: int) -> list[str]:
+def describe_products(products: Sequence[Product], threads: int) -> str:
     """Returns lines about the products of one step, forward and backward, in float32 and bfloat16.
 
     Args:
-      name: what the products belong to.
       products: the products of the forward pass.
       threads: number of threads.
     """
     flops = 6 * sum(product.multiplications for product in products)
-    lines = []
-    for dtype in ("float32", "bfloat16"):
-        seconds = call(step_seconds, products, dtype, threads)
-        lines.append(f"{name} in {dtype}: {1e3 * seconds:,.0f} ms, {flops / seconds / 1e9:.3g} GFLOP/s")
-    return lines
+    seconds = {dtype: call(_step_seconds, products, dtype, threads) for dtype in ("float32", "bfloat16")}
+    return "\n".join(f"raw products in {dtype}: {1e3 * value:,.0f} ms, {flops / value / 1e9:.3g} GFLOP/s"
+                     for dtype, value in seconds.items())
 
 
-def step_seconds(products: Sequence[Product], dtype: str, threads: int) -> float:
+def _step_seconds(products: Sequence[Product], dtype: str, threads: int) -> float:
     """Returns the seconds of the products of one step, forward and backward, one after the other."""
     import tensorflow as tf
 
@@ -82,12 +79,10 @@ def _seconds(rows: int, inner: int, columns: int, dtype: str, repeats: int = 5) 
         return tf.while_loop(lambda number, _: number < count, body, (0, tf.zeros([], dtype)),
                              parallel_iterations=1)[1]
 
-    def timed(count: int) -> float:
-        start = time.perf_counter()
-        multiply(tf.constant(count)).numpy()
-        return (time.perf_counter() - start) / count
+    def mean_seconds(count: int) -> float:
+        return timed_pass(lambda: multiply(tf.constant(count)))() / count
 
-    timed(1)
+    mean_seconds(1)
     # Loops of about 20 ms, of which the call of the function takes a small part.
-    count = max(1, round(0.02 / timed(3)))
-    return statistics.median(timed(count) for _ in range(repeats))
+    count = max(1, round(0.02 / mean_seconds(3)))
+    return statistics.median(mean_seconds(count) for _ in range(repeats))

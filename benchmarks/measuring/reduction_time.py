@@ -1,40 +1,29 @@
-"""Times reductions of a model's gradients, and of single tensors. All ranks must call these functions."""
+"""Times reductions of a model's gradients, and of single tensors; prints the results as a line of JSON.
+
+usage: mpiexec -np N python -m benchmarks.measuring.reduction_time REPETITIONS --config_file=CONFIG [OVERRIDES ...]
+"""
 
 from __future__ import annotations
 
-import functools
+import json
 import statistics
+import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
+import horovod.tensorflow as hvd  # type: ignore[import-not-found]
 import tensorflow as tf
 
-from benchmarks.measuring.cluster_model import Timing
+from benchmarks.measuring.programs import timed_pass
+from benchmarks.measuring.settings import make_trainer
+from open_seq2seq.runners.horovod.reduction import groups
+
+_LARGE = 2 ** 26  # bytes
 
 
-class Reductions(NamedTuple):
-    """Measured reductions of a model's gradients, all treated as dense.
-
-    Attributes:
-      groups: size in bytes of each group of gradients.
-      seconds: durations, in seconds, of the reduction of all groups.
-      raw: durations, in seconds, of the reduction of one tensor of the same total size.
-      idle: fraction of a core that an idle rank uses.
-    """
-
-    groups: list[int]
-    seconds: list[float]
-    raw: list[float]
-    idle: float
-
-
-def time_reductions(trainer: Any, repetitions: int) -> Reductions:
-    """Times the reduction of an update's gradients and one raw ``hvd.grouped_allreduce``, alternately."""
-    import horovod.tensorflow as hvd
-
-    from open_seq2seq.runners.horovod.reduction import groups
-
+def time_reductions(trainer: Any, repetitions: int) -> dict[str, Any]:
+    """Times reductions of an update's gradients, all treated as dense; returns the fields of ``Reductions`` by name."""
     gradients = {name: tf.random.stateless_normal(v.shape, [1, 2]) for name, v in trainer.trainable.items()}
     sizes = {name: 4 * int(g.shape.num_elements() or 0) for name, g in gradients.items()}
     flat = tf.random.stateless_normal([sum(sizes.values()) // 4], [1, 2])
@@ -44,25 +33,17 @@ def time_reductions(trainer: Any, repetitions: int) -> Reductions:
     start, busy = time.perf_counter(), time.process_time()
     time.sleep(1.0)
     idle = (time.process_time() - busy) / (time.perf_counter() - start)
-    return Reductions([sum(sizes[name] for name in group) for group in groups(gradients)],
-                      [ours for ours, _ in pairs], [raw for _, raw in pairs], idle)
+    return {"groups": [sum(sizes[name] for name in group) for group in groups(gradients)],
+            "seconds": [ours for ours, _ in pairs], "raw": [raw for _, raw in pairs], "idle": idle,
+            "small": _size_seconds(trainer, 4, repetitions), "large": _size_seconds(trainer, _LARGE, repetitions),
+            "large_bytes": _LARGE}
 
 
-def time_sizes(trainer: Any, sizes: Sequence[int], repetitions: int) -> list[Timing]:
-    """Returns the median duration of a reduction for each size in bytes."""
-    timings = []
-    for size in sizes:
-        tensor = tf.ones([max(size // 4, 1)])
-        way = _function(functools.partial(_allreduce, tensor, f"size.{size}"))
-        timings.append(Timing(trainer.runner.world_size, size,
-                              statistics.median([_time(way, trainer) for _ in range(repetitions + 1)][1:])))
-    return timings
-
-
-def _allreduce(tensor: tf.Tensor, name: str) -> list[tf.Tensor]:
-    import horovod.tensorflow as hvd
-
-    return [hvd.allreduce(tensor, op=hvd.Sum, name=name)]
+def _size_seconds(trainer: Any, size: int, repetitions: int) -> float:
+    """Returns the median seconds of a reduction of ``size`` bytes."""
+    tensor = tf.ones([size // 4])
+    way = _function(lambda: [hvd.allreduce(tensor, op=hvd.Sum, name=f"size.{size}")])
+    return statistics.median([_time(way, trainer) for _ in range(repetitions + 1)][1:])
 
 
 def _function(reduce: Callable[[], list[tf.Tensor]]) -> Callable[[], tf.Tensor]:
@@ -75,6 +56,17 @@ def _function(reduce: Callable[[], list[tf.Tensor]]) -> Callable[[], tf.Tensor]:
 
 def _time(way: Callable[[], tf.Tensor], trainer: Any) -> float:
     bool(trainer.runner.agree(tf.constant(True)))  # a barrier: all ranks start together
-    start = time.perf_counter()
-    way().numpy()
-    return time.perf_counter() - start
+    return timed_pass(way)()
+
+
+def main() -> None:
+    """Measures on all ranks, and prints on the first."""
+    repetitions, config, *overrides = sys.argv[1:]
+    trainer = make_trainer(config.removeprefix("--config_file="), overrides)
+    reductions = time_reductions(trainer, int(repetitions))
+    if trainer.runner.is_chief:
+        print(json.dumps(reductions))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,60 +1,47 @@
-"""The dtypes that benchmarks compare, and the trainer of a config in one of them."""
+"""The dtypes that benchmarks compare, and the models and the trainer of a config in one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-ENDLESS = 10 ** 9  # steps; the benchmark ends the run
+_ENDLESS = 10 ** 9  # steps; the benchmark ends the run
 _TF32 = {"float32": "False", "tf32": "True"}
 
 
-class Setting(NamedTuple):
-    """One row of a table.
-
-    Attributes:
-      name: ``float32``, ``tf32``, ``mixed``, ``mixed_float16``, ``mixed_bfloat16``; see ``dtype_overrides`` for more.
-      overrides: the setting's config overrides, as on the command line.
-    """
-
-    name: str
-    overrides: tuple[str, ...]
-
-
-def make_setting(name: str, on_gpu: bool) -> Setting:
-    """Returns the setting of a name; on a GPU, float32 also disables TF32, and tf32 enables it."""
-    overrides = dtype_overrides("float32" if name == "tf32" else name)
-    if on_gpu and name in _TF32:
-        overrides.append(f"--tf32={_TF32[name]}")
-    return Setting(name, tuple(overrides))
-
-
-def dtype_overrides(name: str) -> list[str]:
-    """Returns the config overrides of a setting's name.
+def dtype_overrides(name: str, on_gpu: bool = False) -> list[str]:
+    """Returns the config overrides of a setting's name, as on the command line.
 
     The name is a dtype, a dtype with a loss scaling (``mixed_float16/LogMax``), or ``mixed`` with the kinds of
-    operations that are computed in bfloat16 on a CPU (``mixed/product+recurrence``, or ``mixed/none`` for none).
+    operations that are computed in bfloat16 on a CPU (``mixed/product+recurrence``, or ``mixed/none`` for none). On a
+    GPU, ``float32`` also disables TF32, and ``tf32`` enables it.
     """
     dtype, _, more = name.partition("/")
-    if not more:
-        return [f"--dtype={dtype}"]
-    if dtype == "mixed":
+    tf32 = [f"--tf32={_TF32[name]}"] if on_gpu and name in _TF32 else []
+    if dtype == "mixed" and more:
         return ["--dtype=mixed", f"--mixed_choice={[] if more == 'none' else more.split('+')}"]
-    return [f"--dtype={dtype}", f"--loss_scaling={more}"]
+    return [f"--dtype={'float32' if dtype == 'tf32' else dtype}", *tf32, *([f"--loss_scaling={more}"] if more else [])]
 
 
-def default_names(on_gpu: bool) -> tuple[str, ...]:
+def default_names(on_gpu: bool) -> list[str]:
     """Returns the dtypes worth comparing on a device; CPUs do not support TF32 and are slow in float16."""
-    return ("float32", "tf32", "mixed_float16", "mixed_bfloat16") if on_gpu else ("float32", "mixed_bfloat16")
+    return ["float32", "tf32", "mixed_float16", "mixed_bfloat16"] if on_gpu else ["float32", "mixed_bfloat16"]
 
 
-def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[..., Any] | None = None) -> Any:
-    """Makes the trainer of ``run.py --benchmark``, except that it prints and saves nothing.
+def prepare(config_file: str, mode: str, overrides: Sequence[str], values: Mapping[str, Any],
+            endless: bool = False) -> tuple[dict[str, Any], Any]:
+    """Makes the settings of this process that ``run.py`` would make for a config.
 
     Args:
-      config_file: path of a config with a training section.
+      config_file: path of the config.
+      mode: mode of the run.
       overrides: config values as on the command line; if a key is given twice, the last value wins.
-      hook: the only hook of the training, called like a hook in a config.
+      values: parameters that replace those of the config.
+      endless: whether to train as with ``--benchmark``, without an end.
+
+    Returns:
+      (specs of the models by section, the run's runner).
 
     Raises:
       UserError: the config, the overrides or the data have a mistake.
@@ -63,29 +50,41 @@ def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[...,
     from open_seq2seq.config.options import RunOptions
     from open_seq2seq.config.overrides import parse_overrides
     from open_seq2seq.config.resolve import Benchmark, resolve
-    from open_seq2seq.models.builder import build_model
     from open_seq2seq.run.process_settings import set_up_process
     from open_seq2seq.run.training_setup import describe_sections
     from open_seq2seq.runners import make_runner
     from open_seq2seq.runners.processor_speed.choice import settle_precision
+
+    config = resolve(load_config(config_file), mode, parse_overrides(list(overrides), ["--config_file"]),
+                     Benchmark(steps=_ENDLESS) if endless else None)
+    specs = describe_sections(RunOptions(mode=mode, config=config, benchmark=endless))
+    for spec in specs.values():
+        spec.params.update(values)
+    runner = make_runner(next(iter(specs.values())).params)
+    set_up_process([spec.params for spec in specs.values()])
+    return settle_precision(specs, runner), runner
+
+
+def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[..., Any] | None = None) -> Any:
+    """Makes the trainer of ``run.py --benchmark``, except that it prints and saves nothing.
+
+    Args:
+      config_file: path of a config with a training section.
+      overrides: config values as on the command line.
+      hook: the only hook of the training, called like a hook in a config.
+
+    Raises:
+      UserError: the config, the overrides or the data have a mistake.
+    """
+    from open_seq2seq.models.builder import build_model
     from open_seq2seq.training.loop.trainer import Trainer
 
-    values = parse_overrides(list(overrides), ["--config_file"])
-    config = resolve(load_config(config_file), "train", values, Benchmark(steps=ENDLESS))
-    spec = describe_sections(RunOptions(mode="train", config=config, benchmark=True))["train"]
-    spec.params.update(print_loss_steps=None, print_bench_info_steps=None, hooks=[hook] if hook else [])
-    runner = make_runner(spec.params)
-    set_up_process([spec.params])
-    spec = settle_precision({"train": spec}, runner)["train"]
-    seed = spec.params.get("random_seed") or 0
-    trainer = Trainer(build_model(spec, seed), None, runner, seed)
+    values = {"print_loss_steps": None, "print_bench_info_steps": None, "hooks": [hook] if hook else []}
+    specs, runner = prepare(config_file, "train", overrides, values, endless=True)
+    seed = specs["train"].params.get("random_seed") or 0
+    trainer = Trainer(build_model(specs["train"], seed), None, runner, seed)
     trainer.synchronize()
     return trainer
-
-
-def compute_type(trainer: Any) -> str:
-    """Returns the name of the dtype in which a trainer's model computes."""
-    return trainer.model.precision.compute.name
 
 
 def sample_batches(data_layer: Any, count: int) -> list[Any]:
@@ -95,3 +94,12 @@ def sample_batches(data_layer: Any, count: int) -> list[Any]:
     plan = evaluation_plan(data_layer)
     count = min(count, len(plan))
     return [plan.batch((2 * number + 1) * len(plan) // (2 * count)) for number in range(count)]
+
+
+def peak_megabytes(trainer: Any = None) -> float:
+    """Returns the peak memory in MB of the first GPU if there is one, else of this process."""
+    import tensorflow as tf
+
+    if tf.config.list_logical_devices("GPU"):
+        return tf.config.experimental.get_memory_info("GPU:0")["peak"] / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6

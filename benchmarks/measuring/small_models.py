@@ -23,8 +23,11 @@ def write_small_models(folder: Path) -> dict[str, Path]:
 
     _write_text(folder)
     write_toy_speech(str(folder / "speech"), {"train": _UTTERANCES, "test": 32}, (3, 4))
-    configs = {TRANSFORMER: _transformer(folder), JASPER: _jasper(folder), DEEP_SPEECH: _deep_speech(folder),
-               RECURRENT: _recurrent(folder)}
+    convolutions = [{"kernel_size": [11, 41], "stride": [2, 2], "num_channels": 32, "padding": "SAME"},
+                    {"kernel_size": [11, 21], "stride": [1, 2], "num_channels": 32, "padding": "SAME"}]
+    configs = {TRANSFORMER: _transformer(folder), JASPER: _jasper(folder),
+               DEEP_SPEECH: _deep_speech(folder, 16, convolutions, 256, bidirectional=True),
+               RECURRENT: _deep_speech(folder, 32, [], 512, bidirectional=False)}
     return {name: write_config(folder / f"model_{number}.py", *config)
             for number, (name, config) in enumerate(configs.items())}
 
@@ -50,9 +53,10 @@ def _write_text(folder: Path) -> None:
             (folder / f"{name}.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _base(folder: Path, batch_size: int, learning_rate: float) -> dict[str, Any]:
+def base_params(folder: Path, batch_size: int) -> dict[str, Any]:
+    """Returns the parameters of a training with Adam."""
     return {"batch_size_per_gpu": batch_size, "max_steps": 100_000, "random_seed": 0, "logdir": str(folder / "run"),
-            "optimizer": "Adam", "lr_policy": "fixed_lr", "lr_policy_params": {"learning_rate": learning_rate}}
+            "optimizer": "Adam", "lr_policy": "fixed_lr", "lr_policy_params": {"learning_rate": 1e-4}}
 
 
 def _transformer(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -61,7 +65,7 @@ def _transformer(folder: Path) -> tuple[str, dict[str, Any]]:
               "layer_postprocess_dropout": 0.3}
     text = {"src_vocab_file": str(folder / "vocab.txt"), "tgt_vocab_file": str(folder / "vocab.txt"),
             "special_tokens_already_in_vocab": False, "use_start_token": False, "delimiter": " ", "max_length": 64}
-    base = {**_base(folder, 2048, 1e-4), "encoder": "TransformerEncoder", "decoder": "TransformerDecoder",
+    base = {**base_params(folder, 2048), "encoder": "TransformerEncoder", "decoder": "TransformerDecoder",
             "encoder_params": {"encoder_layers": 3, "remove_padding": True, **shared},
             "decoder_params": {"num_hidden_layers": 3, "beam_size": 4, "alpha": 0.6, "extra_decode_length": 2,
                                "EOS_ID": 1, **shared},
@@ -77,7 +81,7 @@ def _transformer(folder: Path) -> tuple[str, dict[str, Any]]:
 def _speech(folder: Path, batch_size: int, encoder: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     layer = {"input_type": "logfbank", "num_audio_features": _FEATURES, "cache_features": True,
              "cache_dir": str(folder / "features"), "vocab_file": str(folder / "speech" / "vocab.txt")}
-    base = {**_base(folder, batch_size, 1e-4), "encoder": encoder, "encoder_params": params,
+    base = {**base_params(folder, batch_size), "encoder": encoder, "encoder_params": params,
             "decoder": "FullyConnectedCTCDecoder", "decoder_params": {"use_language_model": False}, "loss": "CTCLoss",
             "data_layer": "Speech2TextDataLayer", "data_layer_params": layer}
     files = {f"{mode}_params": {"data_layer_params": {"dataset_files": [str(folder / "speech" / f"{name}.csv")]}}
@@ -97,19 +101,10 @@ def _jasper(folder: Path) -> tuple[str, dict[str, Any]]:
                                                "activation_fn": "relu"})
 
 
-def _recurrent_params(layers: list[dict[str, Any]], units: int, bidirectional: bool) -> dict[str, Any]:
-    return {"conv_layers": layers, "num_rnn_layers": 2, "rnn_type": "gru", "rnn_cell_dim": units,
-            "rnn_unidirectional": not bidirectional, "use_cudnn_rnn": True, "row_conv": False, "n_hidden": 512,
-            "dropout_keep_prob": 0.8, "activation_fn": "relu20"}
-
-
-def _deep_speech(folder: Path) -> tuple[str, dict[str, Any]]:
-    """Returns a model of convolutions over time and frequency, then two bidirectional layers of 256 units."""
-    layers = [{"kernel_size": [11, 41], "stride": [2, 2], "num_channels": 32, "padding": "SAME"},
-              {"kernel_size": [11, 21], "stride": [1, 2], "num_channels": 32, "padding": "SAME"}]
-    return _speech(folder, 16, "DeepSpeech2Encoder", _recurrent_params(layers, 256, bidirectional=True))
-
-
-def _recurrent(folder: Path) -> tuple[str, dict[str, Any]]:
-    """Returns a model of two unidirectional layers of 512 units, applied directly to the features."""
-    return _speech(folder, 32, "DeepSpeech2Encoder", _recurrent_params([], 512, bidirectional=False))
+def _deep_speech(folder: Path, batch_size: int, convolutions: list[dict[str, Any]], units: int,
+                 bidirectional: bool) -> tuple[str, dict[str, Any]]:
+    """Returns a model of convolutions over time and frequency, then two recurrent layers."""
+    return _speech(folder, batch_size, "DeepSpeech2Encoder", {
+        "conv_layers": convolutions, "num_rnn_layers": 2, "rnn_type": "gru", "rnn_cell_dim": units,
+        "rnn_unidirectional": not bidirectional, "use_cudnn_rnn": True, "row_conv": False, "n_hidden": 512,
+        "dropout_keep_prob": 0.8, "activation_fn": "relu20"})

@@ -19,16 +19,17 @@ def run_benchmark(workspace: Path, *arguments: str) -> subprocess.CompletedProce
 
 @pytest.mark.long
 def test_flops_are_those_of_the_formula(workspace: Path):
-    from benchmarks.measuring.flops import count_flops
+    from benchmarks.measuring.flops import count_flops, count_training_flops
     from benchmarks.measuring.settings import make_trainer
     from open_seq2seq.parts.component import named_variables
 
-    model = make_trainer(f"{workspace}/config.py", [
-        "--loss_params/label_smoothing=0.0", "--encoder_params/encoder_layers=2", "--batch_size_per_gpu=8"]).model
+    trainer = make_trainer(f"{workspace}/config.py", [
+        "--loss_params/label_smoothing=0.0", "--encoder_params/encoder_layers=2", "--batch_size_per_gpu=8"])
+    model = trainer.model
     lengths = np.asarray(model.data_layer.lengths)
     examples = np.flatnonzero((lengths == lengths[0]).all(axis=1))  # of one length: no padding
     batch = model.data_layer.make_batch(examples)
-    count = count_flops(model, [batch])
+    flops, uncounted = count_flops(model, [batch])
     rows, time = batch["source_tensors"][0].shape
     hidden, filter_size, layers = 16, 32, 2
     vocabulary = next(v.shape[0] for name, v in named_variables(model).items() if name.endswith("embedding/table"))
@@ -37,20 +38,19 @@ def test_flops_are_those_of_the_formula(workspace: Path):
     encoder = layers * (attention + feed_forward)
     decoder = 2 * attention + feed_forward  # one layer; source and target are of one length
     positions = rows * time
-    assert len(examples) > 1 and count.uncounted == () and count.objects == 2 * positions
-    assert count.flops == 2 * positions * (encoder + decoder + hidden * vocabulary)
-    assert count.training_per_object == 3 * count.flops / count.objects
+    assert len(examples) > 1 and uncounted == set()
+    assert flops == 2 * positions * (encoder + decoder + hidden * vocabulary)
     # The same on two batches is twice as much.
-    assert count_flops(model, [batch, batch]).flops == 2 * count.flops
+    assert count_flops(model, [batch, batch])[0] == 2 * flops
+    per_token, _ = count_training_flops(trainer)  # on batches of other lengths
+    assert per_token == pytest.approx(3 * flops / (2 * positions), rel=0.5)
 
 
 @pytest.mark.slow
 def test_table_of_a_config(workspace: Path):
-    result = run_benchmark(workspace, "--steps=2", "--warmup=1", "--rounds=2", "--loss_steps=8", "--largest_batch",
-                           "--limit_mb=10", f"--output={workspace}/out/table.md",
+    result = run_benchmark(workspace, "--steps=2", "--warmup=1", "--rounds=2",
                            "--batch_size_per_gpu=8", "--dtypes=float32,mixed_bfloat16")
     assert result.returncode == 0, result.stderr
-    assert (workspace / "out" / "table.md").read_text() == result.stdout[:-1]
     assert "batches of 8 sentences" in result.stdout and "TensorFlow 2." in result.stdout
     lines = [[cell.strip() for cell in line.strip("|").split("|")]
              for line in result.stdout.splitlines() if line.startswith("| ") and "---" not in line]
@@ -66,11 +66,10 @@ def test_table_of_a_config(workspace: Path):
         # 8 pairs of 3 to 10 letters and the end mark on both sides.
         assert 8 * 2 * 4 <= speed * step_ms / 1e3 <= 8 * 2 * 11 * slowest / fastest
         assert float(row["model TFLOP/s"]) > 0
-        assert 1.0 < float(row["loss after 8 steps"]) < 4.0
-        assert row["largest batch"] == "below 8" and float(row["peak MB"].replace(",", "")) > 100
+        assert float(row["peak MB"].replace(",", "")) > 100
 
 
 @pytest.mark.long
 def test_a_mistake_ends_with_exit_code_2(workspace: Path):
-    result = run_benchmark(workspace, "--largest_batch")
-    assert result.returncode == 2 and "--limit_mb" in result.stderr and "Traceback" not in result.stderr
+    result = run_benchmark(workspace, "--dtypes=tf32")
+    assert result.returncode == 2 and "leave tf32 out" in result.stderr and "Traceback" not in result.stderr

@@ -2,46 +2,74 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
+import argparse
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from benchmarks import ctc_decoding, kernels
 from open_seq2seq.utils.errors import UserError
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def rows(output):
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in output.splitlines()
+            if line.startswith("|")]
 
 
 def test_decoding(capsys):
-    load("ctc_decoding").main(["--frames", "40", "--repeats", "1", "--beam_width", "4", "--vocabulary", "50"])
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("| clear", "| noisy", "| flat"))]
-    assert len(rows) == 6
+    ctc_decoding.main(["--frames", "40", "--repeats", "1", "--beam_width", "4", "--vocabulary", "50"])
+    found = rows(capsys.readouterr().out)[2:]
+    assert [row[0] for row in found] == 2 * ["clear", "noisy", "flat"]
+    assert all(float(row[3]) > 0 for row in found)
 
 
-def test_loss(capsys, monkeypatch):
-    module = load("ctc_loss")
-    monkeypatch.setattr(module, "SHAPES", ((3, 20, 5, 4),))
-    module.main(["--rounds", "1", "--kernels", "here,ctc_loss_op,tf_dense"])
-    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| 3×20×5×4")]
-    assert [row[1] for row in rows] == ["here", "ctc_loss_op", "tf_dense"]
-    assert all(float(row[4]) < 1e-4 for row in rows)
+def measure(kernel, shapes, **options):
+    return kernels.MEASURE[kernel](shapes, argparse.Namespace(rounds=1, threads=1, **options))
 
 
-def test_convolution(capsys):
-    load("convolution").main(["--rounds", "1", "--shape", "3,2,4,1,2,9", "4,3,2,2,1,8"])
-    lines = [line.strip("|").split(" | ") for line in capsys.readouterr().out.splitlines()]
-    assert [cells[0].strip() for cells in lines[2:4]] == ["3, 2 → 4", "4, 3 → 2, stride 2"]
-    assert all(float(cells[5]) < 1e-4 for cells in lines[2:4])
+def test_losses():
+    table = rows(measure("ctc_loss", [(3, 20, 5, 4)]))
+    assert [row[0] for row in table[2:]] == ["tf.raw_ops.CTCLoss", "here"]
 
 
-@pytest.mark.parametrize("shape", ["3,2,4,1,2", "3,2,four,1,2,9", "3,2,4,0,2,9", "3,2,4,1,2,2", ""])
-def test_convolution_names_a_shape_that_is_none(shape):
-    with pytest.raises(UserError, match="--shape"):
-        load("convolution").main(["--shape", shape])
+def test_convolutions():
+    table = rows(measure("convolution", [(3, 2, 4, 1, 2, 9), (4, 3, 2, 2, 1, 8)], dtypes=["float32"]))
+    assert [row[1:3] for row in table[2:]] == [["3, 2 → 4", "1"], ["4, 3 → 2", "2"]]
+    assert all(float(row[7]) < 1e-4 for row in table[2:])
+
+
+@pytest.mark.long
+def test_recurrences():
+    text = measure("recurrence", [(2, 5, 3)], dtypes=["float32", "bfloat16"], cell="gru", layers=1, hidden=4,
+                   unidirectional=False, torch_python="")
+    assert [row[0] for row in rows(text)[2:]] == ["ours, float32", "ours, bfloat16", "Keras, float32"]
+    assert "raw products in bfloat16" in text
+
+
+@pytest.mark.parametrize("cell, gates", [("lstm", 4), ("gru", 3)])
+def test_the_products_of_a_recurrence_are_those_of_all_weights(cell, gates):
+    options = argparse.Namespace(cell=cell, layers=3, hidden=4, unidirectional=False, batch=2, length=5, input=6)
+    done = sum(product.multiplications for product in kernels.recurrent_products(options))
+    assert done == 2 * 5 * 2 * gates * 4 * (6 + 4 + 2 * (8 + 4))  # rows, directions, columns, rows of the matrices
+
+
+def test_all_gradients_are_computed():
+    weight, computed = tf.Variable(2.0), []
+
+    @tf.custom_gradient
+    def identity(value):
+        def grad(dy):
+            return tf.numpy_function(lambda slope: computed.append(float(slope)) or slope, [dy], tf.float32)
+
+        return tf.identity(value), grad
+
+    squares = kernels.with_gradients(lambda x: identity(weight) * x, [tf.ones([3, 1])], [weight])()
+    assert computed == [6.0]  # three outputs of 2, which are their own gradients, times inputs of 1
+    np.testing.assert_allclose(squares, [3 * 4.0 ** 2, 6.0 ** 2])
+
+
+@pytest.mark.parametrize("shape", ["3,2,4,1,2", "3,2,four,1,2,9", "3,2,4,0,2,9", ""])
+def test_a_shape_that_is_none_is_named(shape):
+    with pytest.raises(UserError, match="--shapes"):
+        kernels.main(["convolution", "--shapes", shape])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import pytest
 import tensorflow as tf
 
+from benchmarks.measuring.peer_process import PeerProcess
 from benchmarks.measuring.processes import Failure
-from benchmarks.measuring.side_by_side import comparison_table, gradient_pass, mean_pass, take_turns
-from benchmarks.measuring.torch_process import TorchProcess
+from benchmarks.measuring.programs import comparison_table, describe_machine, take_turns, with_range
 from open_seq2seq.utils.errors import UserError
 
 
@@ -28,22 +29,15 @@ def test_the_first_round_is_not_counted():
     assert calls == ["a", "b"] * 3
 
 
-def test_a_gradient_pass_computes_the_gradients_of_weights():
-    weight, computed = tf.Variable(2.0), []
-
-    @tf.custom_gradient
-    def identity(value):
-        def grad(dy):
-            return tf.numpy_function(lambda given: computed.append(float(given)) or given, [dy], tf.float32)
-
-        return tf.identity(value), grad
-
-    gradient_pass(lambda x: identity(weight) * x, tf.ones([3, 1]), [weight])()
-    assert computed == [12.0]  # of the sum of three times (weight · 1)²
+def test_a_median_comes_with_its_range():
+    assert with_range([1.0, 4.0, 2.0], ".1f") == "2.0 (1.0–4.0)"
 
 
-def test_a_round_is_the_mean_of_its_passes():
-    assert mean_pass(iter([1.0, 2.0, 6.0]).__next__, 3)() == 3.0
+def test_the_machine_names_its_gpu(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["gpu"] if kind == "GPU" else [])
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: {"device_name": "NVIDIA L4"})
+    text, gpus = describe_machine()
+    assert gpus == 1 and text.startswith("NVIDIA L4; host: ") and tf.__version__ in text
 
 
 def test_speeds_are_relative_to_the_first_row():
@@ -55,11 +49,15 @@ def test_speeds_are_relative_to_the_first_row():
     assert "images/s" not in comparison_table({"ours": [1.0]})
 
 
+def peer(python):
+    return PeerProcess("torch_networks", argparse.Namespace(torch_python=str(python)))
+
+
 def test_an_interpreter_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(UserError, match="--torch_python=.*no-python cannot be run"):
-        TorchProcess(str(tmp_path / "no-python"), "torch_resnet", [])
+        peer(tmp_path / "no-python")
 
 
 def test_a_program_that_ends_early_is_a_failure():
-    with TorchProcess(sys.executable, "torch_resnet", []) as process, pytest.raises(Failure, match="PyTorch program"):
+    with peer(sys.executable) as process, pytest.raises(Failure, match="other toolkit"):
         process()

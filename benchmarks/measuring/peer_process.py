@@ -1,31 +1,36 @@
-"""A PyTorch program in another interpreter that makes one pass on each request."""
+"""A program of another toolkit, perhaps in another interpreter, that makes a round of passes on each request."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import json
 import os
 import subprocess
-from collections.abc import Sequence
+import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measuring.processes import Failure
 from open_seq2seq.utils.errors import UserError
 
 
-class TorchProcess:
-    """Makes a pass of a program, and returns its duration in seconds, each time it is called.
+class PeerProcess:
+    """Makes a round of passes, and returns their mean duration in seconds, each time it is called.
 
     Args:
-      python: an interpreter that has PyTorch.
-      program: name of a module beside this one. For each line on its stdin, it makes a pass and prints its duration.
-      arguments: arguments of the program.
+      program: ``torch_networks`` or ``keras_resnet``. For each line on its stdin, it makes ``steps`` passes and prints
+        their mean duration.
+      options: options of the benchmark; ``torch_python`` names an interpreter that has PyTorch.
+      more: additional options.
 
     Raises:
       UserError: the interpreter cannot be run.
     """
 
-    def __init__(self, python: str, program: str, arguments: Sequence[object]) -> None:
-        command = [python, "-m", f"benchmarks.measuring.{program}", *map(str, arguments)]
+    def __init__(self, program: str, options: argparse.Namespace, **more: Any) -> None:
+        python = options.torch_python if program.startswith("torch") else sys.executable
+        command = [python, "-m", f"benchmarks.measuring.{program}", json.dumps({**vars(options), **more})]
         try:
             self._process = subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                              env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
@@ -40,15 +45,11 @@ class TorchProcess:
             self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise Failure("The PyTorch program ended; its own message is above.")
+            raise Failure("The program of another toolkit ended; its own message is above.")
         return float(answer)
 
-    def __enter__(self) -> TorchProcess:
+    def __enter__(self) -> PeerProcess:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Ends the process by closing its stdin."""
-        self._process.communicate()
+        self._process.communicate()  # closes stdin, which ends the process

@@ -1,0 +1,85 @@
+"""The benchmark of training steps on toy sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.measuring.keras_resnet import make_batches, make_network
+from benchmarks.training_steps import gnmt, lm, main, parse_arguments, resnet
+from open_seq2seq.encoders import ResNetEncoder
+from open_seq2seq.parts.component import creating_variables, named_variables
+from open_seq2seq.utils.errors import UserError
+
+SMALL = ["--hidden=4", "--layers=2", "--ids=20", "--batch=2", "--length=3", "--blocks=1", "--images=6"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("network", ["lm", "gnmt", "resnet"])
+def test_the_table_has_a_row_for_each_dtype(capsys, network):
+    main([network, *SMALL, "--rounds=1", "--steps=1", "--threads=1", "--dtypes=float32,mixed_bfloat16"])
+    output = capsys.readouterr().out
+    assert [line.split(" | ")[0] for line in output.splitlines() if line.startswith(("| Keras", "| ours"))] == [
+        *(["| Keras' fit"] if network == "resnet" else []), "| ours, float32", "| ours, mixed_bfloat16 (bfloat16)"]
+    assert "input wait of ours, float32: " in output and "raw products in float32" in output
+    assert "PyTorch is not measured" in output
+
+
+def multiplications(network):
+    return sum(product.multiplications for product in network.products)
+
+
+def test_the_products_of_the_language_model_are_those_of_all_weights(tmp_path):
+    """Each weight matrix is multiplied with every position once."""
+    network = lm(tmp_path, parse_arguments(["lm", *SMALL]))
+    assert multiplications(network) == network.objects * (2 * (4 + 4) * 4 * 4 + 4 * 20)
+
+
+@pytest.mark.parametrize("feeds", [False, True])
+def test_the_products_of_gnmt_are_those_of_all_weights(tmp_path, feeds):
+    options = parse_arguments(["gnmt", *SMALL, "--layers=3", *(["--input_feeding"] if feeds else [])])
+    network, hidden, layers = gnmt(tmp_path, options), 4, 3
+    lstm = [(hidden, 2), (2 * hidden, 1), (hidden, layers - 2), (hidden * (2 if feeds else 1), 1),
+            (2 * hidden, layers - 1)]
+    weights = sum(count * (size + hidden) * 4 * hidden for size, count in lstm) + 2 * hidden ** 2 + hidden * 20
+    assert multiplications(network) == network.objects * weights
+    assert sum(count * rows * inner * columns for product in network.products
+               for count, rows, inner, columns in product.with_gradients()) == 3 * multiplications(network)
+
+
+def test_the_products_of_the_resnet_are_those_of_all_convolutions(tmp_path):
+    """A multiplication for each weight and output pixel; the network of Keras knows the sizes."""
+    options = parse_arguments(["resnet", "--blocks=2", "--batch=3", "--images=6"])
+    expected = 0
+    for layer in make_network(options.blocks).layers:
+        kernel = getattr(layer, "kernel", None)
+        if kernel is not None:
+            expected += options.batch * int(np.prod(layer.output.shape[1:-1])) * int(np.prod(kernel.shape))
+    assert multiplications(resnet(tmp_path, options)) == expected
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_keras_has_the_network_of_the_toolkit(blocks):
+    with creating_variables(1):
+        encoder = ResNetEncoder({"block_sizes": [blocks] * 3, "version": 1, "first_num_filters": 16,
+                                 "first_kernel_size": 3, "first_conv_stride": 1, "first_pool_size": 0})
+    ours = sorted(tuple(variable.shape) for variable in named_variables(encoder).values())
+    theirs = sorted(tuple(weight.shape) for weight in make_network(blocks).weights)
+    for shape in ((64, 10), (10,)):  # the layer of the decoder
+        theirs.remove(shape)
+    assert ours == theirs
+
+
+def test_batches_are_standardised_and_differ():
+    first, second = (images.numpy() for images, _ in make_batches(4, 4).take(2))
+    assert first.shape == (4, 32, 32, 3) and not np.array_equal(first, second)
+    np.testing.assert_allclose(first.mean((1, 2, 3)), 0.0, atol=1e-4)
+    np.testing.assert_allclose(first.std((1, 2, 3)), 1.0, rtol=1e-4)
+
+
+@pytest.mark.parametrize("options, message", [
+    (["gnmt", "--layers=1"], "--layers"), (["lm", "--ids=2"], "--ids"), (["resnet", "--images=100"], "--batch"),
+    (["resnet", "--images=4", "--batch=2"], "least 5")])
+def test_bad_options_are_named(options, message):
+    with pytest.raises(UserError, match=message):
+        main(options)
