@@ -21,7 +21,7 @@ Pass = Callable[[], float]
 
 def describe_machine() -> tuple[str, int]:
     """Returns (a description of this machine, number of GPUs); initialises no device, to leave memory to others."""
-    from open_seq2seq.cli import import_tensorflow
+    from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
     import_tensorflow()
     import tensorflow as tf
