@@ -57,7 +57,7 @@ def test_every_flag_in_the_pages_exists():
 # Names that pages give although no code has them.
 OTHERS = {
     "net_connections", "soxr_hq",  # of psutil and librosa
-    "image_encoder", "image_encoder_params", "text_encoder", "x_params", "my_speech",  # a user's own
+    "image_encoder", "image_encoder_params", "text_encoder", "x_params", "my_speech", "my_run",  # a user's own
     "bias_add", "btl_tcp_if_include", "byte_fallback",  # of TensorFlow, Open MPI and SentencePiece
     "precompute_mel_basis", "syn_enable", "syn_subdirs",  # options of NVIDIA's OpenSeq2Seq that were left out
     "larc_clip_on", "larc_final_lr", "larc_grad_update",  # made of a prefix and a field
