@@ -59,5 +59,7 @@ class RunPosition:
     evaluated_at: int = -1
 
     def as_state(self) -> dict[str, Any]:
-        """Returns the values as entries of a checkpoint's ``state.json``."""
-        return asdict(self)
+        """Returns the values as entries of a checkpoint's ``state.json``, whose metrics mark an evaluation."""
+        values = asdict(self)
+        del values["evaluated_at"]  # a resumed run would not know the steps of earlier evaluations
+        return values

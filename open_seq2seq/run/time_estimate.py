@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH
 from open_seq2seq.models.model import Model
 from open_seq2seq.training.loop.divergence import Divergence
 from open_seq2seq.training.loop.hooks import Hook
@@ -39,8 +40,17 @@ class _Stopwatch(Hook):
         if self._before is not None or now - self._began > _MOST_SECONDS:
             self.seconds.append(now - (self._began if self._before is None else self._before))
         self._before, passed = now, now - self._began
-        if self.seconds and (passed > _MOST_SECONDS or (len(self.seconds) >= _UPDATES and passed > _SECONDS)):
+        enough = len(self.seconds) >= DEFAULT_PREFETCH + _UPDATES and passed > _SECONDS
+        if self.seconds and (enough or passed > _MOST_SECONDS):
             raise _Enough
+
+    def lasting(self) -> list[float]:
+        """Returns the seconds of updates that are as long as later ones.
+
+        The first updates are shorter if the loader is slower than the device, because it made their batches while the
+        first update was compiled. At most half of the updates are left out.
+        """
+        return self.seconds[min(DEFAULT_PREFETCH, (len(self.seconds) - 1) // 2):]
 
 
 def time_remark(trainer: Trainer, eval_model: Model | None) -> str:
@@ -63,10 +73,10 @@ def time_remark(trainer: Trainer, eval_model: Model | None) -> str:
         return "Time: not estimated, because the first updates diverge"
     if not watch.seconds:
         return "Time: not estimated, because training has too few updates"
-    updates = trainer.last_step
-    mean, error = _mean_and_error(watch.seconds)
+    updates, seconds = trainer.last_step, watch.lasting()
+    mean, error = _mean_and_error(seconds)
     total, uncertainty = updates * mean, updates * error
-    parts = f"{format_count(updates, 'update')} of {mean:.2g} s, measured on {len(watch.seconds)}"
+    parts = f"{format_count(updates, 'update')} of {mean:.2g} s, measured on {len(seconds)}"
     if eval_model is not None:
         evaluations = -(-updates // eval_model.params["eval_steps"])
         seconds, rounds = EvaluationPass(eval_model, trainer.runner).time_rounds(_SECONDS, _MOST_SECONDS)

@@ -116,7 +116,7 @@ def contents(logdir: Path) -> dict[str, Any]:
 
 
 WHOLE = ("--mode=train_eval", "--max_steps=10", "--save_checkpoint_steps=4", "--eval_steps=2", "--print_loss_steps=2",
-         "--print_samples_steps=2", "--average_checkpoints=2")
+         "--print_samples_steps=2", "--average_checkpoints=2", "--num_checkpoints=9")
 
 
 def test_a_run_killed_again_and_again_leaves_the_logdir_of_one_that_was_not(workspace, command, monkeypatch):

@@ -49,7 +49,8 @@ class MetricsFile:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if not os.path.lexists(self._path):
-                disk.write_new(self._path, _HEADER)
+                with disk.writing(self._path, _is_table) as file:  # a table without its whole header is not recognised
+                    file.write(_HEADER.encode())
             disk.append(self._path, text.getvalue(), _is_table)
         except OSError as error:
             raise UserError(f"The metrics cannot be written to {self._path}: {error.strerror}.") from error

@@ -169,7 +169,9 @@ def fill(path: StrPath, content: bytes | str) -> None:
 
 
 def append(path: StrPath, text: str, is_own: IsOwn) -> None:
-    """Appends text to a file, as UTF-8; a symbolic link is not followed.
+    """Appends lines to a file, as UTF-8; a symbolic link is not followed.
+
+    If the file does not end with a line break, because a full disk or a kill cut the last line off, one is added first.
 
     Raises:
       ForeignError: the path is not a regular file, or ``is_own`` does not accept the file.
@@ -178,6 +180,9 @@ def append(path: StrPath, text: str, is_own: IsOwn) -> None:
         file.seek(0)
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not is_own(file):
             raise ForeignError(path, FOREIGN)
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            text = text if file.read(1) == b"\n" else f"\n{text}"
         file.write(text.encode())
 
 

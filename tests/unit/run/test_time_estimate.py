@@ -40,7 +40,9 @@ def passes(seconds, rounds):
 
 @pytest.mark.parametrize(("seconds", "line"), [
     ([9.0] + [0.5] * 50, "Time: about 8 min (7 min to 10 min) for 1,000 updates of 0.5 s, measured on 10"),
-    ([0.1] * 99, "Time: about 2 min (80 s to 2 min) for 1,000 updates of 0.1 s, measured on 39"),
+    # The loader, which is slower than the device, made eight batches during the first update.
+    ([9.0] + [0.1] * 8 + [0.5] * 50, "Time: about 8 min (7 min to 10 min) for 1,000 updates of 0.5 s, measured on 10"),
+    ([0.1] * 99, "Time: about 2 min (80 s to 2 min) for 1,000 updates of 0.1 s, measured on 31"),
     ([8.0] * 9, "Time: about 2 h 13 min (1 h 47 min to 2 h 40 min) for 1,000 updates of 8 s, measured on 2"),
     ([90.0] * 9, "Time: about 25 h 00 min (20 h 00 min to 30 h 00 min) for 1,000 updates of 90 s, measured on 1"),
     ([1.0] + [0.2, 1.8] * 9, "Time: about 17 min (8 min to 25 min) for 1,000 updates of 1 s, measured on 10")])
