@@ -9,7 +9,6 @@ import shutil
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
@@ -181,19 +180,13 @@ def _spooled_pipe(name: str) -> str:
     """
     path = _new_name("pipe.txt", name)
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    until, has_begun = time.monotonic() + _PATIENCE, False
     with open(descriptor, "rb", buffering=0) as pipe, disk.new_file(path) as out:
-        while True:
-            block = pipe.read(1 << 20)  # None: no new data yet; empty: there is no writer
-            if block:
-                out.write(block)
-            elif block is None:
-                select.select([pipe], [], [])
-            elif has_begun:
-                return path
-            elif time.monotonic() > until:
+        if not select.select([pipe], [], [], _PATIENCE)[0]:
+            first = pipe.read(1)  # None: a process has opened the pipe, but has not written yet
+            if first == b"":
                 raise DataError(f"{shown(name)} is a pipe to which no process writes: start the process that writes "
                                 "to it, or give a file.")
-            else:
-                time.sleep(0.02)
-            has_begun = has_begun or block != b""
+            out.write(first or b"")
+        os.set_blocking(descriptor, True)
+        shutil.copyfileobj(pipe, out)
+    return path

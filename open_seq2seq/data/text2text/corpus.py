@@ -335,10 +335,7 @@ def _locked(path: str) -> Iterator[None]:
         raise DataError(f"The lock file {path} of an index is a symbolic link or not a regular file: remove it, or "
                         "name another folder as index_dir or, for a language model, processed_data_folder.") from error
     with file:
-        with contextlib.suppress(ImportError, OSError):
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
+        disk.lock(file, wait=True)
         yield
 
 

@@ -1,8 +1,9 @@
 """Functions with which all other packages write, replace and delete files.
 
-Only files that OpenSeq2Seq has created are deleted or replaced; they are recognised by their content. The exceptions
-are caches, and results whose paths the user has given (``always``). Nothing is written through a symbolic link. The
-content of files is never changed in place, except that of lock files, and except that ``append`` adds text at the end.
+Only files that OpenSeq2Seq has created are deleted or replaced; they are recognised by their content or, while they are
+unfinished, by their name (``.tmp-`` and 16 random digits). The exceptions are caches, and results whose paths the user
+has given (``always``). Nothing is written through a symbolic link. The content of files is never changed in place,
+except that of lock files, and except that ``append`` adds text at the end.
 
 * ``writing`` and ``placing``: a file gets its final name when it is complete; an earlier file is replaced atomically.
   ``fill`` writes text into the file that ``placing`` yields.
@@ -11,37 +12,32 @@ content of files is never changed in place, except that of lock files, and excep
   process is killed, no partly written or partly removed folder has the final path. ``remove_unfinished`` removes what
   killed processes have left.
 * ``ListedFolder``: a folder with a list of the files that this package wrote there.
-* ``Workplace``: a folder in which one process writes results until they are complete.
-* ``open_lock``: opens a lock file.
+* ``open_lock`` opens a lock file, ``lock`` locks it, ``rewrite_lock`` changes its content.
 """
 
 from open_seq2seq.utils.disk.files import (
     FOREIGN,
     LINK,
-    NO_FILE,
     TEMPORARY,
     ForeignError,
     always,
     append,
-    check_replaceable,
     checksum_of,
     copy_new,
     fill,
+    lock,
+    naming,
     new_file,
     open_lock,
     open_stream,
     placing,
     process_folder,
     rewrite_lock,
-    sync,
-    sync_entries,
     write_new,
     writing,
 )
 from open_seq2seq.utils.disk.folders import (
-    MARK,
     FilesOf,
-    Workplace,
     free_name,
     move_aside,
     new_folder,
@@ -51,7 +47,7 @@ from open_seq2seq.utils.disk.folders import (
 )
 from open_seq2seq.utils.disk.listed import ListedFolder
 
-__all__ = ["FOREIGN", "LINK", "MARK", "NO_FILE", "TEMPORARY", "FilesOf", "ForeignError", "ListedFolder", "Workplace",
-           "always", "append", "check_replaceable", "checksum_of", "copy_new", "fill", "free_name", "move_aside",
-           "new_file", "new_folder", "open_lock", "open_stream", "placing", "process_folder", "remove_folder",
-           "remove_listed", "remove_unfinished", "rewrite_lock", "sync", "sync_entries", "write_new", "writing"]
+__all__ = ["FOREIGN", "LINK", "TEMPORARY", "FilesOf", "ForeignError", "ListedFolder", "always", "append",
+           "checksum_of", "copy_new", "fill", "free_name", "lock", "move_aside", "naming", "new_file", "new_folder",
+           "open_lock", "open_stream", "placing", "process_folder", "remove_folder", "remove_listed",
+           "remove_unfinished", "rewrite_lock", "write_new", "writing"]
