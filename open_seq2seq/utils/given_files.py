@@ -54,7 +54,7 @@ def spooled_input(name: str, flag: str = "--infer_files") -> str:
         raise UserError(f"{flag} - reads from standard input, but standard input is closed or a device: redirect a "
                         "file to it, or give the file's name.")
     path = _new_name(name, _NAME_OF_INPUT)
-    with disk.new_file(path) as out:
+    with open(path, "xb") as out:
         shutil.copyfileobj(sys.stdin.buffer, out)
         if not out.tell():
             raise UserError(f"{flag} - reads from standard input, but standard input is empty: check the file or the "
@@ -147,7 +147,7 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
     if len(paths) == 1:
         return paths[0]
     target = _new_name("given-files.txt", " + ".join(map(shown, paths)))
-    with disk.new_file(target) as out:
+    with open(target, "xb") as out:
         for path in paths:
             _append(out, path)
     return target
@@ -180,7 +180,7 @@ def _spooled_pipe(name: str) -> str:
     """
     path = _new_name("pipe.txt", name)
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb", buffering=0) as pipe, disk.new_file(path) as out:
+    with open(descriptor, "rb", buffering=0) as pipe, open(path, "xb") as out:
         if not select.select([pipe], [], [], _PATIENCE)[0]:
             first = pipe.read(1)  # None: a process has opened the pipe, but has not written yet
             if first == b"":

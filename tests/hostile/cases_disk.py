@@ -130,8 +130,8 @@ def of_names() -> Iterator[Case]:
     yield Case("a killed run has left folders with links", RESUME, Same(), writes=[f"{unfinished}.new*"], fault=both(
         VICTIM, write(f"{unfinished}.new/half", ""), link(f"{unfinished}.new/more", "victim"),
         link(f"{unfinished}.new.json", "victim/notes.txt"), link(f"{unfinished}.old.model.ckpt-20", "victim")))
-    yield Case("a killed run was removing a checkpoint with notes of the user's", RESUME, Same(), fault=both(
-        copy("run/model.ckpt-20", "run/.tmp-0123456789abcdef.old.model.ckpt-20"),
+    yield Case("a killed run was removing a checkpoint", RESUME, Same(), writes=[f"{unfinished}.old*"], fault=both(
+        copy("run/model.ckpt-20", f"{unfinished}.old.model.ckpt-20"),
         write("run/model.ckpt-20/notes.txt", MINE)))
 
 
@@ -203,7 +203,8 @@ def of_inputs() -> Iterator[Case]:
     for name in ("run/train.src", "run/best_models/train.src", "run/language_models/train.src", "run/logs/train.src",
                  "run/model.ckpt-20/train.src"):
         yield Case(f"the text lies in {name}", (
-            *KEEP_ONE, f"--train_params/data_layer_params/source_file={name}"), Works(),
+            *KEEP_ONE, f"--train_params/data_layer_params/source_file={name}",
+            "--train_params/data_layer_params/target_file=train.tgt"), Works(),
             fault=both(write(name, ""), lambda place, name=name: shutil.copyfile(place / "train.src", place / name)))
     yield Case("the config lies in the logdir", ("--config_file=run/config.py", *RESUME[1:], "--enable_logs",
                                                  "--no_dir_check"), Works(), fault=copy("config.py", "run/config.py"))

@@ -7,7 +7,7 @@ except that of lock files, and except that ``append`` adds text at the end.
 
 * ``writing`` and ``placing``: a file gets its final name when it is complete; an earlier file is replaced atomically.
   ``fill`` writes text into the file that ``placing`` yields.
-* ``new_file``, ``write_new``, ``copy_new``: create a file; fail if it exists. ``append`` adds to an existing one.
+* ``write_new`` and ``copy_new`` create a file, and fail if it exists. ``append`` adds to an existing one.
 * ``new_folder``, ``remove_folder``: create a folder, or remove one except for the user's files in it. Even if the
   process is killed, no partly written or partly removed folder has the final path. ``remove_unfinished`` removes what
   killed processes have left.
@@ -27,7 +27,6 @@ from open_seq2seq.utils.disk.files import (
     fill,
     lock,
     naming,
-    new_file,
     open_lock,
     open_stream,
     placing,
@@ -48,6 +47,6 @@ from open_seq2seq.utils.disk.folders import (
 from open_seq2seq.utils.disk.listed import ListedFolder
 
 __all__ = ["FOREIGN", "LINK", "TEMPORARY", "FilesOf", "ForeignError", "ListedFolder", "always", "append",
-           "checksum_of", "copy_new", "fill", "free_name", "lock", "move_aside", "naming", "new_file", "new_folder",
+           "checksum_of", "copy_new", "fill", "free_name", "lock", "move_aside", "naming", "new_folder",
            "open_lock", "open_stream", "placing", "process_folder", "remove_folder", "remove_listed",
            "remove_unfinished", "rewrite_lock", "write_new", "writing"]

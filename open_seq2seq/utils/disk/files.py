@@ -141,7 +141,7 @@ def temporary(place: StrPath, is_folder: bool = False, alone: bool = False) -> I
         if is_folder:
             os.mkdir(path)
         else:
-            new_file(path).close()
+            open(path, "xb").close()
     except FileExistsError as error:
         raise BlockingIOError(errno.EWOULDBLOCK, "another process is using it", path) from error
     with locked(path):
@@ -195,20 +195,6 @@ def writing(path: StrPath, is_own: IsOwn, durable: bool = False, alone: bool = F
         yield file
 
 
-def new_file(path: StrPath, mode: str = "xb", **how: Any) -> Any:
-    """Creates a file and opens it for writing.
-
-    Args:
-      path: path of the new file.
-      mode: ``xb`` for bytes, ``x`` for UTF-8 text.
-      how: more arguments of ``open``.
-
-    Raises:
-      FileExistsError: the path exists.
-    """
-    return open(path, mode, encoding=None if "b" in mode else "utf-8", **how)
-
-
 def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
     """Opens a pipe, a terminal, a device such as ``/dev/null``, or a descriptor for writing.
 
@@ -227,7 +213,7 @@ def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
 
 def write_new(path: StrPath, content: bytes | str) -> None:
     """Creates a file with the given content; text is written as UTF-8."""
-    with naming(path), new_file(path) as file:
+    with naming(path), open(path, "xb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
@@ -250,7 +236,7 @@ def append(path: StrPath, text: str, is_own: IsOwn) -> None:
 
 def copy_new(source: StrPath, target: StrPath) -> None:
     """Copies a file to a new file."""
-    with naming(target), open(source, "rb") as file, new_file(target) as out:
+    with naming(target), open(source, "rb") as file, open(target, "xb") as out:
         shutil.copyfileobj(file, out, 1 << 20)
 
 
