@@ -13,15 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.data_files import (
-    BOM,
-    MOST_LINE_BYTES,
-    NAMES_OF_COPIES,
-    not_utf8,
-    opened_text,
-    shown,
-    too_long,
-)
+from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, NAMES_OF_COPIES, not_utf8, read_lines, shown, too_long
 from open_seq2seq.utils.errors import DataError, UserError
 
 STANDARD_INPUT = "-"
@@ -147,29 +139,13 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
     if len(paths) == 1:
         return paths[0]
     target = _new_name("given-files.txt", " + ".join(map(shown, paths)))
-    with open(target, "xb") as out:
-        for path in paths:
-            _append(out, path)
+    with open(target, "x", encoding="utf-8") as out:
+        for path in paths:  # line by line, so that messages name this file instead of the combined one
+            before = out.tell()
+            out.writelines(f"{line}\n" for line in read_lines(path, "The text file"))
+            if out.tell() == before:
+                raise DataError(f"The text file {shown(path)} is empty: check or remove it.")
     return target
-
-
-def _append(out: BinaryIO, path: str) -> None:
-    """Copies a file's lines, and checks them here, so that messages name this file instead of the combined one."""
-    number, line = 0, b""
-    with opened_text(path, "The text file") as file:
-        while more := file.readline(MOST_LINE_BYTES + 1):
-            number, line = number + 1, more.removeprefix(BOM) if not number else more
-            if len(line) > MOST_LINE_BYTES:
-                raise too_long(path, number)
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise not_utf8(path, number) from error
-            out.write(line)
-    if not number:
-        raise DataError(f"The text file {shown(path)} is empty: check or remove it.")
-    if not line.endswith(b"\n"):
-        out.write(b"\n")
 
 
 def _spooled_pipe(name: str) -> str:

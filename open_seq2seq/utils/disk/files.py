@@ -196,19 +196,8 @@ def writing(path: StrPath, is_own: IsOwn, durable: bool = False, alone: bool = F
 
 
 def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
-    """Opens a pipe, a terminal, a device such as ``/dev/null``, or a descriptor for writing.
-
-    Raises:
-      ForeignError: the target is a regular file, whose content would be lost.
-    """
-    def unchanged(path: str, flags: int) -> int:
-        return os.open(path, flags & ~(os.O_TRUNC | os.O_CREAT))
-
-    file = open(target, mode, opener=None if isinstance(target, int) else unchanged, **how)
-    if isinstance(target, str) and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise ForeignError(target, FOREIGN)
-    return file
+    """Opens a pipe, a terminal, a device such as ``/dev/null``, or a descriptor for writing; nothing is created."""
+    return open(target if isinstance(target, int) else os.open(target, os.O_WRONLY | os.O_CLOEXEC), mode, **how)
 
 
 def write_new(path: StrPath, content: bytes | str) -> None:
