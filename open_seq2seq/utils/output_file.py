@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import signal
 import stat
@@ -15,16 +14,13 @@ from typing import IO, Any
 
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.own_files import NotOwnFileError, open_own, read_own
 
 STANDARD_OUTPUT = "/dev/stdout"
 """Path of this process's stdout, which is written as ``-`` on the command line."""
 
 MARK = ".open_seq2seq-results"
-"""Name of a file that marks a folder as one of results; a folder that is neither empty nor marked is not replaced."""
+"""Name of the list in a folder of results (see ``disk.ListedFolder``). Folders with other files are not replaced."""
 
-_MARK_TEXT = "Results of an inference run. The next run with this output folder replaces it if no file has changed."
-_MOST_MARK_BYTES = 1 << 28
 _OF_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # only writes fail with these, so that an output is meant
 
 
@@ -168,32 +164,17 @@ def check_not_protected(name: str) -> None:
 
 
 def results_in(folder: Path) -> list[str] | None:
-    """Returns the paths of the files in a folder of results, relative to it; [] for an empty folder.
+    """Returns the paths of the files in a folder of results, relative to it; the folder may be empty.
 
     Returns None if the folder contains files that inference did not write, or that have changed since.
     """
-    try:
-        listed = json.loads(read_own(folder, MARK, _MOST_MARK_BYTES))["files"]
-        found = _checksums(folder)
-        return [*found, MARK] if found.items() <= listed.items() else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, NotOwnFileError):
-        return [] if not os.listdir(folder) else None
+    names = [name for name in _files_in(folder) if name != MARK]
+    return [*names, MARK] if all(map(disk.ListedFolder(folder, MARK).is_own, names)) else None
 
 
-def _checksums(folder: Path) -> dict[str, str]:
-    """Returns the checksums of all files below a folder, except ``MARK``, by path.
-
-    Raises:
-      NotOwnFileError: the folder contains a symbolic link or a file that is not regular.
-    """
-    found = {}
-    for parent, folders, names in os.walk(folder):
-        for name in (*names, *(name for name in folders if os.path.islink(os.path.join(parent, name)))):
-            path = os.path.relpath(os.path.join(parent, name), folder)
-            if path != MARK:
-                with open_own(folder, path) as file:
-                    found[path] = disk.checksum_of(file)
-    return found
+def _files_in(folder: Path) -> list[str]:
+    """Returns the paths of the files and links below a folder, relative to it."""
+    return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
 
 
 class OutputFiles:
@@ -326,4 +307,4 @@ def unused(name: str) -> Iterator[None]:
 def _folder_of_results(place: Path) -> Iterator[Path]:
     with disk.new_folder(place, results_in, alone=True) as new:
         yield new
-        disk.write_new(new / MARK, json.dumps({"about": _MARK_TEXT, "files": _checksums(new)}, indent=1))
+        disk.ListedFolder(new, MARK).add(_files_in(new))

@@ -73,6 +73,14 @@ class ListedFolder:
             # The checksum of the old file stays in the list, so that either file is recognised after a crash.
             self._write_list({**self._made, name: [*self._made.get(name, ())[-1:], checksum]})
 
+    def add(self, names: list[str]) -> None:
+        """Adds existing files to the list."""
+        made = {}
+        for name in names:
+            with self.open(name) as file:
+                made[name] = [checksum_of(file)]
+        self._write_list({**self._made, **made})
+
     def link(self, name: str, other: str) -> None:
         """Creates the file ``name`` as a hard link to the listed file ``other``, and adds it to the list.
 
