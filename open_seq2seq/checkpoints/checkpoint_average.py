@@ -34,8 +34,7 @@ def of_one_stretch(paths: Sequence[Path], has_jump: Callable[[int, int], bool] =
     for count, (newer, older) in enumerate(itertools.pairwise(states), 1):
         if newer is None or older is None:  # damaged, which ``average_checkpoints`` reports
             continue
-        known = RATES in newer and RATES in older  # checkpoints of older versions do not have this entry
-        if (known and newer[RATES] != older[RATES]) or has_jump(older["step"], newer["step"]):
+        if newer.get(RATES) != older.get(RATES) or has_jump(older["step"], newer["step"]):
             return count
     return len(paths)
 

@@ -24,8 +24,6 @@ RUN = "run"
 # schedule (``MixedPrecisionOptimizer.rates``).
 METRICS = "metrics"
 RATES = "rates"
-# Prefix that older versions gave to the name of a checkpoint while they replaced it.
-REPLACED = ".tmp-replaced-"
 STATE_CHECKSUM = "state_sha256"
 FORMAT_VERSION = 1
 

@@ -31,7 +31,7 @@ class KeptCopies:
         self._kept: dict[Path, str] = {}
 
     def has(self, name: str) -> bool:
-        """Returns whether the folder has a file of this name, listed or not; copies from older versions are unlisted.
+        """Returns whether the folder has a file of this name, listed or not.
 
         Raises:
           CheckpointError: the file is a symbolic link, not a regular file, or unreadable.
@@ -59,9 +59,7 @@ class KeptCopies:
         """
         wanted = source.stat()
         try:
-            if self._same(name, wanted):
-                self._adopt(name, source)
-            elif not self._link(name, source):
+            if not self._same(name, wanted) and not self._link(name, source):
                 with self._listed.putting(name) as copy:
                     shutil.copyfile(source, copy)
                     os.utime(copy, ns=(wanted.st_atime_ns, wanted.st_mtime_ns))  # lets the next run recognise the copy
@@ -76,14 +74,6 @@ class KeptCopies:
         if others:
             with contextlib.suppress(OSError):
                 self._listed.remove(others)
-
-    def _adopt(self, name: str, source: Path) -> None:
-        """Adds an unlisted copy to the list if its content equals the source's; older versions kept no list."""
-        if name not in self._listed.names:
-            with self._listed.open(name) as copy, open(source, "rb") as file:
-                checksum = disk.checksum_of(copy)
-                if checksum == disk.checksum_of(file):
-                    self._listed.adopt(name, checksum)
 
     def _link(self, name: str, source: Path) -> bool:
         """Hard-links an earlier copy of the source, if there is one; returns whether a link was made.

@@ -23,7 +23,6 @@ from open_seq2seq.checkpoints.files import (
 )
 from open_seq2seq.checkpoints.folders import step_in_name
 from open_seq2seq.checkpoints.state import CHECKSUMS, read_state, unreadable
-from open_seq2seq.checkpoints.tensors import load_tensors
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointAccessError, CheckpointError
 from open_seq2seq.utils.own_files import open_own, read_own
@@ -101,7 +100,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     state = read_state(path)
     with _reported(path):
         _verify(path, state)
-        return Checkpoint(path, load_tensors(path, WEIGHTS), load_tensors(path, OPTIMIZER),
+        return Checkpoint(path, _load_tensors(path, WEIGHTS), _load_tensors(path, OPTIMIZER),
                           {name: value for name, value in state.items() if name != CHECKSUMS},
                           read_own(path, CONFIG, _MOST_CONFIG_BYTES).decode("utf-8"), _assets(path, state),
                           state[CHECKSUMS])
@@ -143,6 +142,19 @@ def _verify(path: Path, state: dict[str, Any]) -> None:
     if named is not None and named != state.get("step", named):
         raise CheckpointError(f"The name of the checkpoint {path} gives step {named}, but its state.json gives step "
                               f"{state['step']}: rename the folder to match state.json.")
+
+
+def _load_tensors(path: Path, name: str) -> dict[str, np.ndarray]:
+    """Returns the arrays of a safetensors file by name. The library refuses headers that do not fit the file."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return load_file(path / name)
+    # ValueError, TypeError and AttributeError: a shape or type that NumPy does not have
+    except (SafetensorError, ValueError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"The checkpoint {path} is damaged: {name} is not a valid file of tensors "
+                              f"({str(error)[:200]!r}).") from error
 
 
 def _is_finite(array: np.ndarray) -> bool:

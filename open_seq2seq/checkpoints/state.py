@@ -52,9 +52,9 @@ def read_state(path: Path) -> dict[str, Any]:
 
 
 def files_of(path: Path, run: str | None = None) -> list[str] | None:
-    """Returns the names of a checkpoint's files, as listed in its verified state, and of their folder.
+    """Returns the names of a checkpoint's files, as listed in its verified state, in the order of removal.
 
-    These may be deleted with the checkpoint, the folder if it is then empty.
+    The folder of the assets is among them, and may be removed if it is then empty.
 
     Args:
       path: the folder of the checkpoint.
@@ -69,9 +69,10 @@ def files_of(path: Path, run: str | None = None) -> list[str] | None:
         return None
     if run is not None and state.get(RUN, "") != run:
         return None
-    known = (WEIGHTS, OPTIMIZER, CONFIG)
-    # The folder itself, too, which is empty if the model has no assets.
-    return [STATE, ASSETS, *(name for name in state[CHECKSUMS] if name in known or name.startswith(f"{ASSETS}/"))]
+    # Weights first and the state last: without weights, a removal has begun; with the state, it can be continued. The
+    # folder of the assets is listed, too, because it is empty if the model has none.
+    assets = [name for name in state[CHECKSUMS] if name.startswith(f"{ASSETS}/")]
+    return [WEIGHTS, OPTIMIZER, CONFIG, *assets, ASSETS, STATE]
 
 
 def unreadable(path: Path, error: OSError) -> CheckpointError:

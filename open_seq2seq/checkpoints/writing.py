@@ -21,7 +21,6 @@ from open_seq2seq.checkpoints.files import (
     FORMAT_VERSION,
     METRICS,
     OPTIMIZER,
-    REPLACED,
     RUN,
     STATE,
     STATE_CHECKSUM,
@@ -117,8 +116,6 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
              "sha256": {str(path.relative_to(folder)): sha256(path) for path in files}}
     state[STATE_CHECKSUM] = state_checksum(state)
     disk.write_new(folder / STATE, json.dumps(state, indent=1))
-    for path in [*files, folder / STATE, folder / ASSETS, folder]:
-        disk.sync(path)
 
 
 def note_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
@@ -147,13 +144,7 @@ def remove_unfinished(directory: Path) -> None:
     folders = [directory / name for name in ALL_FOLDERS]
     inner = [path for folder in folders if folder.is_dir() and not folder.is_symlink() for path in folder.iterdir()]
     for place in (directory, *folders, *inner, *list_checkpoints(directory)):
-        disk.remove_unfinished(place)
-    # Older versions renamed the checkpoint that they were replacing. A folder with such a name that is not an intact
-    # checkpoint may belong to the user and is left alone.
-    for path in directory.glob(f"{REPLACED}*"):
-        original = directory / path.name.removeprefix(REPLACED)
-        if files_of(path) is not None and not original.exists():
-            disk.move_aside(path, original)
+        disk.remove_unfinished(place, files_of)
 
 
 class Checkpointer:

@@ -60,7 +60,6 @@ class LogDir:
 
     def of_run(self, state: Mapping[str, Any] | None) -> LogDir:
         """Returns this object with the run's name in a checkpoint's ``state.json``; unchanged if ``state`` is None."""
-        # Older versions did not name runs; such a run continues without a name.
         return self if state is None else replace(self, run=str(state.get("run", "")))
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
 import re
 import socket
@@ -49,60 +47,51 @@ class LogDirLock:
     """
 
     def __init__(self, root: str | os.PathLike[str] | None) -> None:
-        self._path = None if root is None else Path(root).expanduser() / LOCK
+        self._root = None if root is None else Path(root).expanduser()
         self._file: IO[bytes] | None = None
         self._has_made_folder = False
 
     def __enter__(self) -> LogDirLock:
-        if self._path is None:
+        if self._root is None:
             return self
-        refuse_checkpoint(self._path.parent)
-        self._has_made_folder = not os.path.lexists(self._path.parent)
+        refuse_checkpoint(self._root)
+        self._has_made_folder = not os.path.lexists(self._root)
+        path = self._root / LOCK
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = disk.open_lock(self._path, _is_lock)  # held until __exit__
+            self._root.mkdir(parents=True, exist_ok=True)
+            with disk.naming(path):
+                self._file = disk.open_lock(path, _is_lock)  # held until __exit__
+                self._lock()
         except disk.ForeignError as error:
-            what = ("is not the lock of a run" if error.strerror == disk.FOREIGN
-                    else "is a link, or not a file")
-            raise UserError(f"{self._path} {what}: move it, or choose another logdir.") from error
-        except OSError as error:
-            raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror} "
-                            f"({error.filename}).") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.fstat(self._file.fileno()).st_nlink:  # a run that failed has just removed it
-                raise OSError(errno.EWOULDBLOCK, "in use")
-        except OSError as error:
-            self._refused(error)
-        else:
-            self._sign()
-        return self
-
-    def _sign(self) -> None:
-        assert self._file is not None and self._path is not None
-        try:
-            disk.rewrite_lock(self._file, f"process {os.getpid()} on host {socket.gethostname()}".encode())
+            what = "is not the lock of a run" if error.strerror == disk.FOREIGN else "is a link, or not a file"
+            raise UserError(f"{path} {what}: move it, or choose another logdir.") from error
         except OSError as error:
             self.__exit__(OSError)
-            raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror} "
-                            f"({self._path}).") from error
+            raise UserError(f"The log directory {self._root} cannot be written: {error.strerror} "
+                            f"({error.filename}).") from error
+        return self
 
-    def _refused(self, error: OSError) -> None:
-        assert self._file is not None and self._path is not None
-        self._file.seek(0)
-        holder = self._file.read(_LONGEST).decode(errors="replace").strip() or "another process"
-        self._file.close()
-        self._file = None
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise UserError(f"The log directory {self._path.parent} is in use by {holder}: "
-                            "wait for that run to end, or choose another logdir.") from None
-        deco_print(f"WARNING: {self._path.parent} is on a file system without locks ({error.strerror}): "
-                   "nothing prevents a second run from using it.")
+    def _lock(self) -> None:
+        assert self._file is not None
+        try:
+            if not disk.lock(self._file):
+                deco_print(f"WARNING: {self._root} is on a file system without locks: nothing prevents a second run "
+                           "from using it.")
+            is_removed = not os.fstat(self._file.fileno()).st_nlink  # by a run that has just failed
+        except BlockingIOError:
+            is_removed = True
+        if is_removed:
+            holder = self._file.read(_LONGEST).decode(errors="replace").strip() or "another process"
+            self._file.close()
+            self._file = None
+            raise UserError(f"The log directory {self._root} is in use by {holder}: wait for that run to end, or "
+                            "choose another logdir.")
+        disk.rewrite_lock(self._file, f"process {os.getpid()} on host {socket.gethostname()}".encode())
 
     def __exit__(self, kind: type[BaseException] | None = None, *exception: object) -> None:
         if self._file is not None:
-            if kind is not None and self._path is not None and self._has_made_folder:
-                self._leave_nothing(self._path.parent)
+            if kind is not None and self._root is not None and self._has_made_folder:
+                self._leave_nothing(self._root)
             self._file.close()  # releases the lock
             self._file = None
 

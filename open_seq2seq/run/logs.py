@@ -85,7 +85,7 @@ class RunLogs:
                 self._write(f"git-info_{stamp}.log", git)
             for name in ("stdout", "stderr"):
                 path = self._root / f"{name}_{stamp}.log"
-                self._files.append(EnduringStream(disk.new_file(path, "x", buffering=1), str(path)))
+                self._files.append(EnduringStream(open(path, "x", buffering=1, encoding="utf-8"), str(path)))
         except OSError as error:
             raise UserError(f"--enable_logs cannot write to {self._root}: {error.strerror}.") from error
         self._streams = (sys.stdout, sys.stderr)

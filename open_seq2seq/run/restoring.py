@@ -21,9 +21,8 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
 # Texts by which lines of a ``MatchReport`` are recognised as acceptable mismatches: a run may be resumed in another
-# precision, and so with another loss scaler; averaging may begin or end; older checkpoints have neither a count of
-# overflows nor a learning-rate factor.
-_MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", f" {MEAN_COUNT}", f" {MEAN_TRIGGER}", " overflows:", " rate_factor:")
+# precision, and so with another loss scaler; averaging may begin or end.
+_MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", f" {MEAN_COUNT}", f" {MEAN_TRIGGER}")
 
 
 def ranks(number: int) -> str:

@@ -9,20 +9,11 @@ import shutil
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.data_files import (
-    BOM,
-    MOST_LINE_BYTES,
-    NAMES_OF_COPIES,
-    not_utf8,
-    opened_text,
-    shown,
-    too_long,
-)
+from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, NAMES_OF_COPIES, not_utf8, read_lines, shown, too_long
 from open_seq2seq.utils.errors import DataError, UserError
 
 STANDARD_INPUT = "-"
@@ -55,7 +46,7 @@ def spooled_input(name: str, flag: str = "--infer_files") -> str:
         raise UserError(f"{flag} - reads from standard input, but standard input is closed or a device: redirect a "
                         "file to it, or give the file's name.")
     path = _new_name(name, _NAME_OF_INPUT)
-    with disk.new_file(path) as out:
+    with open(path, "xb") as out:
         shutil.copyfileobj(sys.stdin.buffer, out)
         if not out.tell():
             raise UserError(f"{flag} - reads from standard input, but standard input is empty: check the file or the "
@@ -148,29 +139,13 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
     if len(paths) == 1:
         return paths[0]
     target = _new_name("given-files.txt", " + ".join(map(shown, paths)))
-    with disk.new_file(target) as out:
-        for path in paths:
-            _append(out, path)
+    with open(target, "x", encoding="utf-8") as out:
+        for path in paths:  # line by line, so that messages name this file instead of the combined one
+            before = out.tell()
+            out.writelines(f"{line}\n" for line in read_lines(path, "The text file"))
+            if out.tell() == before:
+                raise DataError(f"The text file {shown(path)} is empty: check or remove it.")
     return target
-
-
-def _append(out: BinaryIO, path: str) -> None:
-    """Copies a file's lines, and checks them here, so that messages name this file instead of the combined one."""
-    number, line = 0, b""
-    with opened_text(path, "The text file") as file:
-        while more := file.readline(MOST_LINE_BYTES + 1):
-            number, line = number + 1, more.removeprefix(BOM) if not number else more
-            if len(line) > MOST_LINE_BYTES:
-                raise too_long(path, number)
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise not_utf8(path, number) from error
-            out.write(line)
-    if not number:
-        raise DataError(f"The text file {shown(path)} is empty: check or remove it.")
-    if not line.endswith(b"\n"):
-        out.write(b"\n")
 
 
 def _spooled_pipe(name: str) -> str:
@@ -181,19 +156,13 @@ def _spooled_pipe(name: str) -> str:
     """
     path = _new_name("pipe.txt", name)
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    until, has_begun = time.monotonic() + _PATIENCE, False
-    with open(descriptor, "rb", buffering=0) as pipe, disk.new_file(path) as out:
-        while True:
-            block = pipe.read(1 << 20)  # None: no new data yet; empty: there is no writer
-            if block:
-                out.write(block)
-            elif block is None:
-                select.select([pipe], [], [])
-            elif has_begun:
-                return path
-            elif time.monotonic() > until:
+    with open(descriptor, "rb", buffering=0) as pipe, open(path, "xb") as out:
+        if not select.select([pipe], [], [], _PATIENCE)[0]:
+            first = pipe.read(1)  # None: a process has opened the pipe, but has not written yet
+            if first == b"":
                 raise DataError(f"{shown(name)} is a pipe to which no process writes: start the process that writes "
                                 "to it, or give a file.")
-            else:
-                time.sleep(0.02)
-            has_begun = has_begun or block != b""
+            out.write(first or b"")
+        os.set_blocking(descriptor, True)
+        shutil.copyfileobj(pipe, out)
+    return path

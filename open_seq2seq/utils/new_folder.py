@@ -9,7 +9,7 @@ from pathlib import Path
 
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.output_file import check_output_file, claim
+from open_seq2seq.utils.output_file import check_output_file, unused
 
 
 def check_new_folder(name: str, flag: str = "--output_dir") -> None:
@@ -29,8 +29,8 @@ def check_new_folder(name: str, flag: str = "--output_dir") -> None:
 def new_folder(name: str, flag: str = "--output_dir") -> Iterator[str]:
     """Context manager for a folder that appears under its name at the end, when everything in it is complete.
 
-    After an error or Ctrl-C, nothing remains of it. What a killed process has left, ``.NAME.unfinished``, the next one
-    that writes this folder removes.
+    After an error or Ctrl-C, nothing remains of it. What a killed process has left, ``.tmp-<16 digits>.new``, the next
+    one that writes this folder removes.
 
     Yields:
       The path at which to write until then. Messages should give the final path instead.
@@ -39,19 +39,12 @@ def new_folder(name: str, flag: str = "--output_dir") -> Iterator[str]:
       UserError: see ``check_new_folder``; another process is writing this folder; or it cannot be written.
     """
     check_new_folder(name, flag)
-    place = Path(os.path.realpath(name))
-    work: disk.Workplace | None = None
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        work = claim(str(place), name)
-        work.written.mkdir()
-        yield str(work.written)
-        for folder, _, names in os.walk(work.written, topdown=False):
-            for path in (*(os.path.join(folder, file) for file in names), folder):
-                disk.sync(path)
-        work.put(lambda folder: None if os.listdir(folder) else [])
+        with unused(name), disk.new_folder(Path(os.path.realpath(name)), _if_empty, alone=True) as folder:
+            yield str(folder)
     except OSError as error:
         raise UserError(f"The folder {name} cannot be written: {error.strerror or error}.") from error
-    finally:
-        if work is not None:
-            work.close()
+
+
+def _if_empty(folder: Path) -> list[str] | None:
+    return None if os.listdir(folder) else []

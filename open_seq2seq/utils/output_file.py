@@ -5,29 +5,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
-import json
 import os
 import signal
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.own_files import NotOwnFileError, open_own, read_own
 
 STANDARD_OUTPUT = "/dev/stdout"
 """Path of this process's stdout, which is written as ``-`` on the command line."""
 
 MARK = ".open_seq2seq-results"
-"""Name of a file that marks a folder as one of results; a folder that is neither empty nor marked is not replaced."""
+"""Name of the list in a folder of results (see ``disk.ListedFolder``). Folders with other files are not replaced."""
 
-_MARK_TEXT = "Results of an inference run. The next run with this output folder replaces it if no file has changed."
-_LONGEST_NAME = 200  # bytes; file systems allow 255, and the temporary name is longer
-_MOST_MARK_BYTES = 1 << 28
 _OF_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # only writes fail with these, so that an output is meant
 
 
@@ -54,7 +47,7 @@ def _check_place(name: str, flag: str) -> None:
             raise UserError(f"{flag} is {name}, but this process was started with that stream closed: choose a file.")
         return
     path = Path(os.path.realpath(name))
-    if _exists(path) and path.is_dir() and not _is_replaceable(str(path)):
+    if _exists(path) and path.is_dir() and results_in(path) is None:
         raise UserError(f"{flag} is {name}, which is a folder: choose a file in it.")
     existing = next(place for place in (path, *path.parents) if _exists(place))
     if existing != path and not existing.is_dir():
@@ -170,69 +163,35 @@ def check_not_protected(name: str) -> None:
                         f"keeps{'' if path == name else f' as {path}'}: choose another file.")
 
 
-def _is_replaceable(folder: str) -> bool:
-    """Returns whether a folder is empty or contains only unchanged results of inference."""
-    return not os.listdir(folder) or results_in(Path(folder)) is not None
-
-
 def results_in(folder: Path) -> list[str] | None:
-    """Returns the paths of the files in a folder of results, relative to it; [] for an empty folder.
+    """Returns the paths of the files in a folder of results, relative to it; the folder may be empty.
 
     Returns None if the folder contains files that inference did not write, or that have changed since.
     """
-    try:
-        listed = json.loads(read_own(folder, MARK, _MOST_MARK_BYTES))["files"]
-        found = _checksums(folder)
-        return [MARK, *found] if found == listed else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, NotOwnFileError):
-        return [] if not os.listdir(folder) else None
+    names = [name for name in _files_in(folder) if name != MARK]
+    return [*names, MARK] if all(map(disk.ListedFolder(folder, MARK).is_own, names)) else None
 
 
-def _checksums(folder: Path) -> dict[str, str]:
-    """Returns the checksums of all files below a folder, except ``MARK``, by path.
-
-    Raises:
-      NotOwnFileError: the folder contains a symbolic link or a file that is not regular.
-    """
-    found = {}
-    for parent, folders, names in os.walk(folder):
-        for name in (*names, *(name for name in folders if os.path.islink(os.path.join(parent, name)))):
-            path = os.path.relpath(os.path.join(parent, name), folder)
-            if path != MARK:
-                with open_own(folder, path) as file:
-                    found[path] = disk.checksum_of(file)
-    return found
-
-
-@dataclass
-class _Pending:
-    """An output that is being written.
-
-    Attributes:
-      work: temporary folder that contains the output until it gets its name.
-      file: the open file; None for a folder.
-    """
-
-    work: disk.Workplace
-    file: IO[Any] | None = None
+def _files_in(folder: Path) -> list[str]:
+    """Returns the paths of the files and links below a folder, relative to it."""
+    return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
 
 
 class OutputFiles:
     """Context manager for files and folders that all get their names at its end, when all are complete.
 
-    Each output is written in a folder ``.<name>.unfinished`` next to its final path. At the end of the context all
+    Each output is written to ``.tmp-<16 digits>.new<suffix>`` beside its final path. At the end of the context all
     outputs are synced to disk and renamed one after the other, in reverse order of opening: when the output that was
-    opened first has its name, so have all others. After an error they are removed, and earlier results stay. A process
-    that is killed leaves the folders ``.<name>.unfinished`` behind; the next process that writes the same outputs
-    removes them.
+    opened first has its name, so have all others. After an error they are removed, and earlier results stay. What a
+    process that is killed leaves behind, the next process that writes the same outputs removes.
 
     Symbolic links are followed, and their targets are replaced. Pipes, terminals, ``/dev/null`` and ``/dev/stdout`` are
     written directly, text line by line.
     """
 
     def __init__(self) -> None:
-        self._pending: list[_Pending] = []
-        self._direct: list[IO[Any]] = []
+        self._outputs = contextlib.ExitStack()  # of those that have no name yet
+        self._files: list[IO[Any]] = []
         self._names: list[str] = []
 
     def open(self, name: str, mode: str = "w", newline: str | None = None) -> IO[Any]:
@@ -247,26 +206,23 @@ class OutputFiles:
           UserError: the file cannot be written, is a folder, or is being written by another process.
         """
         text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
-        self._names.append(name)
-        check_not_protected(name)
-        with self.guarded():
+        with self._opening(name):
             if passes_through(name):
                 descriptor = _standard_stream(name)
                 target: Any = name if descriptor is None else os.dup(descriptor)
-                self._direct.append(disk.open_stream(target, mode, **text, buffering=1 if text else -1))
-                return self._direct[-1]
-            place = os.path.realpath(name)
-            if os.path.isdir(place):
-                raise UserError(f"The results go to {name}, which is a folder: choose a file.")
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            pending = _Pending(claim(place, name))
-            self._pending.append(pending)
-            pending.file = disk.new_file(pending.work.written, mode.replace("w", "x"),
-                                         **({"newline": newline} if text else {}))
+                output: Any = disk.open_stream(target, mode, **text, buffering=1 if text else -1)
+            else:
+                place = os.path.realpath(name)
+                if os.path.isdir(place):
+                    raise UserError(f"The results go to {name}, which is a folder: choose a file.")
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                output = disk.writing(place, disk.always, True, True, mode.replace("w", "r+"), **text)
+            self._files.append(self._outputs.enter_context(output))
             # A new file keeps the permissions of the file it replaces, if the file system has any.
             with contextlib.suppress(FileNotFoundError, PermissionError):
-                os.fchmod(pending.file.fileno(), stat.S_IMODE(os.stat(place).st_mode))
-            return pending.file
+                if not passes_through(name):
+                    os.fchmod(self._files[-1].fileno(), stat.S_IMODE(os.stat(name).st_mode))
+        return self._files[-1]
 
     def folder(self, name: str) -> Path:
         """Creates a folder for results and returns its temporary path, which is valid until the folder gets its name.
@@ -277,16 +233,22 @@ class OutputFiles:
         Raises:
           UserError: the folder cannot be written, something else has this path, or another process is writing to it.
         """
+        with self._opening(name):
+            place = Path(os.path.realpath(name))
+            if os.path.lexists(place) and not place.is_dir():
+                raise UserError(f"The results are a folder, but {name} is not a folder: remove it, or choose another "
+                                "path.")
+            if place.is_dir() and results_in(place) is None:
+                raise UserError(f"The folder {name} contains files that inference did not write, or that have changed "
+                                "since: choose another folder, or remove this one.")
+            return self._outputs.enter_context(_folder_of_results(place))
+
+    @contextlib.contextmanager
+    def _opening(self, name: str) -> Iterator[None]:
         self._names.append(name)
         check_not_protected(name)
-        with self.guarded():
-            place = os.path.realpath(name)
-            _check_folder(place, name)
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            pending = _Pending(claim(place, name))
-            self._pending.append(pending)
-            pending.work.written.mkdir()
-            return pending.work.written
+        with self.guarded(), unused(name):
+            yield
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
@@ -309,31 +271,14 @@ class OutputFiles:
           UserError: an output cannot be written.
         """
         with self.guarded():
-            for file in self._direct:
-                file.close()
-            for pending in self._pending:
-                _sync(pending)
-            while self._pending:
-                pending = self._pending[-1]
-                if pending.file is None:
-                    pending.work.put(results_in)
-                else:
-                    pending.work.put_file()
-                self._pending.pop().work.close()
+            for file in (file for file in self._files if not file.closed):  # so that nothing is replaced on a full disk
+                file.flush()
+            self._outputs.close()
 
     def discard(self) -> None:
         """Removes the files and folders that do not have their final names yet."""
-        for file in self._direct:
-            with contextlib.suppress(OSError):
-                file.close()
-        for pending in self._pending:
-            if pending.file is not None:
-                with contextlib.suppress(OSError):
-                    pending.file.close()
-            with contextlib.suppress(OSError):
-                pending.work.close()
-        self._pending.clear()
-        self._direct.clear()
+        with contextlib.suppress(OSError):
+            self._outputs.__exit__(GeneratorExit, GeneratorExit(), None)
 
     def __enter__(self) -> OutputFiles:
         return self
@@ -348,41 +293,18 @@ class OutputFiles:
             self.discard()
 
 
-def claim(place: str, name: str) -> disk.Workplace:
-    """Creates the folder in which an output is written, and locks it against other processes."""
-    folder, last = os.path.split(place)
-    if len(os.fsencode(last)) > _LONGEST_NAME:
-        last = hashlib.sha256(os.fsencode(last)).hexdigest()
-    temporary = Path(folder, f".{last}.unfinished")
+@contextlib.contextmanager
+def unused(name: str) -> Iterator[None]:
+    """Context manager that raises UserError if another process is writing to the path of an output."""
     try:
-        return disk.Workplace.claimed(temporary, Path(place))
+        yield
     except BlockingIOError:
         raise UserError(f"{name} is being written by another process: wait for it to end, or choose another "
                         "path.") from None
-    except disk.ForeignError as error:
-        if error.strerror == disk.LINK:
-            raise
-        raise UserError(f"{temporary}, the temporary folder for {name}, contains files that this program did not "
-                        "write: move it, or choose another path.") from error
 
 
-def _check_folder(place: str, name: str) -> None:
-    """Raises UserError if a folder of results cannot be written to this path."""
-    if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place)):
-        raise UserError(f"The results are a folder, but {name} is not a folder: remove {name}, or choose another path.")
-    if os.path.isdir(place) and not _is_replaceable(place):
-        raise UserError(f"The folder {name} contains files that inference did not write, or that have changed since: "
-                        "choose another folder, or remove this one.")
-
-
-def _sync(pending: _Pending) -> None:
-    """Syncs an output to disk; a folder also gets the file that marks it as a folder of results."""
-    written = pending.work.written
-    if pending.file is not None:
-        pending.file.close()
-        disk.sync(written)
-        return
-    disk.write_new(written / MARK, json.dumps({"about": _MARK_TEXT, "files": _checksums(written)}, indent=1))
-    for folder, _, names in os.walk(written, topdown=False):
-        for path in (*(os.path.join(folder, name) for name in names), folder):
-            disk.sync(path)
+@contextlib.contextmanager
+def _folder_of_results(place: Path) -> Iterator[Path]:
+    with disk.new_folder(place, results_in, alone=True) as new:
+        yield new
+        disk.ListedFolder(new, MARK).add(_files_in(new))

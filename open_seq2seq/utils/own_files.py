@@ -6,11 +6,19 @@ import errno
 import os
 import stat
 from io import BufferedReader
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 
 class NotOwnFileError(Exception):
     """A name in a folder is not a regular file of that folder; the message has the name and the reason."""
+
+
+def without_links(path: str, flags: int) -> int:
+    """Opener for ``open(…, opener=without_links)`` that does not follow a symbolic link or wait for a pipe.
+
+    If a link were followed, opening for writing could overwrite a file elsewhere.
+    """
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
 def open_own(folder: str | os.PathLike[str], name: str) -> BufferedReader:
@@ -26,29 +34,22 @@ def open_own(folder: str | os.PathLike[str], name: str) -> BufferedReader:
       NotOwnFileError: the name leads out of the folder, through a link, or to something other than a regular file.
       OSError: the file is missing, or cannot be read.
     """
-    parts = _parts(name)
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    parts = PurePosixPath(name).parts
+    if not parts or parts[0] == "/" or ".." in parts or "\0" in name:
+        raise NotOwnFileError(f"{name!r:.200} is a name that leads out of the folder")
+    path = os.path.join(folder, *parts)
+    if any(os.path.islink(os.path.join(folder, *parts[:count + 1])) for count in range(len(parts))):
+        raise NotOwnFileError(f"{parts[-1]} is a link, or is reached through one")
     try:
-        for part in parts[:-1]:
-            inner = _open_at(place, part, os.O_DIRECTORY, Path(folder, name))
-            os.close(place)
-            place = inner
-        # Without O_NONBLOCK, opening a pipe would wait for its writer.
-        descriptor = _open_at(place, parts[-1], os.O_NONBLOCK, Path(folder, name))
-    finally:
-        os.close(place)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
+        file = open(path, "rb", opener=without_links)  # noqa: SIM115 (it is returned)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.ENXIO):  # a folder, or a socket
+            raise NotOwnFileError(f"{name} is not a regular file") from error
+        raise
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
         raise NotOwnFileError(f"{name} is not a regular file")
-    return os.fdopen(descriptor, "rb")
-
-
-def without_links(path: str, flags: int) -> int:
-    """Opener for ``open(…, opener=without_links)`` that does not follow a symbolic link or wait for a pipe.
-
-    If a link were followed, opening for writing could overwrite a file elsewhere.
-    """
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    return file
 
 
 def read_own(folder: str | os.PathLike[str], name: str, most_bytes: int) -> bytes:
@@ -63,24 +64,3 @@ def read_own(folder: str | os.PathLike[str], name: str, most_bytes: int) -> byte
     if len(content) > most_bytes:
         raise NotOwnFileError(f"{name} has more than {most_bytes:,} bytes")
     return content
-
-
-def _parts(name: str) -> tuple[str, ...]:
-    path = PurePosixPath(name)
-    if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name:
-        raise NotOwnFileError(f"{name!r:.200} is a name that leads out of the folder")
-    return path.parts
-
-
-def _open_at(place: int, name: str, flags: int, path: Path) -> int:
-    try:
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=place)
-    except OSError as error:
-        # On Linux, opening a link fails with ELOOP, and opening a link as a folder fails with ENOTDIR. FreeBSD reports
-        # EMLINK.
-        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
-            raise NotOwnFileError(f"{path.name} is a link, or is reached through one") from error
-        if error.errno == errno.ENXIO:
-            raise NotOwnFileError(f"{path.name} is not a regular file") from error
-        error.filename = str(path)
-        raise

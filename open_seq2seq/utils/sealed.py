@@ -13,13 +13,7 @@ _CHECK_BYTES = 4
 
 def sealed(content: bytes) -> bytes:
     """Returns the content followed by its CRC32, which readers of NumPy and HDF5 files ignore."""
-    return content + _check(content)
-
-
-def unsealed(content: bytes) -> bytes | None:
-    """Returns the content without its checksum, or None if the checksum does not match."""
-    inner, check = content[:-_CHECK_BYTES], content[-_CHECK_BYTES:]
-    return inner if inner and check == _check(inner) else None
+    return content + zlib.crc32(content).to_bytes(_CHECK_BYTES, "little")
 
 
 def read_sealed(path: str) -> bytes | None:
@@ -29,8 +23,6 @@ def read_sealed(path: str) -> bytes | None:
       OSError: the file is missing, is a symbolic link, or cannot be read.
     """
     with open(path, "rb", opener=without_links) as file:
-        return unsealed(file.read()) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
-
-
-def _check(content: bytes) -> bytes:
-    return zlib.crc32(content).to_bytes(_CHECK_BYTES, "little")
+        whole = file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+    content = whole[:-_CHECK_BYTES]
+    return content if content and sealed(content) == whole else None

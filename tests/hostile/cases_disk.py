@@ -5,7 +5,7 @@ Covers each name that the toolkit writes to, with each kind of user file that ma
 
 from __future__ import annotations
 
-import json
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator
 
@@ -126,11 +126,13 @@ def of_names() -> Iterator[Case]:
             yield Case(f"a user's file {folder}/{name}", KEEP_ONE, Same(), fault=write(f"{folder}/{name}", MINE))
             yield Case(f"a user's link {folder}/{name}", KEEP_ONE, Same(),
                        fault=both(VICTIM, link(f"{folder}/{name}", "victim/model.ckpt-1")))
-    yield Case("a folder with a mark that lists what it must not", RESUME, Same(), fault=both(
-        write("run/.tmp-0/made-by-open_seq2seq.json",
-              json.dumps({"place": "x", "files": ["../../../dev.src", "/etc/hostname"], "old": ["../../dev.tgt"],
-                          "replaces": False})),
-        link("run/.tmp-0/old", "victim"), VICTIM, write("run/.tmp-0/written/notes.txt", MINE)))
+    unfinished = "run/.tmp-0123456789abcdef"
+    yield Case("a killed run has left folders with links", RESUME, Same(), writes=[f"{unfinished}.new*"], fault=both(
+        VICTIM, write(f"{unfinished}.new/half", ""), link(f"{unfinished}.new/more", "victim"),
+        link(f"{unfinished}.new.json", "victim/notes.txt"), link(f"{unfinished}.old.model.ckpt-20", "victim")))
+    yield Case("a killed run was removing a checkpoint", RESUME, Same(), writes=[f"{unfinished}.old*"], fault=both(
+        copy("run/model.ckpt-20", f"{unfinished}.old.model.ckpt-20"),
+        write("run/model.ckpt-20/notes.txt", MINE)))
 
 
 def in_the_way() -> Iterator[Case]:
@@ -201,31 +203,24 @@ def of_inputs() -> Iterator[Case]:
     for name in ("run/train.src", "run/best_models/train.src", "run/language_models/train.src", "run/logs/train.src",
                  "run/model.ckpt-20/train.src"):
         yield Case(f"the text lies in {name}", (
-            *KEEP_ONE, f"--train_params/data_layer_params/source_file={name}"), Works(),
+            *KEEP_ONE, f"--train_params/data_layer_params/source_file={name}",
+            "--train_params/data_layer_params/target_file=train.tgt"), Works(),
             fault=both(write(name, ""), lambda place, name=name: shutil.copyfile(place / "train.src", place / name)))
     yield Case("the config lies in the logdir", ("--config_file=run/config.py", *RESUME[1:], "--enable_logs",
                                                  "--no_dir_check"), Works(), fault=copy("config.py", "run/config.py"))
-    yield Case("the text to translate is what the results would be written beside", (
-        *INFER, "--infer_params/data_layer_params/source_file=.out.txt.unfinished"),
-        Refused(".out.txt.unfinished, the temporary folder"), fault=copy("dev.src", ".out.txt.unfinished"))
 
 
 def of_results() -> Iterator[Case]:
     """Yields cases with user files under the temporary names of result files."""
-    name = ".out.txt.unfinished"
-    foreign = Refused("files that this program did not write")
-    yield Case(f"{name} is a user's file", INFER, foreign, fault=write(name, MINE))
-    yield Case(f"{name} is a user's folder", INFER, foreign,
-               fault=replace_by_folder(name, "notes.txt"))
-    yield Case(f"{name} is a link to a file", INFER, Refused("cannot be written"), fault=link(name, "dev.src"))
-    yield Case(f"{name} is a link to a folder", INFER, Refused("cannot be written"),
-               fault=both(VICTIM, link(name, "victim")))
-    yield Case(f"{name} is a pipe", INFER, foreign, fault=pipe(name))
-    yield Case(f"{name} is another name of a file", INFER, foreign,
-               fault=hard_link("dev.src", name))
-    yield Case(f"{name} was left by a killed process", INFER, Same(), writes=[f"{name}*"], fault=both(
-        write(f"{name}/made-by-open_seq2seq.json", json.dumps(
-            {"place": "out.txt", "files": None, "old": [], "replaces": False})), write(f"{name}/written", "half")))
+    name = f".tmp-{hashlib.sha256(b'out.txt').hexdigest()[:16]}.new.txt"
+    refused = Refused("cannot be written")
+    yield Case(f"{name} is a link to a file", INFER, refused, fault=link(name, "dev.src"))
+    yield Case(f"{name} is a link to a folder", INFER, refused, fault=both(VICTIM, link(name, "victim")))
+    yield Case(f"{name} is a pipe", INFER, refused, fault=pipe(name))
+    yield Case(f"{name} is another name of a file", INFER, Same(), fault=hard_link("dev.src", name), writes=[name])
+    yield Case(f"{name} was left by a killed process", INFER, Same(), fault=write(name, "half"), writes=[name])
+    yield Case("a user's file has nearly the name of an unfinished one", INFER, Same(), fault=both(
+        write(f"{name}.txt", MINE), write(".tmp-out.txt", MINE), write(".out.txt.unfinished", MINE)))
     yield Case("the results have another name elsewhere", INFER, Same(), writes=["out.txt"],
                fault=both(write("out.txt", MINE), hard_link("out.txt", "kept.txt")))
 

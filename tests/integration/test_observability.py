@@ -115,24 +115,6 @@ def test_larc_summaries(workspace, command):
     assert not any(tag.startswith(("loss_scale", "gradient_underflow")) for tag in scalars)
 
 
-@pytest.mark.slow
-def test_a_checkpoint_without_the_overflow_counter_can_be_resumed(workspace, command):
-    from safetensors.numpy import load_file
-
-    from open_seq2seq.checkpoints import Snapshot, load_checkpoint, write_snapshot
-
-    assert command("--mode=train", "--max_steps=4")[0] == 0
-    path = workspace / "run" / "model.ckpt-4"
-    kept = load_checkpoint(path)
-    path.rename(workspace / "newer")
-    del kept.optimizer["overflows"]
-    write_snapshot(Snapshot(kept.weights, kept.optimizer, kept.state, kept.config_yaml, {}), path)
-    assert "overflows" not in load_file(path / "optimizer.safetensors")
-    code, out, err = command("--mode=train", "--max_steps=6", "--continue_learning")
-    assert code == 0 and "Resuming training at step 4" in out, err
-    assert int(load_file(workspace / "run" / "model.ckpt-6" / "optimizer.safetensors")["overflows"]) == 0
-
-
 def test_training_stops_without_gain_and_the_report_shows_the_run(workspace, command):
     from open_seq2seq.cli import main
 

@@ -125,4 +125,4 @@ def test_all_forms_of_the_same_pairs(tmp_path, form, monkeypatch, capsys):
     for words in ("own_text/dev.es and own_text/dev.en: 8 pairs, such as\n***    " + shown, 'data_dir = "own_text/"',
                   'source, target = "es", "en"', "Then: python run.py --config_file=my.py --mode=train_eval --check"):
         assert words in out
-    assert ".unfinished" not in out and [path.name for path in tmp_path.glob(".*")] == []
+    assert ".tmp-" not in out and [path.name for path in tmp_path.glob(".*")] == []

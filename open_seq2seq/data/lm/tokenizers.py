@@ -112,7 +112,7 @@ class FittingTokenizer(VocabularyTokenizer):
     """Splits raw text into words as in the training text of a language model; looks up unknown words in lower case.
 
     Typographic apostrophes are read as ASCII ones, and combining marks belong to their words, unless the vocabulary
-    shows that its text was split in another way, as that of earlier versions.
+    shows that its text was split in another way, as by the Moses tokenizer.
     """
 
     def __init__(self, vocabulary: LMVocabulary, split: Split, separator: str) -> None:

@@ -22,12 +22,13 @@ import numpy as np
 from open_seq2seq.data.text2text.corpus_index import (
     GuardedIndex,
     IndexArrays,
-    IndexWriter,
     MappedIndex,
-    TextDigest,
     UnfitIndexError,
+    finish_index,
     identity_of,
+    new_digest,
     read_index,
+    token_type,
 )
 from open_seq2seq.data.text2text.tokenizers import Tokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens, rounded_up
@@ -155,8 +156,8 @@ class TokenCorpus:
         return [ids, lengths]
 
     def tokens_at(self, places: np.ndarray) -> np.ndarray:
-        """Returns the tokens at some positions ``[n]`` in ``tokens``; tokens from an index are verified first."""
-        return self._source.tokens[places] if isinstance(self._source, IndexArrays) else self._source.tokens_at(places)
+        """Returns the tokens at some positions ``[n]`` in ``tokens``."""
+        return self.tokens[places]
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
       index_dir: folder of the index. By default, the index of a large file is in the folder ``.os2s_index`` beside the
         file, or in the user's cache folder if the former is not writable; small files are tokenised in memory.
       threads: number of threads for tokenising, if the tokenizer supports threads.
-      thorough: whether to verify the whole index immediately: all its checksums, and the digest of the text.
+      thorough: whether to compare the digest of the whole text with that of its index.
 
     Raises:
       DataError: the file is missing, empty or not UTF-8, or the index cannot be written.
@@ -209,10 +210,10 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
     if in_memory:
         return _in_memory(path, tokenizer, threads)
 
-    def index(thorough: bool) -> MappedIndex:
+    def index(thorough: bool = False) -> MappedIndex:
         return _index_of(path, tokenizer, index_dir, threads, thorough)
 
-    return TokenCorpus(path, GuardedIndex(index(thorough), path, lambda: index(True)))
+    return TokenCorpus(path, GuardedIndex(index(thorough), path, index))
 
 
 def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: int, thorough: bool) -> MappedIndex:
@@ -253,10 +254,6 @@ def _offsets(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
-def _token_type(vocab_size: int) -> Any:
-    return np.uint16 if vocab_size <= 1 << 16 else np.int32
-
-
 def _in_memory(path: str, tokenizer: Tokenizer, threads: int) -> TokenCorpus:
     text = read_data(path, "The text file", unpack=True)
     chunks = list(_chunks(io.BytesIO(text), path, tokenizer, threads))
@@ -267,7 +264,7 @@ def _in_memory(path: str, tokenizer: Tokenizer, threads: int) -> TokenCorpus:
 
 
 def _chunks(file: BinaryIO, path: str, tokenizer: Tokenizer, threads: int,
-            digest: TextDigest | None = None) -> Iterator[_Chunk]:
+            digest: hashlib.blake2b | None = None) -> Iterator[_Chunk]:
     """Reads and tokenises a file in chunks of some megabytes."""
     lines_before = 0
     for start, block in _line_blocks(file, path, digest):
@@ -280,13 +277,13 @@ def _chunks(file: BinaryIO, path: str, tokenizer: Tokenizer, threads: int,
                             f"vocabulary size, {tokenizer.vocab_size}.")
         ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
         starts = start + np.concatenate([[0], ends])[:len(lines)]
-        yield _Chunk(tokens.astype(_token_type(tokenizer.vocab_size)), counts, starts)
+        yield _Chunk(tokens.astype(token_type(tokenizer.vocab_size)), counts, starts)
         lines_before += len(lines)
     if not lines_before:
         raise DataError(f"The text file {path} is empty.")
 
 
-def _line_blocks(file: BinaryIO, path: str, digest: TextDigest | None) -> Iterator[tuple[int, bytes]]:
+def _line_blocks(file: BinaryIO, path: str, digest: hashlib.blake2b | None) -> Iterator[tuple[int, bytes]]:
     """Yields (position in bytes, block of whole lines), with blocks of about ``_CHUNK_BYTES``."""
     position = lines = 0
     while block := file.read(_CHUNK_BYTES):
@@ -338,10 +335,7 @@ def _locked(path: str) -> Iterator[None]:
         raise DataError(f"The lock file {path} of an index is a symbolic link or not a regular file: remove it, or "
                         "name another folder as index_dir or, for a language model, processed_data_folder.") from error
     with file:
-        with contextlib.suppress(ImportError, OSError):
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
+        disk.lock(file, wait=True)
         yield
 
 
@@ -356,16 +350,14 @@ def _write_index(index: str, path: str, tokenizer: Tokenizer, threads: int) -> N
 
 def _write_arrays(out: BinaryIO, path: str, tokenizer: Tokenizer, threads: int, identity: dict[str, Any]) -> int:
     """Writes the content of an index and returns the number of sentences."""
-    writer, digest, counts, starts, token_type = IndexWriter(out), TextDigest(), [], [], "uint16"
-    bar = Bar(identity["size"])
+    digest, counts, starts, bar = new_digest(), [], [], Bar(identity["size"])
     with opened_data(path, "The text file") as file:
         for chunk in _chunks(file, path, tokenizer, threads, digest):
-            writer.write_tokens(chunk.tokens)
+            out.write(chunk.tokens.tobytes())
             bar.update(int(chunk.starts[-1]) if len(chunk.starts) else 0, f"Tokenising {os.path.basename(path)}")
             counts.append(chunk.counts.astype(np.int32))
             starts.append(chunk.starts)
-            token_type = chunk.tokens.dtype.name
     bar.hide()
     offsets = _offsets(np.concatenate(counts))
-    writer.finish(offsets, np.concatenate(starts), {**identity, "token_type": token_type, "digest": str(digest)})
+    finish_index(out, offsets, np.concatenate(starts), {**identity, "digest": digest.hexdigest()})
     return len(offsets) - 1

@@ -10,7 +10,6 @@ from open_seq2seq.decoding.n_best import Candidate, scored_candidate
 from open_seq2seq.models.matrix_figure import has_matplotlib, matrix_figure, without_font_warnings
 from open_seq2seq.models.results import ResultWriter, report_inputs
 from open_seq2seq.models.text2text.translations import Alignment, TargetScore, Translations
-from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError, UserError
@@ -47,7 +46,7 @@ class TranslationWriter(ResultWriter):
             self._scores.write("\t".join(_SCORES_HEADER) + "\n")
         if self._pictures is not None:
             self._folder = self.outputs.folder(beside(self._name, ".alignments"))
-            self._alignments = disk.new_file(self._folder / _ALIGNMENTS, "x")
+            self._alignments = open(self._folder / _ALIGNMENTS, "x", encoding="utf-8")
             if self._pictures:
                 check_pictures()
 
@@ -115,7 +114,7 @@ def draw_alignment(alignment: Alignment, path: Path) -> None:
     """Draws an alignment as a PNG: one row per target token, darker cells for more attention, and ``hard`` as dots."""
     figure, axes = matrix_figure(alignment.attention, alignment.target, alignment.source, ("target", "source"))
     axes.scatter(alignment.hard, range(len(alignment.hard)), s=9, c="tab:red")
-    with without_font_warnings(), disk.new_file(path, "xb") as file:
+    with without_font_warnings(), open(path, "xb") as file:
         figure.savefig(file, format="png", dpi=72)
 
 

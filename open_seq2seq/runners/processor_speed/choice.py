@@ -86,7 +86,7 @@ def _given(values: list[Any]) -> list[str] | None:
 
 
 def _kept(state: Mapping[str, Any] | None) -> list[str] | None:
-    kept = None if state is None else state.get("mixed_choice")  # older checkpoints have none
+    kept = None if state is None else state.get("mixed_choice")  # runs in one type have none
     if kept is not None and not (isinstance(kept, list) and all(kind in KINDS for kind in kept)):
         raise CheckpointError(f"'mixed_choice' in the checkpoint's state.json must be a list with names from "
                               f"{', '.join(KINDS)}, got {kept!r}: set mixed_choice in the config, or resume from "

@@ -41,7 +41,7 @@ class DivergenceHistory:
                 "skipped_in_a_row": self.detector.skipped_in_a_row, "losses": self.detector.level.state()}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restores the result of ``state``, or ``{}`` for checkpoints of older versions."""
+        """Restores the result of ``state``; ``{}`` begins anew."""
         self.detector.forget()
         self.events = list(state.get("events", ()))
         self.lowered_to = state.get("dtype")

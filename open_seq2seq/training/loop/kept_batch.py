@@ -88,7 +88,7 @@ def write_batch(folder: Path, batch: dict[str, Any], event: Mapping[str, Any], c
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    with disk.new_file(path) as file:
+    with open(path, "xb") as file:
         np.savez_compressed(file, **dict(arrays))
 
 

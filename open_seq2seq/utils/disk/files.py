@@ -18,16 +18,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from open_seq2seq.utils.own_files import without_links
+
 LINK = "it is a symbolic link, and nothing is written through links"
 NO_FILE = "it is not a regular file"
 FOREIGN = "a file with this name exists that no run has created; it is not replaced"
 
 TEMPORARY = ".tmp-"
 """Prefix of the names of unfinished files and folders."""
-_TAG = ".open_seq2seq"  # follows the random digits in the names of unfinished files
-_UNFINISHED = re.compile(rf"{re.escape(TEMPORARY)}[0-9a-f]{{16}}({re.escape(_TAG)}(\..*)?)?")
+# A new file or folder, or an old folder that is being removed, with its name.
+UNFINISHED = re.compile(rf"{re.escape(TEMPORARY)}[0-9a-f]{{16}}\.(new(\..*)?|old\.(?P<name>.+))", re.DOTALL)
 _LONGEST_ENDING = 20  # characters of a suffix that temporary names keep
-_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 StrPath = str | os.PathLike[str]
 IsOwn = Callable[[BinaryIO], bool]
@@ -50,16 +51,6 @@ def always(file: BinaryIO) -> bool:
     return True
 
 
-def temporary_name(suffix: str = "") -> str:
-    """Returns a random name for an unfinished folder or, with a suffix that begins with ``_TAG``, for a file."""
-    return f"{TEMPORARY}{secrets.token_hex(8)}{suffix}"
-
-
-def is_temporary_name(name: str) -> bool:
-    """Returns whether a name is one of ``temporary_name``."""
-    return _UNFINISHED.fullmatch(name) is not None
-
-
 @contextlib.contextmanager
 def naming(path: StrPath) -> Iterator[None]:
     """Context manager that adds a path to system errors that name none, such as those of a write to a full disk."""
@@ -71,94 +62,147 @@ def naming(path: StrPath) -> Iterator[None]:
         raise
 
 
-def lock(file: IO[bytes] | int) -> bool:
-    """Locks a file; returns False if another process holds the lock, True on file systems without locks."""
+def lock(file: IO[bytes] | int, wait: bool = False) -> bool:
+    """Locks a file or folder until it is closed; returns False if its file system has no locks.
+
+    Raises:
+      BlockingIOError: another process holds the lock, and ``wait`` is False.
+    """
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
     return True
 
 
 @contextlib.contextmanager
-def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Path]:
+def locked(path: StrPath) -> Iterator[os.stat_result]:
+    """Context manager that locks a file or folder, which may be renamed meanwhile, and yields its status.
+
+    Raises:
+      BlockingIOError: another process holds the lock, or has renamed the file.
+      OSError: the path does not exist or is a symbolic link.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        lock(descriptor)
+        status = os.fstat(descriptor)
+        if not status.st_nlink or not os.path.samestat(status, os.lstat(path)):
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process is using it", os.fspath(path))
+        yield status
+    finally:
+        os.close(descriptor)
+
+
+def remove_temporary(path: StrPath) -> None:
+    """Removes an unfinished file or folder of a killed process, with all that the folder contains.
+
+    Raises:
+      BlockingIOError: the process that writes it is still running.
+      OSError: it does not exist, or cannot be removed.
+    """
+    with locked(path) as status:
+        if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
+            raise ForeignError(path, NO_FILE)
+        _remove(path, stat.S_ISDIR(status.st_mode))
+
+
+def _remove(path: StrPath, is_folder: bool) -> None:
+    if is_folder:
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
+@contextlib.contextmanager
+def temporary(place: StrPath, is_folder: bool = False, alone: bool = False) -> Iterator[Path]:
+    """Yields the path of a new, empty file or folder beside ``place``, which is removed at the end unless renamed.
+
+    This process holds a lock on it, so that no other process takes it for that of a killed one.
+
+    Args:
+      place: final path. A file's temporary name has the same suffix, because some libraries choose a format by it.
+      is_folder: whether to create a folder.
+      alone: whether only one process at a time may write to ``place``; what a killed one has left is removed first.
+
+    Raises:
+      BlockingIOError: with ``alone``, if another process writes to ``place``.
+      OSError: the file cannot be created.
+    """
+    folder, name = os.path.split(place)
+    token = hashlib.sha256(os.fsencode(name)).hexdigest()[:16] if alone else secrets.token_hex(8)
+    path = os.path.join(folder, f"{TEMPORARY}{token}.new{os.path.splitext(name)[1][:_LONGEST_ENDING]}")
+    if alone:
+        with contextlib.suppress(FileNotFoundError):
+            remove_temporary(path)
+    try:
+        if is_folder:
+            os.mkdir(path)
+        else:
+            open(path, "xb").close()
+    except FileExistsError as error:
+        raise BlockingIOError(errno.EWOULDBLOCK, "another process is using it", path) from error
+    with locked(path):
+        try:
+            yield Path(path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                _remove(path, is_folder)
+
+
+@contextlib.contextmanager
+def placing(path: StrPath, is_own: IsOwn, durable: bool = False, alone: bool = False) -> Iterator[Path]:
     """Yields the path of a new, empty file, which at the end of the context is renamed to ``path``.
 
-    After an error, it is removed, and ``path`` is unchanged. After a kill, ``remove_unfinished`` removes it. The new
-    file has the suffix of ``path``, because some libraries choose a format by it.
+    After an error, it is removed, and ``path`` is unchanged. After a kill, ``remove_unfinished`` removes it.
 
     Args:
       path: final path. An existing file is replaced atomically and never changed; if the path itself is a symbolic
         link, the link is not followed.
       is_own: returns whether an existing file may be replaced.
       durable: whether to sync the file to disk before it is renamed.
+      alone: see ``temporary``.
 
     Raises:
       ForeignError: ``path`` is a symbolic link, is not a regular file, or is a file that ``is_own`` does not accept.
-      OSError: the file cannot be written.
+      OSError: the file cannot be written; see ``temporary``.
     """
-    path = os.fspath(path)
     check_replaceable(path, is_own)
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, temporary_name(_TAG + os.path.splitext(name)[1][:_LONGEST_ENDING]))
-    descriptor = os.open(temporary, os.O_WRONLY | _NEW, 0o666)
-    try:
-        lock(descriptor)  # until the end, so that no other process takes the file for that of a killed one
+    with temporary(path, alone=alone) as new:
         with naming(path):
-            yield Path(temporary)
+            yield new
             if durable:
-                sync(temporary)
+                sync(new)
         check_replaceable(path, is_own)
-        os.replace(temporary, path)
+        os.replace(new, path)
         if durable:
-            sync_entries(folder or ".")
-    finally:
-        os.close(descriptor)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+            sync(new.parent)
 
 
 @contextlib.contextmanager
-def writing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[BinaryIO]:
-    """Context manager that opens a binary file for writing, which gets its name at the end; see ``placing``."""
-    with placing(path, is_own, durable) as temporary, open(temporary, "r+b") as file:
+def writing(path: StrPath, is_own: IsOwn, durable: bool = False, alone: bool = False, mode: str = "r+b",
+            **how: Any) -> Iterator[Any]:
+    """Context manager that opens a file for writing, which gets its name at the end; see ``placing``.
+
+    Args:
+      path, is_own, durable, alone: see ``placing``.
+      mode: ``r+b`` for bytes, ``r+`` for text.
+      how: more arguments of ``open``.
+    """
+    with placing(path, is_own, durable, alone) as new, open(new, mode, **how) as file:
         yield file
 
 
-def new_file(path: StrPath, mode: str = "xb", **how: Any) -> Any:
-    """Creates a file and opens it for writing.
-
-    Args:
-      path: path of the new file.
-      mode: ``xb`` for bytes, ``x`` for UTF-8 text.
-      how: more arguments of ``open``.
-
-    Raises:
-      FileExistsError: the path exists.
-    """
-    encoding = None if "b" in mode else "utf-8"
-    return open(path, mode, opener=_exclusively, encoding=encoding, **how)
-
-
 def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
-    """Opens a pipe, a terminal, a device such as ``/dev/null``, or a descriptor for writing.
-
-    Raises:
-      ForeignError: the target is a regular file, whose content would be lost.
-    """
-    def unchanged(path: str, flags: int) -> int:
-        return os.open(path, flags & ~(os.O_TRUNC | os.O_CREAT))
-
-    file = open(target, mode, opener=None if isinstance(target, int) else unchanged, **how)
-    if isinstance(target, str) and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise ForeignError(target, FOREIGN)
-    return file
+    """Opens a pipe, a terminal, a device such as ``/dev/null``, or a descriptor for writing; nothing is created."""
+    return open(target if isinstance(target, int) else os.open(target, os.O_WRONLY | os.O_CLOEXEC), mode, **how)
 
 
 def write_new(path: StrPath, content: bytes | str) -> None:
     """Creates a file with the given content; text is written as UTF-8."""
-    with naming(path), new_file(path) as file:
+    with naming(path), open(path, "xb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
@@ -176,22 +220,20 @@ def append(path: StrPath, text: str, is_own: IsOwn) -> None:
     Raises:
       ForeignError: the path is not a regular file, or ``is_own`` does not accept the file.
     """
-    with naming(path), open(path, "a+b", opener=_unfollowed) as file:
-        file.seek(0)
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not is_own(file):
-            raise ForeignError(path, FOREIGN)
+    check_replaceable(path, is_own)
+    with naming(path), open(path, "a+b", opener=without_links) as file:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
-            text = text if file.read(1) == b"\n" else f"\n{text}"
+            text = text if file.read(1) == b"
+" else f"
+{text}"
         file.write(text.encode())
 
 
-def copy_new(source: StrPath, target: StrPath) -> str:
-    """Copies a file to a new file; returns the SHA-256 checksum of the copy."""
-    with naming(target), open(source, "rb") as file, new_file(target) as out:
+def copy_new(source: StrPath, target: StrPath) -> None:
+    """Copies a file to a new file."""
+    with naming(target), open(source, "rb") as file, open(target, "xb") as out:
         shutil.copyfileobj(file, out, 1 << 20)
-    with open(target, "rb") as copy:
-        return checksum_of(copy)
 
 
 def checksum_of(file: BinaryIO) -> str:
@@ -217,7 +259,7 @@ def check_replaceable(path: StrPath, is_own: IsOwn) -> None:
         raise ForeignError(path, LINK if stat.S_ISLNK(mode) else NO_FILE)
     if is_own is always:
         return
-    with open(path, "rb", opener=_unfollowed) as file:
+    with open(path, "rb", opener=without_links) as file:
         if not is_own(file):
             raise ForeignError(path, FOREIGN)
 
@@ -230,27 +272,16 @@ def open_lock(path: StrPath, is_own: IsOwn) -> IO[bytes]:
         ``is_own`` does not accept.
       OSError: the file cannot be opened for writing.
     """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise ForeignError(path, LINK) from error
-        if error.errno in (errno.EISDIR, errno.ENXIO):
-            raise ForeignError(path, NO_FILE) from error
-        raise
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise ForeignError(path, NO_FILE)
-    file = os.fdopen(descriptor, "r+b")
-    if status.st_nlink > 1 or not is_own(file):
+    check_replaceable(path, is_own)
+    file = open(path, "r+b", opener=lambda name, flags: without_links(name, flags | os.O_CREAT))
+    if os.fstat(file.fileno()).st_nlink > 1:
         file.close()
         raise ForeignError(path, FOREIGN)
     return file
 
 
 def rewrite_lock(file: IO[bytes], content: bytes) -> None:
-    """Replaces the content of a lock file from ``open_lock`` that this process holds."""
+    """Replaces the content of a lock file that this process holds; it is not changed if the disk has no space."""
     os.ftruncate(file.fileno(), 0)
     # Unbuffered, so that closing the file does not repeat a failed write.
     if os.pwrite(file.fileno(), content, 0) < len(content):
@@ -259,30 +290,10 @@ def rewrite_lock(file: IO[bytes], content: bytes) -> None:
 
 
 def sync(path: StrPath) -> None:
-    """Syncs a file, or the entries of a folder, to disk.
-
-    Some network file systems cannot sync folders; their errors EINVAL and ENOTSUP are ignored.
-    """
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with naming(path):
+    """Syncs a file, or the entries of a folder, to disk; errors of folders are ignored: not all systems can."""
+    with contextlib.suppress(OSError) if os.path.isdir(path) else naming(path):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
             os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def sync_entries(folder: StrPath) -> None:
-    """Syncs the entries of a folder to disk; errors are ignored."""
-    with contextlib.suppress(OSError):
-        sync(folder)
-
-
-def _exclusively(path: str, flags: int) -> int:
-    return os.open(path, flags | _NEW, 0o666)
-
-
-def _unfollowed(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+        finally:
+            os.close(descriptor)

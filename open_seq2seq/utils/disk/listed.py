@@ -9,26 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from open_seq2seq.utils.disk.files import (
-    FOREIGN,
-    LINK,
-    ForeignError,
-    checksum_of,
-    placing,
-    writing,
-)
+from open_seq2seq.utils.disk.files import FOREIGN, LINK, ForeignError, checksum_of, placing, writing
 from open_seq2seq.utils.disk.folders import remove_listed
-from open_seq2seq.utils.own_files import NotOwnFileError, open_own, read_own
+from open_seq2seq.utils.own_files import NotOwnFileError, open_own
 
 _MOST_LIST_BYTES = 1 << 22
 
 
 class ListedFolder:
-    """Files below a folder, and a list of them, which maps each path to the file's checksum.
+    """Files below a folder, and a list of them, which maps each path to the checksums of its last two versions.
 
-    While a file is being replaced, the list contains two checksums for it.
-
-    A file that is not in the list, or whose checksum differs, is neither replaced nor removed. Symbolic links are not
+    A file that is not in the list, or has another checksum, is neither replaced nor removed. Symbolic links are not
     followed.
 
     Args:
@@ -37,8 +28,9 @@ class ListedFolder:
     """
 
     def __init__(self, folder: Path, list_name: str) -> None:
-        self.folder, self._list = folder, list_name
-        self._made = self._read_list()
+        self.folder, self._list, self._made = folder, list_name, {}
+        with contextlib.suppress(OSError, NotOwnFileError), self.open(list_name) as file:
+            self._made = _parsed(file) or {}
 
     @property
     def names(self) -> list[str]:
@@ -46,7 +38,7 @@ class ListedFolder:
         return list(self._made)
 
     def is_own(self, name: str) -> bool:
-        """Returns whether a file is in the list and has the listed checksum."""
+        """Returns whether a file is in the list and has a listed checksum."""
         with contextlib.suppress(OSError, NotOwnFileError), self.open(name) as file:
             return checksum_of(file) in self._made.get(name, ())
         return False
@@ -69,18 +61,25 @@ class ListedFolder:
           OSError: the file cannot be written.
         """
         place = self.folder / name
-        if self._is_link(name):
+        if any((self.folder / parent).is_symlink() for parent in PurePosixPath(name).parents):
             raise ForeignError(place, LINK)
         if os.path.lexists(place) and not self.is_own(name):
             raise ForeignError(place, LINK if place.is_symlink() else FOREIGN)
         place.parent.mkdir(parents=True, exist_ok=True)
-        with placing(place, lambda file: self._knows(name, file)) as temporary:
-            yield temporary
-            with open(temporary, "rb") as file:
+        with placing(place, lambda file: checksum_of(file) in self._made.get(name, ())) as new:
+            yield new
+            with open(new, "rb") as file:
                 checksum = checksum or checksum_of(file)
-            # Both checksums are listed until the rename is done, so that either file is recognised after a crash.
-            self._write_list({**self._made, name: [*self._made.get(name, ()), checksum]})
-        self._write_list({**self._made, name: [checksum]})
+            # The checksum of the old file stays in the list, so that either file is recognised after a crash.
+            self._write_list({**self._made, name: [*self._made.get(name, ())[-1:], checksum]})
+
+    def add(self, names: list[str]) -> None:
+        """Adds existing files to the list."""
+        made = {}
+        for name in names:
+            with self.open(name) as file:
+                made[name] = [checksum_of(file)]
+        self._write_list({**self._made, **made})
 
     def link(self, name: str, other: str) -> None:
         """Creates the file ``name`` as a hard link to the listed file ``other``, and adds it to the list.
@@ -88,57 +87,26 @@ class ListedFolder:
         Raises:
           OSError: see ``putting``; or the file system does not support hard links.
         """
-        with self.putting(name, self._made[other][-1]) as temporary:
-            further = temporary.with_suffix(".link")
+        with self.putting(name, self._made[other][-1]) as new:
+            further = f"{new}.link"
             os.link(self.folder / other, further, follow_symlinks=False)
-            os.replace(further, temporary)
-
-    def adopt(self, name: str, checksum: str) -> None:
-        """Adds an existing file to the list."""
-        self._write_list({**self._made, name: [checksum]})
+            os.replace(further, new)
 
     def remove(self, names: list[str]) -> None:
         """Removes unchanged files, and folders that become empty; removes all given names from the list."""
-        own = [name for name in names if self.is_own(name)]
-        for parent in {str(PurePosixPath(name).parent) for name in own}:
-            inside = [PurePosixPath(name).name for name in own if str(PurePosixPath(name).parent) == parent]
-            with contextlib.suppress(OSError):
-                if not self._is_link(parent):
-                    remove_listed(self.folder / parent, inside)
+        remove_listed(self.folder, [name for name in names if self.is_own(name)])
         self._write_list({name: sums for name, sums in self._made.items() if name not in names})
 
-    def _is_link(self, name: str) -> bool:
-        folders = [self.folder, *(self.folder / parent for parent in PurePosixPath(name).parents)]
-        return any(folder.is_symlink() for folder in folders)
-
-    def _knows(self, name: str, file: BinaryIO) -> bool:
-        return checksum_of(file) in self._made.get(name, ())
-
-    def _read_list(self) -> dict[str, list[str]]:
-        try:
-            made = json.loads(read_own(self.folder.parent, f"{self.folder.name}/{self._list}", _MOST_LIST_BYTES))
-        except (OSError, ValueError, RecursionError, NotOwnFileError):
-            return {}
-        if not isinstance(made, dict):
-            return {}
-        return {name: sums for name, sums in made.items() if isinstance(sums, list) and _is_plain(name)
-                and name != self._list}
-
     def _write_list(self, made: dict[str, list[str]]) -> None:
-        with writing(self.folder / self._list, _is_list) as file:
+        with writing(self.folder / self._list, lambda file: _parsed(file) is not None) as file:
             file.write(json.dumps(made, indent=1).encode())
         self._made = made
 
 
-def _is_plain(name: str) -> bool:
-    path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
-
-
-def _is_list(file: BinaryIO) -> bool:
-    """Returns whether a file has the format of a ``ListedFolder``'s list."""
+def _parsed(file: BinaryIO) -> dict[str, list[str]] | None:
+    """Returns the content of a list; None if the file is not a list."""
     try:
         made = json.loads(file.read(_MOST_LIST_BYTES))
     except (ValueError, RecursionError):
-        return False
-    return isinstance(made, dict) and all(isinstance(sums, list) for sums in made.values())
+        return None
+    return made if isinstance(made, dict) and all(isinstance(sums, list) for sums in made.values()) else None

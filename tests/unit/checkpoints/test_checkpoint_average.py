@@ -79,7 +79,7 @@ def test_script_writes_a_whole_checkpoint(run_with_three, tmp_path):
 
 @pytest.mark.long
 def test_script_warns_of_a_change_of_the_rate(run_with_three, tmp_path):
-    for step, rates in ((1, "a"), (2, "b")):  # step 3 is of an older version
+    for step, rates in ((1, "a"), (2, "b"), (3, "b")):
         reseal(run_with_three / f"model.ckpt-{step}", lambda state, rates=rates: state.update(rates=rates))
     result = script(f"--logdir={run_with_three}", "--last=3", f"--output={tmp_path}/out")
     assert result.returncode == 0, result.stderr

@@ -178,22 +178,6 @@ def test_a_list_that_names_other_files_removes_none(tmp_path: Path):
     assert (tmp_path / "mine").exists() and (tmp_path / "run" / COPIES / "copies.json").exists()
 
 
-def test_a_copy_of_an_earlier_version_is_known_by_its_content(tmp_path: Path):
-    """That version kept no list of its copies."""
-    source, copy = tmp_path / "lm.arpa", tmp_path / "run" / COPIES / "infer.decoder_params.lm_path"
-    copy.parent.mkdir(parents=True)
-    for path in (source, copy):
-        path.write_text("model", encoding="utf-8")
-        os.utime(path, (5, 5))
-    checkpoint = write_checkpoint(tmp_path / "run" / "model.ckpt-1")
-    params = model_params(False, lm_path=str(source))
-    assert found_by(checkpoint, params) == {"lm_path": "model"}
-    keep_files(tmp_path / "run", "Speech2Text", {"infer": params})
-    source.write_text("better model", encoding="utf-8")
-    keep_files(tmp_path / "run", "Speech2Text", {"infer": params})
-    assert copy.read_text(encoding="utf-8") == "better model"
-
-
 class _Lines(DataLayer):
     """Files in a parameter and in a dict."""
 

@@ -229,6 +229,7 @@ def test_killed_before_the_rename(logdir, make_snapshot, monkeypatch):
     write_snapshot(make_snapshot(1), logdir / "model.ckpt-1")
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", killed)
+        patch.setattr(shutil, "rmtree", killed)
         with pytest.raises(Killed):
             write_snapshot(make_snapshot(2), logdir / "model.ckpt-2")
     left = names(logdir)
@@ -247,10 +248,11 @@ def test_killed_within_a_write_of_a_model_without_assets(logdir, make_snapshot, 
     write_snapshot(make_snapshot(1), logdir / "model.ckpt-1")
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr("safetensors.numpy.save_file", save_file)
+        patch.setattr(shutil, "rmtree", killed)
         write_snapshot(dataclasses.replace(make_snapshot(2), assets={}), logdir / "model.ckpt-2")
     for folder in ("samples/step-1", "best_models", "model.ckpt-1"):
         (logdir / folder).mkdir(parents=True, exist_ok=True)
-        (logdir / folder / f".tmp-{'0' * 16}.open_seq2seq.json").touch()
+        (logdir / folder / f".tmp-{'0' * 16}.new.json").touch()
     Checkpointer(logdir, 3, step_of)  # the next run
     assert not list(logdir.rglob(".tmp*")) and names(logdir) == ["best_models", "model.ckpt-1", "samples"]
 
@@ -272,6 +274,7 @@ def test_killed_while_replacing_one_of_the_same_name(logdir, make_snapshot, monk
     rename = os.rename
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", lambda *args: (calls.append(args), killed() if len(calls) == at else rename(*args)))
+        patch.setattr(shutil, "rmtree", killed)
         with pytest.raises(Killed):
             write_snapshot(make_snapshot(2), folder)
     remove_unfinished(logdir)
@@ -303,9 +306,8 @@ def test_one_of_the_same_name_is_replaced_or_stays(logdir, make_snapshot, monkey
 
 def test_everything_is_synced_before_the_rename(logdir, make_snapshot, monkeypatch):
     events: list[str] = []
-    sync, rename = disk.sync, os.rename
-    for module in (disk, disk.files):
-        monkeypatch.setattr(module, "sync", lambda path: (events.append(f"sync {Path(path).name}"), sync(path)))
+    sync, rename = disk.folders.sync, os.rename
+    monkeypatch.setattr(disk.folders, "sync", lambda path: (events.append(f"sync {Path(path).name}"), sync(path)))
     monkeypatch.setattr(os, "rename", lambda *args: (events.append("rename"), rename(*args)))
     write_snapshot(make_snapshot(1), logdir / "model.ckpt-1")
     before, after = events[:events.index("rename")], events[events.index("rename"):]
@@ -408,12 +410,6 @@ def test_a_users_file_in_a_checkpoint_outlives_it(logdir, make_snapshot, listed)
     assert names(folder) == ["assets", "notes.txt"] and names(folder / "assets") == ["link"]
     assert (logdir / "notes.txt").read_text() == "mine" and names(logdir) == ["model.ckpt-1", "model.ckpt-2",
                                                                               "notes.txt"]
-
-
-def test_a_checkpoint_that_an_older_version_was_about_to_replace(logdir, make_snapshot):
-    write_snapshot(make_snapshot(1), logdir / ".tmp-replaced-model.ckpt-1")
-    remove_unfinished(logdir)
-    assert names(logdir) == ["model.ckpt-1"]
 
 
 @pytest.mark.parametrize("name", ["model.ckpt-900", "model.ckpt-1", "val_loss=0.5000-step-3"])

@@ -8,7 +8,6 @@ import pytest
 
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.new_folder import check_new_folder, new_folder
-from open_seq2seq.utils.output_file import claim
 
 
 def test_a_folder_appears_when_it_is_complete(tmp_path):
@@ -35,12 +34,11 @@ def test_nothing_remains_after_an_error(tmp_path, error, kind, words):
 
 
 def test_what_a_killed_process_has_left_is_removed(tmp_path):
-    work = claim(str(tmp_path / "out"), "out")
-    work.written.mkdir()
-    (work.written / "a").write_text("half")
-    with pytest.raises(UserError, match="being written by another process"), new_folder(str(tmp_path / "out")):
-        pass
-    work._mark.close()  # the process ends, and with it its lock
+    with new_folder(str(tmp_path / "out")) as unfinished:
+        with pytest.raises(UserError, match="being written by another process"), new_folder(str(tmp_path / "out")):
+            pass
+    (tmp_path / "out").rename(unfinished)  # as if the process had ended before it could rename the folder
+    (Path(unfinished) / "a").write_text("half")
     with new_folder(str(tmp_path / "out")) as folder:
         (Path(folder) / "b").write_text("whole")
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "b"]

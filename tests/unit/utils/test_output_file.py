@@ -44,7 +44,7 @@ def written(folder, text: str) -> None:
     with OutputFiles() as outputs:
         outputs.open(f"{folder}/out.txt").write(text)
         (outputs.folder(f"{folder}/waves") / "two.wav").write_text(text)
-        assert os.path.exists(f"{folder}/.out.txt.unfinished")
+        assert len(list(folder.glob(".tmp-*"))) == 2
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -80,13 +80,9 @@ def test_a_folder_of_somebody_else_is_never_replaced(tmp_path):
     for name in ("mine", "mine/diary.txt"):
         with pytest.raises(UserError, match=name), OutputFiles() as outputs:
             outputs.folder(f"{tmp_path}/{name}")
-    (tmp_path / ".other.unfinished").mkdir()
-    (tmp_path / ".other.unfinished/diary.txt").write_text("dear")
-    with pytest.raises(UserError, match="did not write"), OutputFiles() as outputs:
-        outputs.folder(f"{tmp_path}/other")
     with pytest.raises(UserError, match="which is a folder"), OutputFiles() as outputs:
         outputs.open(f"{tmp_path}/mine")
-    assert (tmp_path / "mine/diary.txt").read_text() == (tmp_path / ".other.unfinished/diary.txt").read_text() == "dear"
+    assert (tmp_path / "mine/diary.txt").read_text() == "dear"
     (tmp_path / "empty").mkdir()
     with OutputFiles() as outputs:
         outputs.folder(f"{tmp_path}/empty")
@@ -124,21 +120,28 @@ def test_what_appears_while_results_are_written_stays(tmp_path, capsys):
     assert "renamed to waves.aside" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("way", ["a file", "a folder", "a hard link"])
-def test_where_results_are_written_until_they_are_whole_nothing_of_the_users_is_touched(tmp_path, way):
-    place = tmp_path / ".out.txt.unfinished"
-    (tmp_path / "victim").write_text("mine")
-    if way == "a file":
-        place.write_text("mine")
-    elif way == "a folder":
-        place.mkdir()
-        (place / "written").write_text("mine")
+def temporary_of(folder, name: str):
+    """The path at which results are written until they are whole."""
+    with OutputFiles() as outputs:
+        outputs.open(f"{folder}/{name}")
+        return next(folder.glob(".tmp-*"))
+
+
+@pytest.mark.parametrize("way", ["a link to a file", "a link to nothing", "a link to a folder", "a pipe"])
+def test_where_results_are_written_until_they_are_whole_no_link_is_followed(tmp_path, way):
+    place = temporary_of(tmp_path, "out.txt")
+    (tmp_path / "out.txt").unlink()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").write_text("mine")
+    if way == "a pipe":
+        os.mkfifo(place)
     else:
-        os.link(tmp_path / "victim", place)
-    with pytest.raises(UserError, match="files that this program did not write"), OutputFiles() as outputs:
-        outputs.open(f"{tmp_path}/out.txt")
-    assert {path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == {"mine"}
-    assert not (tmp_path / "out.txt").exists()
+        place.symlink_to(tmp_path / {"a link to a file": "mine/file", "a link to nothing": "new"}.get(way, "mine"))
+    for _ in range(2):
+        with pytest.raises(UserError, match="cannot be written"), OutputFiles() as outputs:
+            outputs.open(f"{tmp_path}/out.txt")
+    assert (tmp_path / "mine/file").read_text() == "mine"
+    assert not (tmp_path / "new").exists() and not (tmp_path / "out.txt").exists()
 
 
 def test_another_name_of_the_old_results_keeps_them(tmp_path):
@@ -171,14 +174,6 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
     assert (tmp_path / "there/target.txt").read_text() == (tmp_path / "there/new.txt").read_text() == "new"
     assert stat.S_IMODE((tmp_path / "there/target.txt").stat().st_mode) == 0o640
     assert len(list((tmp_path / "there").iterdir())) == 2
-
-
-def test_a_link_in_place_of_the_temporary_file_is_not_followed(tmp_path):
-    (tmp_path / "precious").write_text("old")
-    (tmp_path / ".out.txt.unfinished").symlink_to("precious")
-    with pytest.raises(UserError, match="cannot be written"), OutputFiles() as outputs:
-        outputs.open(f"{tmp_path}/out.txt")
-    assert (tmp_path / "precious").read_text() == "old"
 
 
 def test_a_pipe_gets_lines_at_once(tmp_path):

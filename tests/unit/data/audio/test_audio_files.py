@@ -280,6 +280,18 @@ def test_files_cut_short_are_seen_by_their_headers(tmp_path, kind):
         read_info(str(path))
 
 
+def test_a_wav_cut_short_behind_long_texts(tmp_path):
+    """libsndfile's log of 2,047 characters ends before it mentions the missing samples."""
+    path = tmp_path / "a.wav"
+    soundfile.write(path, tone(16000), 16000)
+    whole, texts = path.read_bytes(), (b"ICMT" + (60).to_bytes(4, "little") + b"c" * 60) * 60
+    before = b"LIST" + (4 + len(texts)).to_bytes(4, "little") + b"INFO" + texts
+    path.write_bytes((whole[:36] + before + whole[36:])[:9000])
+    assert "should be" not in soundfile.info(path).extra_info.partition("WAVE")[2]
+    with pytest.raises(AudioError, match="is truncated"):
+        read_info(str(path))
+
+
 @pytest.mark.parametrize("tag", [b"", b"TAG" + bytes(125)])
 @pytest.mark.parametrize("seconds", [0.6, 5, 60])
 @pytest.mark.parametrize("channels", [1, 2])

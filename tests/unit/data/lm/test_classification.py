@@ -206,7 +206,7 @@ def fitted(root, text, *tokens):
     (HINDI, HINDI.split(), HINDI), (unicodedata.normalize("NFD", "Café"), ["café"], "café"),
     ("café", [unicodedata.normalize("NFD", "café")], unicodedata.normalize("NFD", "café")),
     ("Don\u2019t, it\u2019s", ["do", "n't", "it", "'s", ","], "do n't , it 's"),
-    # A vocabulary of earlier versions: marks and apostrophes were tokens.
+    # A vocabulary of another tokenizer: marks and apostrophes are tokens.
     ("फ़िल्", ["फ", "़", "ि", "ल", "्"], "फ ़ ि ल ्"), ("don\u2019t", ["don", "\u2019", "t", "n't"], "don \u2019 t"),
 ])
 def test_a_text_is_split_as_that_of_the_vocabulary(root, text, tokens, expected):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import resource
 import stat
@@ -36,8 +35,8 @@ def write_folder(place: Path, text: str, *more: str) -> None:
     with disk.new_folder(place, files_of) as folder:
         for name in names:
             (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(text)
-        (folder / "list").write_text("\n".join(names))
+            disk.write_new(folder / name, text)
+        disk.write_new(folder / "list", "\n".join(names))
 
 
 def tree(folder: Path) -> dict[str, str | bytes]:
@@ -239,7 +238,7 @@ def test_killed_at_any_moment(work, monkeypatch, action):
         if (base / "run/list").exists():
             assert {(base / "run" / name).read_text() for name in ("data", "sub/more")} <= {"old", "new"}
         monkeypatch.undo()
-        disk.remove_unfinished(base)
+        disk.remove_unfinished(base, files_of)
         present = (base / "run/list").exists()
         if action == "replace":
             assert present
@@ -253,17 +252,28 @@ def test_killed_at_any_moment(work, monkeypatch, action):
     assert count > 8
 
 
-@pytest.mark.parametrize("files", [None, ["data"]], ids=["this version", "an older version"])
-def test_what_a_library_left_in_an_unfinished_folder_is_removed(work, files):
+def test_what_a_library_left_in_an_unfinished_folder_is_removed(work):
     """Such as empty folders, and the temporary files with names of its own that safetensors writes."""
-    folder = work / f".tmp-{'0' * 16}"
-    (folder / "written/assets").mkdir(parents=True)
-    (folder / "written/data").write_text("half")
-    if files is None:
-        (folder / "written/.tmpaB3xYz").write_text("half")
-    (folder / disk.MARK).write_text(json.dumps({"place": "run", "files": files, "old": [], "replaces": False}))
+    folder = work / f".tmp-{'0' * 16}.new"
+    (folder / "assets").mkdir(parents=True)
+    for name in ("data", ".tmpaB3xYz"):
+        (folder / name).write_text("half")
     disk.remove_unfinished(work)
     assert tree(work) == {}
+
+
+def test_what_only_looks_unfinished_is_the_users(work, victim):
+    """A name of another form, or a link; and nothing is removed through a link in an unfinished folder."""
+    for name in (".tmp-0", f".tmp-{'0' * 16}", f".tmp-{'0' * 16}.newer", f".tmp-{'G' * 16}.new"):
+        (work / name).mkdir()
+        (work / name / "notes").write_text("mine")
+    (work / f".tmp-{'1' * 16}.new").symlink_to(victim)
+    (work / f".tmp-{'1' * 16}.old.run").symlink_to(victim)
+    before = tree(work)
+    (work / f".tmp-{'2' * 16}.new").mkdir()
+    (work / f".tmp-{'2' * 16}.new/more").symlink_to(victim)
+    disk.remove_unfinished(work, files_of)
+    assert tree(work) == before
 
 
 def test_an_unfinished_file_is_removed_once_its_process_has_gone(work, monkeypatch):
@@ -273,7 +283,7 @@ def test_an_unfinished_file_is_removed_once_its_process_has_gone(work, monkeypat
         assert temporary.exists() and temporary.suffix == ".json"
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(os, "replace", lambda *args: (_ for _ in ()).throw(Killed))
-        patch.setattr(os, "unlink", lambda *args: None)
+        patch.setattr(os, "unlink", lambda *args, **kwargs: None)
         with disk.placing(work / "other.json", is_ours):
             pass
     assert len(tree(work)) == 3
@@ -335,14 +345,6 @@ def test_a_full_disk_is_reported_with_the_file_and_leaves_nothing_in_the_way(wor
     assert (work / "place").exists()
 
 
-def test_an_output_whose_mark_could_not_be_written_is_written_by_the_next_command(work):
-    """Of an older version, or of a process that was killed."""
-    (work / ".out.unfinished").mkdir()
-    (work / f".out.unfinished/{disk.MARK}.new").touch()
-    write_output(work / "out")
-    assert set(tree(work)) == {"out"}
-
-
 def test_what_another_process_writes_is_left_alone(work):
     with disk.new_folder(work / "run", files_of) as folder:
         (folder / "data").write_text("half")
@@ -355,5 +357,5 @@ def test_what_another_process_writes_is_left_alone(work):
 def test_no_listed_name_leads_out_of_a_folder(work, victim, name):
     (work / "run/sub").mkdir(parents=True)
     (work / "run/link").symlink_to(victim)
-    assert not disk.remove_listed(work / "run", [name])
+    disk.remove_listed(work / "run", [name])
     assert (victim / "file").read_text() == "precious"
