@@ -224,9 +224,7 @@ def append(path: StrPath, text: str, is_own: IsOwn) -> None:
     with naming(path), open(path, "a+b", opener=without_links) as file:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
-            text = text if file.read(1) == b"
-" else f"
-{text}"
+            text = text if file.read(1) == b"\n" else f"\n{text}"
         file.write(text.encode())
 
 
