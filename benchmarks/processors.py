@@ -40,8 +40,8 @@ def training_cell(config: Path, options: argparse.Namespace) -> str:
         for _ in range(options.rounds):
             for training in trainings:
                 training.run_round(options.steps)
-    return speedup(*(statistics.median(done.speed for done in training.rounds) for training in trainings),
-                   trainings[0].about.object_name)
+    before, after = (statistics.median(done.speed for done in training.rounds) for training in trainings)
+    return speedup(before, after, trainings[0].about.object_name)
 
 
 def speedup(before: float, after: float, unit: str) -> str:
@@ -88,11 +88,11 @@ def main(argv: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="os2s-processors-") as folder:
         configs = write_small_models(Path(folder))
         cells = [training_cell(config, options) for config in configs.values()]
-        decoding = [call(decoding_speed, str(configs[TRANSFORMER]), name, options.rounds) for name in _TYPES]
+        before, after = (call(decoding_speed, str(configs[TRANSFORMER]), name, options.rounds) for name in _TYPES)
     gains = ", ".join(f"{speeds['bfloat16'] / speeds['float32']:.2f}×" for speeds in raw.values())
     print(markdown_table(
         ["processor", "raw products, float32", f"raw bfloat16: {', '.join(raw)}", *configs, "decoding"],
-        [[machine, f"{raw['product']['float32']:,.0f} GFLOP/s", gains, *cells, speedup(*decoding, "sentences")]]))
+        [[machine, f"{raw['product']['float32']:,.0f} GFLOP/s", gains, *cells, speedup(before, after, "sentences")]]))
 
 
 if __name__ == "__main__":
