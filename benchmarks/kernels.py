@@ -102,7 +102,8 @@ def measure_convolutions(shapes: Sequence[Shape], options: argparse.Namespace) -
         x = tf.cast(tf.random.stateless_normal([batch, frames, inputs], seed=[0, 1]), dtype)
         kernel = tf.random.stateless_normal([taps, inputs, outputs], seed=[0, 2]) / (taps * inputs) ** 0.5
         ways = [with_gradients(way, [x, tf.cast(kernel, dtype)]) for way in convolutions(taps, stride)]
-        theirs, ours = take_turns({str(number): timed_pass(way) for number, way in enumerate(ways)}, options.rounds).values()
+        passes = {str(number): timed_pass(way) for number, way in enumerate(ways)}
+        theirs, ours = take_turns(passes, options.rounds).values()
         ratios = [a / b for a, b in zip(theirs, ours, strict=True)]
         difference = np.abs(ways[1]().numpy() / ways[0]().numpy() - 1.0).max()
         rows.append([dtype, f"{taps}, {inputs} → {outputs}", stride, f"{batch} × {frames}",

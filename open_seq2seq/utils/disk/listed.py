@@ -70,8 +70,10 @@ class ListedFolder:
             yield new
             with open(new, "rb") as file:
                 checksum = checksum or checksum_of(file)
-            # The checksum of the old file stays in the list, so that either file is recognised after a crash.
-            self._write_list({**self._made, name: [*self._made.get(name, ())[-1:], checksum]})
+            # The checksum of the old file stays in the list, so that either file is recognised after a crash. A file that
+            # a resumed run writes again leaves the list as it is.
+            before = self._made.get(name, [])
+            self._write_list({**self._made, name: before if before[-1:] == [checksum] else [*before[-1:], checksum]})
 
     def add(self, names: list[str]) -> None:
         """Adds existing files to the list."""
