@@ -70,8 +70,8 @@ class ListedFolder:
             yield new
             with open(new, "rb") as file:
                 checksum = checksum or checksum_of(file)
-            # The checksum of the old file stays in the list, so that either file is recognised after a crash. A file that
-            # a resumed run writes again leaves the list as it is.
+            # The checksum of the old file stays in the list, so that either file is recognised after a crash. If a
+            # resumed run writes a file again, the list remains as it is.
             before = self._made.get(name, [])
             self._write_list({**self._made, name: before if before[-1:] == [checksum] else [*before[-1:], checksum]})
 
