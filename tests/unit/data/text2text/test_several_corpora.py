@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.data import MultiCorpusDataLayer
-from open_seq2seq.data.batching import BatchStream
 from open_seq2seq.data.text2text.several_corpora import repetitions, temperature_shares
 from open_seq2seq.utils.errors import ConfigError, DataError
 
@@ -80,22 +79,6 @@ def test_a_batch_holds_rows_of_all_corpora(files):
         assert layer.source_to_text(sources[row]) == line and layer.ids_to_text(targets[row], language) == want
         assert [source_lengths[row], target_lengths[row]] == layer.lengths[example].tolist()
         assert not sources[row, source_lengths[row]:].any() and not targets[row, target_lengths[row]:].any()
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_ranks_share_one_plan_and_a_run_resumes_anywhere(files, ranks):
-    layer = files.layer({"back": {"ratio": 1}, "large": {"ratio": 1}})
-
-    def stream(rank, world):
-        return BatchStream(layer.lengths, batch_size=4, seed=5, world_size=world, rank=rank)
-
-    alone = stream(0, 1)
-    whole = [alone.examples(number).tolist() for number in range(2 * alone.micro_batches_per_epoch)]
-    for rank in range(ranks):
-        for start in (0, ranks):  # micro-batches that all ranks have consumed
-            numbered = stream(rank, ranks).iterate(start)
-            for number, examples in (next(numbered) for _ in range(5)):
-                assert (number - rank) % ranks == 0 and examples.tolist() == whole[number]
 
 
 def test_inference_needs_no_corpora_files(files):
