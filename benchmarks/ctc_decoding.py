@@ -5,7 +5,7 @@
 There are three kinds of logits for 28 symbols and a blank: `clear` (like those of a well-trained model, with one likely
 symbol in most frames), `noisy` (of a poor model) and `flat` (of an untrained model). Both programs decode the same
 logits with the same beam width and pruning, alternately; the table has the shortest time of each. The language model is
-a 3-gram model of made-up words, estimated by this program, written as an ARPA file and read by both programs
+a 3-gram model of artificial words, estimated by this program, written as an ARPA file and read by both programs
 (pyctcdecode needs kenlm for it: `pip install pyctcdecode kenlm`).
 """
 
@@ -41,7 +41,7 @@ KINDS = {"clear": 1.0, "noisy": 2.5}
 
 
 def make_words(rng: np.random.Generator, count: int) -> list[str]:
-    """Returns ``count`` distinct made-up words of 2 to 9 letters."""
+    """Returns ``count`` distinct artificial words of 2 to 9 letters."""
     words: dict[str, None] = {}
     while len(words) < count:
         words["".join(rng.choice(LABELS[:26], rng.integers(2, 10)))] = None

@@ -19,9 +19,9 @@ def rows(output):
 
 def test_decoding(capsys):
     ctc_decoding.main(["--frames", "40", "--repeats", "1", "--beam_width", "4", "--vocabulary", "50"])
-    found = rows(capsys.readouterr().out)[2:]
-    assert [row[0] for row in found] == 2 * ["clear", "noisy", "flat"]
-    assert all(float(row[3]) > 0 for row in found)
+    table = rows(capsys.readouterr().out)[2:]
+    assert [row[0] for row in table] == 2 * ["clear", "noisy", "flat"]
+    assert all(float(row[3]) > 0 for row in table)
 
 
 def measure(kernel, shapes, **options):

@@ -12,11 +12,11 @@ from open_seq2seq.utils.errors import UserError
 
 
 def training(name, compute, seconds):
-    """A training that made rounds of these durations in seconds, each of 10 updates and 1,000 tokens."""
-    made = SimpleNamespace(name=name, about=About(compute, "tokens", 2048, "tokens"), first_step=3.0,
+    """A training with rounds of these durations in seconds, each of 10 updates and 1,000 tokens."""
+    fake = SimpleNamespace(name=name, about=About(compute, "tokens", 2048, "tokens"), first_step=3.0,
                            rounds=[Round(s / 10, 1000 / s, 0.0) for s in seconds])
-    made.label = Training.label.fget(made)
-    return made
+    fake.label = Training.label.fget(fake)
+    return fake
 
 
 def cells(table):

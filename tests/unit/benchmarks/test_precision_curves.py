@@ -66,26 +66,26 @@ def test_the_reference_has_what_it_is_compared_with(settings):
 
 
 @pytest.fixture
-def made(monkeypatch):
+def calls(monkeypatch):
     """The runs that are made: settings' overrides, seeds and marks."""
-    calls = []
+    trained = []
 
     def call(function, config_file, overrides, seed, marks):
-        calls.append((overrides[-1], seed, marks))
+        trained.append((overrides[-1], seed, marks))
         return run(0.1 * seed, marks[-1], marks)
 
     monkeypatch.setattr(precision_curves, "call", call)
-    return calls
+    return trained
 
 
-def test_complete_runs_are_kept(tmp_path, made):
+def test_complete_runs_are_kept(tmp_path, calls):
     first = run_missing(tmp_path, [Plan("float32", 20, (1, 2))], "config.py", ["--x=1"])
-    assert made == [("--dtype=float32", 1, [20]), ("--dtype=float32", 2, [20])]
+    assert calls == [("--dtype=float32", 1, [20]), ("--dtype=float32", 2, [20])]
     again = run_missing(tmp_path, [Plan("float32", 20, (1, 2, 3))], "config.py", ["--x=1"])
-    assert made[2:] == [("--dtype=float32", 3, [20])]
+    assert calls[2:] == [("--dtype=float32", 3, [20])]
     assert {seed: again["float32"][seed] for seed in (1, 2)} == first["float32"]
     run_missing(tmp_path, [Plan("float32", 20, (1,)), Plan("mixed/none", 10, (1,))], "config.py", ["--x=1"])
-    assert [marks for _, _, marks in made[3:]] == [[10, 20], [10]]  # at the end of the shorter runs, too
+    assert [marks for _, _, marks in calls[3:]] == [[10, 20], [10]]  # at the end of the shorter runs, too
     assert not list(tmp_path.glob("*.part"))
     with pytest.raises(UserError, match="another config"):
         run_missing(tmp_path, [FLOAT32], "config.py", ["--x=2"])
@@ -102,7 +102,7 @@ def test_skipped_steps_are_no_updates():
 
 
 @pytest.mark.long
-def test_the_plot_has_all_settings(tmp_path, made, capsys):
+def test_the_plot_has_all_settings(tmp_path, calls, capsys):
     main(["--config_file=config.py", f"--folder={tmp_path}", "--settings", "float32:20:1,2", "mixed_bfloat16:10:1",
           f"--png={tmp_path}/plot.png", "--window=5"])
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG") and (tmp_path / "plot.png").stat().st_size > 5000

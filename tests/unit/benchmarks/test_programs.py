@@ -24,8 +24,8 @@ def test_the_first_round_is_not_counted():
 
         return one_pass
 
-    found = take_turns({"a": program("a", iter([9.0, 1.0, 2.0])), "b": program("b", iter([8.0, 3.0, 4.0]))}, 2)
-    assert found == {"a": [1000.0, 2000.0], "b": [3000.0, 4000.0]}
+    durations = take_turns({"a": program("a", iter([9.0, 1.0, 2.0])), "b": program("b", iter([8.0, 3.0, 4.0]))}, 2)
+    assert durations == {"a": [1000.0, 2000.0], "b": [3000.0, 4000.0]}
     assert calls == ["a", "b"] * 3
 
 
