@@ -224,7 +224,8 @@ def _set(params: dict[str, Any], override: Override) -> str | None:
     if problem := size_problem(value):
         return f"'{override.name}' {problem}."
     if isinstance(old, dict) and value is not None and not isinstance(value, Mapping):
-        return (f"'{override.name}' is {value!r}, but the parameter is a dict: "
+        typed = value if override.text is None else override.text
+        return (f"'{override.name}' is {typed!r}, but the parameter is a dict: "
                 f"give {override.name}/key=value, or {override.name}='{{key: value}}'.")
     if isinstance(old, dict) and isinstance(value, Mapping):
         place[key], problems = merge_params(old, value, override.name)
