@@ -26,6 +26,7 @@ base_params = {
     "save_checkpoint_steps": 500,
     "stop_after_evals_without_gain": "<drop>",
     "logdir": "digits-w2l",
+    "lr_policy_params": {"warmup_share": "<drop>", "warmup_steps": 300},
     "data_layer_params": {"lower_case": "<drop>", "remove_characters": "<drop>"},
 }
 
