@@ -168,8 +168,11 @@ def results_in(folder: Path) -> list[str] | None:
 
     Returns None if the folder contains files that inference did not write, or that have changed since.
     """
+    listed = disk.ListedFolder(folder, MARK)
+    if not listed.names and any(path.name != MARK for path in folder.iterdir()):
+        return None  # without a list, none of the files is listed; there may be millions
     names = [name for name in _files_in(folder) if name != MARK]
-    return [*names, MARK] if all(map(disk.ListedFolder(folder, MARK).is_own, names)) else None
+    return [*names, MARK] if all(map(listed.is_own, names)) else None
 
 
 def _files_in(folder: Path) -> list[str]:
