@@ -55,7 +55,7 @@ def make_batches(count: int, batch: int) -> Any:
     import tensorflow as tf
 
     from open_seq2seq.data.image2label.augmentation import flipped, standardized
-    from open_seq2seq.data.image2label.cropping import pad_and_crop
+    from open_seq2seq.data.image2label.pipeline import pad_and_crop
 
     random = np.random.default_rng(0)
     images = tf.constant(random.integers(256, size=[count, _SIDE, _SIDE, 3], dtype=np.uint8))

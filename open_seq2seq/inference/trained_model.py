@@ -10,17 +10,47 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
+import tensorflow as tf
 
 from open_seq2seq.config import user_code
 from open_seq2seq.config.merge import merge_params
 from open_seq2seq.data.windows import WindowedPlan
-from open_seq2seq.inference.scoring import ScoringPass
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model
+from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.passes import InferencePass
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError, UserError
+
+
+class ScoringPass:
+    """Computes the scores of given targets, one batch at a time.
+
+    Args:
+      model: a model built for ``interactive_infer``, with restored weights.
+      runner: runner of one device.
+
+    Raises:
+      UserError: the model cannot score targets.
+    """
+
+    def __init__(self, model: Model, runner: Runner) -> None:
+        if not model.can_score:
+            raise UserError(f"This {type(model).__name__} cannot score given targets: use a text-to-text model with an "
+                            "autoregressive decoder.")
+        self._model = model
+        self._step = runner.compile(self._score, [model.data_layer.scoring_signature])
+
+    def _score(self, batch: Any) -> list[tf.Tensor]:
+        with weight_cast_scope():
+            return self._model.score(batch)
+
+    def score(self, batch: dict[str, Any]) -> list[Any]:
+        """Returns the result of ``Model.target_scores`` for each row of a batch from ``make_scoring_batch``."""
+        outputs = self._step([batch])[0]
+        return self._model.target_scores([np.asarray(output) for output in outputs])
+
 
 Recording = str | os.PathLike[str] | np.ndarray | tuple[np.ndarray, int]
 """Path of a recording, samples at the model's sampling rate, or a pair (samples, sampling rate in Hz).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,17 +18,50 @@ from open_seq2seq.config.names import resolve_name, resolve_names
 from open_seq2seq.config.params import as_param, check_params, shown
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.config.user_code import untrusted, untrusted_config
+from open_seq2seq.data.contiguous import contiguous_problems
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.models.carried_allocation import allocate_carried_states
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.model_params import SUMMARIES
 from open_seq2seq.models.part import Part
-from open_seq2seq.models.size_check import check_shapes, check_size, describe_variables
+from open_seq2seq.models.size_check import check_carried, check_shapes, check_size, describe_variables
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, choice_problems, precision_of
-from open_seq2seq.parts.component import Component, creating_variables, has_unbuilt_layers, share_variables
+from open_seq2seq.parts.component import (
+    Component,
+    carried_states,
+    creating_variables,
+    has_unbuilt_layers,
+    share_variables,
+)
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 from open_seq2seq.utils.graphs import release_graphs
 from open_seq2seq.utils.tensorflow_import import suppress_false_alarm
+
+
+def allocate_carried_states(model: Model) -> None:
+    """Creates the variables of a model's carried states.
+
+    In training, each replica has ``iter_size`` copies of each state, one for each of its micro-batches in an update. In
+    other modes, it has one copy.
+
+    Raises:
+      ConfigError: the data layer, one of its parameters or ``xla_buckets`` does not allow the model to carry state, or
+        the states do not fit into memory.
+    """
+    layer, states = model.data_layer, carried_states(model)
+    name, training = type(layer).__name__, model.mode == "train"
+    if layer.contiguous:
+        problems = contiguous_problems(layer, model.params["xla_buckets"] if training else None)
+    elif states and model.mode != "interactive_infer":
+        problems = [f"The model carries state from batch to batch ({', '.join(states)}), but the examples of {name} do "
+                    "not continue the previous ones: use a data layer whose attribute 'contiguous' is True."]
+    else:
+        problems = []
+    if problems:
+        raise ConfigError(problems)
+    slots, rows = model.params["iter_size"] if training else 1, layer.params["batch_size"]
+    check_carried(model, sum(slots * rows * math.prod(state.shape) * state.dtype.size for state in states.values()))
+    for state in states.values():
+        state.allocate(slots, rows)
 
 
 @dataclass

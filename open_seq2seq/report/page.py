@@ -3,16 +3,204 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import html
+import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from open_seq2seq.report.content import Content, read_content
-from open_seq2seq.report.curves import curve
+from open_seq2seq.training.loop.metrics_file import Metrics, read_metrics, tables_in
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.data_files import read_data
+from open_seq2seq.utils.errors import DataError, UserError
+
+_WIDTH, _HEIGHT = 460, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 30, 12, 28  # margins, which hold the labels
+_COLORS = ("#1764ab", "#c2410c", "#15803d", "#7e22ce")
+_MOST_POINTS = 500
+_TICKS = 4
+
+
+def curve(series: Mapping[str, Mapping[int, float]]) -> str:
+    """Returns an SVG element with one line per series over the steps, followed by an HTML legend if there are several.
+
+    Values that are not finite are left out, and long series are thinned.
+
+    Args:
+      series: step → value, by name; at least one has a finite value.
+    """
+    kept = {name: thinned([(step, value) for step, value in sorted(values.items()) if math.isfinite(value)])
+            for name, values in series.items()}
+    points = [point for row in kept.values() for point in row]
+    xs, ys = _range([x for x, _ in points]), _range([y for _, y in points])
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return (_LEFT + (x - xs[0]) / (xs[1] - xs[0]) * (_WIDTH - _LEFT - _RIGHT),
+                _TOP + (ys[1] - y) / (ys[1] - ys[0]) * (_HEIGHT - _TOP - _BOTTOM))
+
+    parts = []
+    for tick in range(_TICKS + 1):
+        x, y = (low + (high - low) * tick / _TICKS for low, high in (xs, ys))
+        across, up = place(x, y)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{up:.1f}" y2="{up:.1f}"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{up + 4:.1f}" text-anchor="end">{_number(y)}</text>')
+        parts.append(f'<text x="{across:.1f}" y="{_HEIGHT - 8}" text-anchor="middle">{_number(round(x))}</text>')
+    for color, row in zip(_COLORS * len(kept), kept.values(), strict=False):
+        placed = [place(x, y) for x, y in row]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
+        parts.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.6" points="{line}"/>')
+        dots = placed if len(placed) <= 30 else placed[-1:]
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4" fill="{color}"/>' for x, y in dots]
+    names = html.escape(", ".join(series))
+    return (f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{names} over steps">' + "".join(parts)
+            + "</svg>" + _legend(list(kept)))
+
+
+def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Returns points (step, value) for a curve.
+
+    More than 500 points are divided into at most 500 groups of equal size, and each group is replaced by its mean. The
+    last point is kept.
+    """
+    size = math.ceil(len(points) / _MOST_POINTS)
+    if size <= 1:
+        return list(points)
+    stretches = [points[start:start + size] for start in range(0, len(points) - 1, size)]
+    return [(stretch[len(stretch) // 2][0], sum(value for _, value in stretch) / len(stretch))
+            for stretch in stretches] + [points[-1]]
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _legend(names: Sequence[str]) -> str:
+    if len(names) < 2:
+        return ""
+    entries = [f'<span style="color:{color}">&#9632; {html.escape(name)}</span>'
+               for color, name in zip(_COLORS * len(names), names, strict=False)]
+    return f'<p class="legend">{" ".join(entries)}</p>'
+
+
+_STEP = re.compile(r"(?:model\.ckpt|step)-(\d{1,15})$")
+_MOST_BYTES = 1 << 20  # size of the largest text file that is read
+_MOST_IMAGES, _MOST_IMAGE_BYTES = 6, 150_000  # the page contains the images, so these limit its size
+_MOST_EXAMPLES = 100  # worst examples that are shown; training writes ten
+_LOGS = "logs"  # subfolder of a run with --enable_logs
+
+
+@dataclass
+class Content:
+    """What a report shows.
+
+    Attributes:
+      folder: the folder that was read.
+      metrics: values of the metrics by name and step: name → step → value.
+      config: the newest checkpoint's config as YAML; "" if there is none.
+      checkpoints: names of the checkpoints, oldest first, and of the best models.
+      samples: for each step with texts, the name of its folder → a list of dicts (name → text); the newest step first.
+      images: contents of PNG files by file name, from the newest step that has any.
+      worst: (step of the last evaluation that kept worst examples, the examples as dicts: name → text).
+      signatures: how the scores of the last evaluation that stated it were computed, by name of the score.
+    """
+
+    folder: Path
+    metrics: Metrics
+    config: str = ""
+    checkpoints: list[str] = field(default_factory=list)
+    samples: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    images: dict[str, bytes] = field(default_factory=dict)
+    worst: tuple[int, list[dict[str, str]]] = (0, [])
+    signatures: dict[str, str] = field(default_factory=dict)
+
+
+def read_content(logdir: Path) -> Content:
+    """Reads a logdir, or its subfolder ``logs`` if only that contains a run, as with ``--enable_logs``.
+
+    Raises:
+      UserError: the folder does not exist, or contains no run.
+    """
+    if not logdir.is_dir():
+        raise UserError(f"The logdir {logdir} does not exist or is not a folder: give the folder of a run, as in "
+                        "--mode=report --logdir=my_run.")
+    folder = next((place for place in (logdir, logdir / _LOGS) if tables_in(place) or _steps(place, "model.ckpt-*")),
+                  None)
+    if folder is None:
+        raise UserError(f"The logdir {logdir} contains neither a table metrics.csv nor checkpoints: give the folder of "
+                        "a run.")
+    tables = tables_in(folder)
+    content = Content(folder, read_metrics(tables[-1]) if tables else {})
+    checkpoints = _steps(folder, "model.ckpt-*")
+    content.checkpoints = [path.name for path in checkpoints]
+    content.checkpoints += [f"best_models/{path.name}" for path in _plain(folder / "best_models", "*-step-*")]
+    for path in checkpoints:
+        content.config = _text(path / "config.yaml") or content.config
+    _read_samples(content)
+    return content
+
+
+def _read_samples(content: Content) -> None:
+    for step in reversed(_steps(content.folder / "samples", "step-*")):
+        texts = [found for path in _plain(step, "texts*.json") for found in _dicts([_json(path)])]
+        if texts:
+            content.samples[step.name] = texts
+        images = _plain(step, "*.png") if not content.images else []
+        content.images |= {path.name: data for path in images[:_MOST_IMAGES] if (data := _image(path))}
+        worst = _json(step / "worst_examples.json")
+        if isinstance(worst, list) and not content.worst[1]:
+            content.worst = int(step.name.rpartition("-")[2]), list(_dicts(worst[:_MOST_EXAMPLES]))
+        scores = _json(step / "scores.json")
+        if isinstance(scores, dict) and not content.signatures:
+            content.signatures = {str(name): str(score["signature"]) for name, score in scores.items()
+                                  if isinstance(score, dict) and "signature" in score}
+
+
+def _plain(folder: Path, pattern: str) -> list[Path]:
+    """Returns the entries of a folder that match a pattern, sorted by name, without symbolic links."""
+    return [] if folder.is_symlink() else sorted(path for path in folder.glob(pattern) if not path.is_symlink())
+
+
+def _steps(folder: Path, pattern: str) -> list[Path]:
+    found = [path for path in _plain(folder, pattern) if _STEP.match(path.name) and path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def _text(path: Path) -> str:
+    if path.is_symlink() or not path.is_file():
+        return ""
+    with contextlib.suppress(DataError):
+        return read_data(str(path), most_bytes=_MOST_BYTES).decode(errors="replace")
+    return ""
+
+
+def _json(path: Path) -> Any:
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(_text(path) or "null")
+    return None
+
+
+def _dicts(values: list[Any]) -> Iterator[dict[str, str]]:
+    for value in values:
+        if isinstance(value, dict):
+            yield {str(name): str(text) for name, text in value.items()}
+
+
+def _image(path: Path) -> bytes:
+    if path.is_file() and path.stat().st_size <= _MOST_IMAGE_BYTES:
+        with contextlib.suppress(DataError):
+            return read_data(str(path), most_bytes=_MOST_IMAGE_BYTES)
+    return b""
+
 
 REPORT = "report.html"
 """Name of the page in the logdir."""

@@ -2,18 +2,120 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from open_seq2seq.checkpoints import Checkpoint
 from open_seq2seq.checkpoints.files import CONFIG
 from open_seq2seq.checkpoints.kept_files import part_class
-from open_seq2seq.config.changes import Change, changes
 from open_seq2seq.config.data_note import strings_in
-from open_seq2seq.config.files import ASSET, LARGE
+from open_seq2seq.config.files import ASSET, LARGE, PARAMS, Resolve
 from open_seq2seq.config.loader import parse_config
 from open_seq2seq.config.options import RunOptions
-from open_seq2seq.config.params import REFUSE, as_param
+from open_seq2seq.config.params import FREE, REFUSE, SAY, Param, as_param, coerce, shown
 from open_seq2seq.config.resolve import ResolvedConfig
+from open_seq2seq.config.serialize import to_plain
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
+
+_ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A parameter whose value has changed.
+
+    Attributes:
+      path: the parameter's path in the config.
+      kind: ``refuse`` or ``say``; see ``Param.on_change``.
+      before: the old value, in the plain form that ``to_plain`` returns.
+      now: the new value, in the same form.
+    """
+
+    path: tuple[str, ...]
+    kind: str
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        return f"'{'/'.join(self.path)}' is {_shown(self.now)} but was {_shown(self.before)}"
+
+
+def changes(part_class: Any, before: Mapping[str, Any], now: Mapping[str, Any], resolve: Resolve,
+            part: tuple[str, ...] = ()) -> Iterator[Change]:
+    """Yields the differences in the parameters of a component and of the components nested in it.
+
+    Derived parameters and those whose ``on_change`` is ``free`` are left out. File names are not compared, because only
+    the content of the files matters. If the class of a nested component has changed, this is reported as one change,
+    and the component's parameters are not compared.
+
+    Args:
+      part_class: the class of the model or component.
+      before: the old parameters as plain values; defaults may be missing.
+      now: the new parameters; objects are allowed in place of their names.
+      resolve: returns the class of a nested component.
+      part: path of the parameters in the config.
+    """
+    required, optional = part_class.declared_params()
+    declared = {name: as_param(spec) for name, spec in {**optional, **required}.items()}
+    inside = {name: found for name in now if name + PARAMS in declared or name + PARAMS in now
+              if hasattr(found := resolve(now[name], declared[name].names if name in declared else ""),
+                         "declared_params")}
+    for name, spec in declared.items():
+        stem = name.removesuffix(PARAMS)
+        if spec.derived or (name in inside and spec.on_change == FREE):
+            continue
+        old, new = (_fitted(params, name, spec) for params in (before, now))
+        if name == stem or stem not in inside:
+            yield from _differences(spec, old, new, (*part, name))
+        elif not list(_differences(declared[stem], before.get(stem), to_plain(now[stem]), ())):
+            yield from changes(inside[stem], old if isinstance(old, Mapping) else {},
+                               now.get(name) or {}, resolve, (*part, name))
+
+
+def _fitted(params: Mapping[str, Any], name: str, spec: Param) -> Any:
+    value = params[name] if name in params else spec.default
+    return to_plain(coerce(value, spec)[0])
+
+
+def _differences(spec: Param, before: Any, now: Any, path: tuple[str, ...]) -> Iterator[Change]:
+    """Yields the differences in one parameter; dicts and lists of dicts are compared entry by entry."""
+    if isinstance(spec.file, str) and spec.file:
+        return
+    if _are_dicts(before, now):
+        for key in dict.fromkeys([*now, *before]):
+            if isinstance(spec.file, str) or key not in spec.file:
+                yield from _differences(spec, before.get(key, _ABSENT), now.get(key, _ABSENT), (*path, str(key)))
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now) \
+            and any(_are_dicts(*pair) for pair in zip(before, now, strict=True)):
+        for number, pair in enumerate(zip(before, now, strict=True)):
+            yield from _differences(spec, *pair, (*path, str(number)))
+    elif _comparable(before, spec) != _comparable(now, spec):
+        kind = spec.on_change
+        if not isinstance(kind, str):
+            kind = kind.get(path[-1], kind.get("", SAY))
+        if kind != FREE:
+            yield Change(path, kind or SAY, before, now)
+
+
+def _are_dicts(*values: Any) -> bool:
+    return all(isinstance(value, Mapping) for value in values)
+
+
+def _comparable(value: Any, spec: Param) -> Any:
+    """Returns a value for comparison: names without their file or module, and the same text for all lambdas."""
+    if isinstance(value, list):
+        return [_comparable(item, spec) for item in value]
+    if not isinstance(value, str):
+        return value
+    name = value.rpartition(".py:")[2]
+    return "<lambda>" if name.startswith("<lambda>") else name.rpartition(".")[2] if spec.names else name
+
+
+def _shown(value: Any) -> str:
+    return value if value == _ABSENT else shown(value)
+
 
 _DATA = "data_layer_params"
 

@@ -71,8 +71,7 @@ def test_a_run_that_failed_in_between_goes_on_to_the_same_bits(workspace, comman
 
 
 def test_a_checkpoint_comes_before_an_evaluation_and_settles_the_state_once(workspace, command, monkeypatch):
-    from open_seq2seq.training.loop.rank_statistics import SharedStatistics
-    from open_seq2seq.training.loop.trainer import Trainer
+    from open_seq2seq.training.loop.trainer import SharedStatistics, Trainer
 
     events = []
 

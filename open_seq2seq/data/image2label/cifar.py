@@ -3,17 +3,137 @@
 from __future__ import annotations
 
 import functools
+import io
+import os
+import pickle
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from open_seq2seq.config.params import REFUSE, Param
-from open_seq2seq.data.image2label.cifar_files import CIFAR_10, CifarFile, find_files, read_class_names, read_file
 from open_seq2seq.data.image2label.image_layer import ImageDataLayer
 from open_seq2seq.data.image2label.image_sets import PixelSet
 from open_seq2seq.data.image2label.params import image_params
-from open_seq2seq.utils.errors import ConfigError
+from open_seq2seq.utils.data_files import read_data, read_lines, shown
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+CIFAR_10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_PIXELS = 3 * 32 * 32
+_NAMES = {(10, True): [f"data_batch_{number}" for number in range(1, 6)], (10, False): ["test_batch"],
+          (100, True): ["train"], (100, False): ["test"]}
+_FOLDERS = {10: ("", "cifar-10-batches-bin", "cifar-10-batches-py"), 100: ("", "cifar-100-binary", "cifar-100-python")}
+# The only functions and classes that a pickle may name: those that the published files need to store arrays.
+_ALLOWED = {("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct"),
+            ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
+
+
+class CifarFile(NamedTuple):
+    """A file with images.
+
+    Attributes:
+      path: path of the file.
+      is_binary: whether it is a binary file, rather than a pickle.
+    """
+
+    path: str
+    is_binary: bool
+
+
+def find_files(data_dir: str, num_classes: int, training: bool) -> list[CifarFile]:
+    """Returns the files of the training or the test images.
+
+    Args:
+      data_dir: folder that contains the files, or that contains the folder of the unpacked archive.
+      num_classes: 10 or 100.
+      training: whether to return the files of the training images.
+
+    Raises:
+      DataError: a file is missing.
+    """
+    names = _NAMES[num_classes, training]
+    for folder in _FOLDERS[num_classes]:
+        for suffix in (".bin", ""):
+            paths = [os.path.join(data_dir, folder, name + suffix) for name in names]
+            found = [path for path in paths if os.path.isfile(path)]
+            if found and len(found) < len(paths):
+                missing = next(path for path in paths if path not in found)
+                raise DataError(f"The file {shown(missing)} does not exist, but {shown(found[0])} does: unpack the "
+                                "whole archive.")
+            if found:
+                return [CifarFile(path, bool(suffix)) for path in paths]
+    raise DataError(f"The folder {shown(data_dir)} has no file {names[0]}.bin or {names[0]} of CIFAR-{num_classes}: "
+                    "set data_dir to the folder with the unpacked files.")
+
+
+def read_class_names(data_dir: str) -> list[str]:
+    """Returns the 100 names in CIFAR-100's file ``fine_label_names.txt``; an empty list if there is no such file.
+
+    Raises:
+      DataError: the file cannot be read, or does not have 100 names.
+    """
+    for folder in _FOLDERS[100]:
+        path = os.path.join(data_dir, folder, "fine_label_names.txt")
+        if os.path.isfile(path):
+            names = [line for line in read_lines(path) if line]
+            if len(names) != 100:
+                raise DataError(f"{shown(path)} has {len(names)} names, but CIFAR-100 has 100 classes: unpack the "
+                                "archive again.")
+            return names
+    return []
+
+
+def read_file(file: CifarFile, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the images uint8 ``[images, 32, 32, 3]`` and the labels int32 ``[images]`` of a file.
+
+    Raises:
+      DataError: the file is damaged, or a label is out of range.
+    """
+    content = read_data(file.path, "The CIFAR file")
+    pixels, labels = _read_binary(file.path, content, num_classes) if file.is_binary else _read_pickle(
+        file.path, content, num_classes)
+    wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
+    if len(wrong):
+        raise DataError(f"{shown(file.path)}, image {wrong[0] + 1}: the label is {labels[wrong[0]]}, but CIFAR-"
+                        f"{num_classes} has labels from 0 to {num_classes - 1}: check num_classes and the file.")
+    return pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).copy(), labels.astype(np.int32)
+
+
+def _read_binary(path: str, content: bytes, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    num_labels = 2 if num_classes == 100 else 1  # the first label of CIFAR-100 is the coarse one
+    size = num_labels + _PIXELS
+    if not content or len(content) % size:
+        raise DataError(f"{shown(path)} has {len(content):,} bytes, which is not a multiple of the {size:,} bytes of "
+                        f"an image of CIFAR-{num_classes}: the file is damaged or of another data set.")
+    records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    return records[:, num_labels:], records[:, num_labels - 1].astype(np.int64)
+
+
+class _DataUnpickler(pickle.Unpickler):
+    """Reads arrays, and refuses everything that could execute code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which is not data")
+        return super().find_class(module, name)
+
+
+def _read_pickle(path: str, content: bytes, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        found = _DataUnpickler(io.BytesIO(content), encoding="bytes").load()
+        values = {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()} \
+            if isinstance(found, Mapping) else {}
+    except Exception as error:  # a damaged pickle can raise anything
+        why = str(error) or type(error).__name__
+        raise DataError(f"{shown(path)} is not a pickled batch file of CIFAR: {why.rstrip('.')}.") from error
+    pixels, labels = values.get("data"), values.get("fine_labels" if num_classes == 100 else "labels")
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2 or not len(pixels) \
+            or pixels.shape[1] != _PIXELS or not isinstance(labels, list) or len(labels) != len(pixels) \
+            or not all(isinstance(label, int) and -2**63 <= label < 2**63 for label in labels):
+        raise DataError(f"{shown(path)} is not a pickled batch file of CIFAR-{num_classes}: it must contain an array "
+                        f"data, uint8 [images, {_PIXELS}], and a list with a label for each image.")
+    return pixels, np.asarray(labels, np.int64)
+
 
 SIDE = 32
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -18,7 +19,6 @@ from open_seq2seq.data.lm.params import (
     make_tokenizer,
     tokenizer_params,
 )
-from open_seq2seq.data.lm.random_lengths import SHORTEST_BASE, chunk_offsets, num_random_chunks
 from open_seq2seq.data.lm.vocabulary import UNKNOWN, LMVocabulary
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, Layout, TokenCorpus
 from open_seq2seq.data.text2text.token_table import Column, TokenTable
@@ -27,6 +27,43 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
+
+_HALVED = 0.05  # probability that the mean of a length is half of the base length
+_DEVIATION = 5.0  # standard deviation of the lengths, in tokens
+_SHORTEST = 5
+
+SHORTEST_BASE = 2 * _SHORTEST
+"""Smallest allowed base length; half of it is the shortest length that is drawn."""
+
+
+def num_random_chunks(tokens: int, base: int) -> int:
+    """Returns into how many chunks of random lengths a text is cut: its length divided by the mean chunk length."""
+    return int(tokens / ((1.0 - _HALVED / 2.0) * base))
+
+
+@functools.lru_cache(maxsize=4)
+def chunk_offsets(count: int, base: int, tokens: int, *seed: int) -> np.ndarray:
+    """Draws the lengths of consecutive chunks and returns their offsets.
+
+    A length has a normal distribution around ``base`` or, with a probability of 5 %, around half of it. Its standard
+    deviation is 5 tokens, and lengths below 5 become 5. If the chunks together are longer than the text, all are
+    shortened in proportion.
+
+    Args:
+      count: number of chunks.
+      base: most probable length, in tokens.
+      tokens: length of the text.
+      seed: seeds of the random numbers.
+
+    Returns:
+      ``[count + 1]`` int64; chunk i comprises the tokens from offset i to before offset i + 1. The array is cached and
+      must not be changed.
+    """
+    generator = np.random.default_rng(seed)
+    means = np.where(generator.random(count) < _HALVED, base / 2.0, base)
+    ends = np.cumsum(np.maximum(np.floor(generator.normal(means, _DEVIATION)), _SHORTEST))
+    return np.append(0, np.floor(ends * min(1.0, tokens / ends[-1]))).astype(np.int64)
+
 
 _FILES = {"train": ("train.txt", "wiki.train.tokens", "wiki.train.raw"),
           "eval": ("valid.txt", "wiki.valid.tokens", "wiki.valid.raw")}

@@ -2,11 +2,70 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
 from open_seq2seq.decoding.ngram.arpa import read_arpa
-from open_seq2seq.decoding.ngram.kenlm import KenlmModel
-from open_seq2seq.decoding.ngram.model import LanguageModel
+from open_seq2seq.decoding.ngram.model import EOS, UNKNOWN, LanguageModel
 from open_seq2seq.utils.data_files import opened_text, read_lines
 from open_seq2seq.utils.errors import DataError
+
+_LN10 = math.log(10.0)
+
+
+class KenlmModel:
+    """A model read with the package kenlm; states are numbered in the order of their first use.
+
+    Each state is the context of an n-gram of the model, so the model has at most as many states as n-grams.
+
+    Args:
+      path: the binary file.
+      words: the model's vocabulary, which the binary file does not contain.
+
+    Raises:
+      DataError: the package is missing, or it cannot read the file.
+    """
+
+    def __init__(self, path: str, words: Sequence[str]) -> None:
+        try:
+            import kenlm
+        except ImportError as error:
+            raise DataError(f"{path} is a KenLM binary file, but the package kenlm is not installed: run "
+                            "`pip install kenlm` (which compiles it), or give the ARPA file that the binary was made "
+                            "from.") from error
+        try:
+            self._model = kenlm.Model(path)
+        except (OSError, RuntimeError) as error:
+            raise DataError(f"KenLM cannot read {path}: {error}") from error
+        self._make_state = kenlm.State
+        self.order = int(self._model.order)
+        self.words = list(words)
+        start = kenlm.State()
+        self._model.BeginSentenceWrite(start)
+        self._states = [start]
+        self._numbers: dict = {start: 0}
+
+    def start_state(self) -> int:
+        return 0
+
+    def score(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        results = [self._score_one(state, self.words[word] if word >= 0 else UNKNOWN)
+                   for state, word in zip(np.asarray(states).tolist(), np.asarray(words).tolist(), strict=True)]
+        scores, after = zip(*results, strict=True) if results else ((), ())
+        return np.array(scores, np.float64), np.array(after, np.int64)
+
+    def score_end(self, states: np.ndarray) -> np.ndarray:
+        return np.array([self._score_one(state, EOS)[0] for state in np.asarray(states).tolist()])
+
+    def _score_one(self, state: int, word: str) -> tuple[float, int]:
+        after = self._make_state()
+        score = self._model.BaseScore(self._states[state], word, after)
+        number = self._numbers.setdefault(after, len(self._states))
+        if number == len(self._states):
+            self._states.append(after)
+        return score * _LN10, number
 
 
 def load_language_model(path: str, vocabulary: str | None = None) -> LanguageModel:

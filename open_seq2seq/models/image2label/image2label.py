@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +17,56 @@ from open_seq2seq.encoders.speech_encoder import TimeWindows
 from open_seq2seq.metrics.classification import confusion_matrix, in_top, most_confused
 from open_seq2seq.models.confusion import report_confusion
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
-from open_seq2seq.models.image2label.mistakes import mistakes_picture
-from open_seq2seq.models.image2label.prediction_files import PredictionWriter
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
+
+
+class PredictionWriter(ResultWriter):
+    """Writes a CSV file with the columns example, class and probability, and a row for each predicted class.
+
+    Args:
+      output_file: path of the file.
+      describe: function from the index of an example to its name.
+      class_names: names of the classes.
+    """
+
+    def __init__(self, output_file: str, describe: Callable[[int], str], class_names: Sequence[str]) -> None:
+        super().__init__()
+        self._name, self._describe, self._class_names = output_file, describe, class_names
+
+    def begin(self) -> None:
+        self._rows = csv.writer(self.outputs.open(self._name), lineterminator="\n")
+        self._rows.writerow(("example", "class", "probability"))
+
+    def write(self, example: int, result: Any) -> None:
+        for number, probability in zip(*result, strict=True):
+            self._rows.writerow((self._describe(example), self._class_names[number], f"{probability:.4f}"))
+
+
+def mistakes_picture(images: np.ndarray) -> np.ndarray:
+    """Returns images in a square grid, FP32 ``[height, width, channels]`` from 0 to 1.
+
+    Args:
+      images: ``[images, height, width, channels]``. The values of each image are stretched to the range from 0 to 1.
+        Audio features ``[images, time, 1, features]`` are shown as grey images. Of other images, only the first
+        channel is shown, unless they have 1 or 3 channels.
+    """
+    if images.shape[2] == 1:
+        images = images.transpose(0, 3, 1, 2)[:, ::-1]
+    elif images.shape[3] not in (1, 3):
+        images = images[..., :1]
+    low, high = (bound(images, axis=(1, 2, 3), keepdims=True) for bound in (np.min, np.max))
+    shown = (images - low) / np.maximum(high - low, 1e-6)
+    count, height, width, channels = shown.shape
+    columns = math.ceil(math.sqrt(count))
+    rows = -(-count // columns)
+    grid = np.zeros([rows, height + 1, columns, width + 1, channels], np.float32)  # with a black line between images
+    for number, image in enumerate(shown):
+        grid[number // columns, :height, number % columns, :width] = image
+    return grid.reshape(rows * (height + 1), columns * (width + 1), channels)
+
 
 TOP = 5
 _MOST_CLASSES = 1000  # largest number of classes for which a confusion matrix is computed

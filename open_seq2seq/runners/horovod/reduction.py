@@ -8,9 +8,92 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import Gradients, UniqueRows, sum_duplicates
-from open_seq2seq.runners.horovod.fp16_scales import peaks, wire_scales
-from open_seq2seq.runners.horovod.row_gradients import add_rank_by_rank, spread, travel_as_rows
 from open_seq2seq.runners.runner import GROUP_BYTES
+
+_FLAG_BYTES = 4  # size of the FP32 flag that is sent for each row of a table: whether the row was looked up
+
+
+def travel_as_rows(tensor: UniqueRows, rows: tf.Tensor, value_bytes: int) -> tf.Tensor:
+    """Returns whether gathering rows sends fewer bytes than summing whole tables, as a bool scalar.
+
+    In a ring of N ranks, each rank receives (N - 1) / N of all rows, or twice (N - 1) / N of a table.
+
+    Args:
+      tensor: this rank's gradient of a table.
+      rows: number of rows in the gradients of all ranks together, an integer scalar.
+      value_bytes: size of one value when sent, in bytes.
+    """
+    width = (tensor.values.shape[1:].num_elements() or 0) * value_bytes
+    as_rows = tf.cast(rows, tf.int64) * (width + tensor.indices.dtype.size)
+    return as_rows < 2 * tf.cast(tensor.dense_shape[0], tf.int64) * (width + _FLAG_BYTES)
+
+
+def spread(tensor: UniqueRows) -> list[tf.Tensor]:
+    """Returns the gradient as a dense table, and which of its rows were looked up.
+
+    Returns:
+      [table ``[rows, …]`` with zeros in the other rows, FP32 flags ``[rows]``: 1 for rows looked up, otherwise 0].
+    """
+    rows = tf.cast(tensor.dense_shape[0], tf.int32)
+    return [tf.math.unsorted_segment_sum(values, tensor.indices, rows)
+            for values in (tensor.values, tf.ones_like(tensor.indices, tf.float32))]
+
+
+def add_rank_by_rank(values: tf.Tensor, indices: tf.Tensor, counts: tf.Tensor) -> list[tf.Tensor]:
+    """Sums rows with equal indices in rank order, so that the sums are bitwise equal on all ranks.
+
+    If all ranks' rows were summed at once, the sums would depend on the order in which a GPU adds them. One rank after
+    another has a fixed order, because the indices of one rank are distinct.
+
+    Args:
+      values: ``[rows of all ranks, …]``, in rank order.
+      indices: ``[rows of all ranks]``.
+      counts: number of rows of each rank, integer ``[ranks]``.
+
+    Returns:
+      [sums ``[distinct rows, …]``, their indices].
+    """
+    different, places = tf.unique(indices)
+    ends = tf.cumsum(counts)
+
+    def add(rank: tf.Tensor, sums: tf.Tensor) -> list[tf.Tensor]:
+        own = slice(ends[rank] - counts[rank], ends[rank])
+        return [rank + 1, tf.tensor_scatter_nd_add(sums, places[own][:, tf.newaxis], values[own])]
+
+    start = tf.zeros(tf.concat([tf.shape(different), tf.shape(values)[1:]], 0), values.dtype)
+    start = tf.ensure_shape(start, [None, *values.shape[1:]])
+    _, sums = tf.while_loop(lambda rank, _: rank < tf.size(counts), add, [tf.constant(0), start])
+    return [sums, different]
+
+
+# Number of fraction bits, and bias of the exponent, in FP32.
+_FRACTION, _BIAS = 23, 127
+# A bound times its scale is less than 2^_TOP. This is half of FP16's range, because each addition may round the sum up.
+_TOP = 15
+
+
+def peaks(tensors: list[tf.Tensor]) -> tf.Tensor:
+    """Returns the largest absolute value of each tensor, or 0 if it is empty: FP32 ``[tensors]``."""
+    return tf.stack([tf.maximum(tf.reduce_max(tf.abs(tensor)), 0.0) for tensor in tensors])
+
+
+def wire_scales(bounds: tf.Tensor) -> tf.Tensor:
+    """Returns, for each bound, the largest normal power of two whose product with the bound is below 2¹⁵.
+
+    The scales are computed from the bits of the bounds' exponents. They are therefore exact powers of two, and
+    divisions by them do not round.
+
+    Args:
+      bounds: FP32 of any shape, not negative.
+
+    Returns:
+      FP32 of the same shape; 1 where a bound is inf or NaN.
+    """
+    exponent = tf.bitwise.right_shift(tf.bitcast(bounds, tf.int32), _FRACTION)  # bound < 2^(exponent - _BIAS + 1)
+    wanted = tf.clip_by_value(_TOP - 1 + 2 * _BIAS - exponent, 1, 2 * _BIAS)
+    wanted = tf.where(tf.math.is_finite(bounds), wanted, _BIAS)
+    return tf.bitcast(tf.bitwise.left_shift(wanted, _FRACTION), tf.float32)
+
 
 # Tensors of up to this many bytes (biases, weights of normalisation layers) form groups of their own, which Horovod can
 # fuse because no large tensors lie between them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,12 +17,17 @@ from open_seq2seq.checkpoints.run_saver import RunSaver
 from open_seq2seq.checkpoints.run_variables import RunPosition, RunVariables
 from open_seq2seq.config.files import DATA
 from open_seq2seq.data.batch_loader import LoaderGroup
+from open_seq2seq.data.batching import BatchStream
+from open_seq2seq.data.contiguous import ContiguousStream
 from open_seq2seq.data.static_batches import StaticBatches, describe_shapes
+from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import report_sample
-from open_seq2seq.optimizers import trainable_variables
+from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
 from open_seq2seq.optimizers.dtype import precision_of
 from open_seq2seq.optimizers.half_types import FLOAT16
+from open_seq2seq.optimizers.lr_policies import scaled_schedule
+from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.optimizers.weight_average import exchanged
 from open_seq2seq.parts.component import named_variables
@@ -31,18 +36,87 @@ from open_seq2seq.runners.processor_speed.choice import choice_of
 from open_seq2seq.runners.run_states import RunStates, carried_signature, setting_aside
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.diagnosis import Examiner
+from open_seq2seq.training.loop.divergence import DivergenceHistory
 from open_seq2seq.training.loop.early_stopping import EarlyStopping
-from open_seq2seq.training.loop.history import DivergenceHistory
-from open_seq2seq.training.loop.making import make_optimizer, make_stream
 from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.training.loop.passes import EvaluationPass, PassStopped, print_title
-from open_seq2seq.training.loop.rank_statistics import SharedStatistics
 from open_seq2seq.training.loop.samples import WORST_EXAMPLES, RunReporter
 from open_seq2seq.training.loop.signals import StopRequest
 from open_seq2seq.training.loop.step import TrainStep
 from open_seq2seq.training.loop.summaries import Summaries
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.trail import TRAIL
+
+
+class SharedStatistics:
+    """The statistics of a model, such as the moving averages of batch norm: its FP32 variables that are not trainable.
+
+    Args:
+      variables: variables of the model, by name.
+      runner: the run's runner.
+    """
+
+    def __init__(self, variables: Mapping[str, tf.Variable], runner: Runner) -> None:
+        self._variables = {name: v for name, v in variables.items() if not v.trainable and v.dtype == tf.float32}
+        self._runner = runner
+        self._assign: Any = None
+
+    def average(self) -> None:
+        """Sets the statistics on all ranks to their mean; a collective operation if there are several ranks."""
+        if self._runner.world_size > 1 and self._variables:
+            if self._assign is None:
+                self._assign = self._runner.compile(self._assign_means, [])
+            self._assign()
+
+    def _assign_means(self) -> None:
+        values = {name: variable.read_value() for name, variable in self._variables.items()}
+        sums = self._runner.reduce(values, "statistics", exact=True)
+        for name, variable in self._variables.items():
+            variable.assign(sums[name] / self._runner.world_size)
+
+
+def make_stream(model: Model, runner: Runner, seed: int) -> BatchStream | ContiguousStream:
+    """Returns the stream of a training model's batches; also sets ``training_rows`` of a contiguous data layer."""
+    layer, iter_size = model.data_layer, model.params["iter_size"]
+    if layer.contiguous:
+        layer.training_rows = layer.params["batch_size"] * runner.world_size * iter_size
+        return ContiguousStream(layer.num_examples, batch_size=layer.params["batch_size"],
+                                world_size=runner.world_size, rank=runner.replica_rank,
+                                replicas=runner.local_replicas, iter_size=iter_size)
+    return BatchStream(
+        layer.lengths, batch_size=layer.batch_budget, costs=layer.costs,
+        shuffle=layer.params["shuffle"], bucketed=layer.params["length_buckets"], seed=seed,
+        world_size=runner.world_size, rank=runner.replica_rank, replicas=runner.local_replicas,
+        iter_size=iter_size,
+        max_shapes=model.params["xla_buckets"], explain=layer.explain_too_costly)
+
+
+def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: int, steps_per_epoch: int | None,
+                   rate_scale: int) -> MixedPrecisionOptimizer:
+    """Returns the optimizer that a model's config specifies, built for ``trainable``.
+
+    It includes the schedule, the loss scaling, and the additions of ``make_additions``, such as weight decay.
+
+    Args:
+      model: the training model.
+      trainable: the variables that the optimizer updates, by name.
+      last_step: number of updates of the run.
+      steps_per_epoch: number of updates per epoch; None in runs measured in steps.
+      rate_scale: factor on the policy's learning rate.
+    """
+    params = model.params
+    schedule, optimizer = make_schedule_and_optimizer(model, last_step, steps_per_epoch)
+    schedule = scaled_schedule(schedule, rate_scale)
+    policy = precision_of(params)
+    scaling = params["loss_scaling"]
+    if scaling is None:
+        scaling = "Backoff" if policy.compute == tf.float16 else 1.0
+    scaler = make_loss_scaler(scaling, params["loss_scaling_params"], policy.compute)
+    # Updates with inf or NaN are skipped even without loss scaling, so that weights stay finite until a recovery.
+    wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"],
+                                      skip_nonfinite=True, **make_additions(params))
+    wrapper.build(trainable)
+    return wrapper
 
 
 class TrainingHook(Protocol):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from open_seq2seq.checkpoints.kept_files import part_class
-from open_seq2seq.config.changes import changes
 from open_seq2seq.config.params import FREE, REFUSE, SAY, Param
 from open_seq2seq.models import Speech2Text, Text2Text
+from open_seq2seq.run.config_changes import changes
 
 TEXT: dict[str, Any] = {
     "batch_size_per_gpu": 8, "data_layer": "ParallelTextDataLayer", "encoder": "TransformerEncoder",

@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from open_seq2seq.report.curves import curve, thinned
-from open_seq2seq.report.page import write_report
+from open_seq2seq.report.page import curve, thinned, write_report
 from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.utils.errors import UserError
 

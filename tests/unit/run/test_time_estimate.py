@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from open_seq2seq.run import time_estimate
-from open_seq2seq.run.time_estimate import time_remark
+from open_seq2seq.run import dry_run as time_estimate
+from open_seq2seq.run.dry_run import time_remark
 from open_seq2seq.training.loop.divergence import Divergence
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from open_seq2seq.data import WKTDataLayer
 from open_seq2seq.data.contiguous import ContiguousStream
-from open_seq2seq.data.lm.random_lengths import chunk_offsets, num_random_chunks
+from open_seq2seq.data.lm.wkt import chunk_offsets, num_random_chunks
 from open_seq2seq.utils.errors import ConfigError
 
 BPTT = 20

@@ -7,7 +7,7 @@ import soundfile
 from open_seq2seq.data import SpeechCommandsDataLayer
 from open_seq2seq.data.speech2text.augmentation import Draw
 from open_seq2seq.data.speech_commands import speech_commands
-from open_seq2seq.data.speech_commands.spectrogram import fitted, log_mel
+from open_seq2seq.data.speech_commands.speech_commands import fitted, log_mel
 from open_seq2seq.utils.errors import DataError, UserError
 
 RATE = 16000

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from open_seq2seq.models import Image2Label
 from open_seq2seq.models.builder import build_model, describe_model
-from open_seq2seq.models.image2label.mistakes import mistakes_picture
+from open_seq2seq.models.image2label.image2label import mistakes_picture
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.data.image2label.conftest import CLASSES, folder, folder_params  # noqa: F401 - a fixture

@@ -34,7 +34,7 @@ ALLOWED = {
     ("training/loop/summaries.py", "create_file_writer"): "TensorFlow opens it; its name has the time, the host "
                                                           "and the process's number",
     ("checkpoints/writing.py", "save_file"): "safetensors opens it, in a folder that utils.disk has just made",
-    ("checkpoints/kept_copies.py", "copyfile"): "into a new file of utils.disk",
+    ("checkpoints/kept_files.py", "copyfile"): "into a new file of utils.disk",
     ("decoding/ctc/logits_file.py", "open"): "a member of an archive that is open",
     ("utils/console.py", "open"): "/dev/null",
 }
