@@ -4,22 +4,58 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, with_change
 from open_seq2seq.decoders.beam_params import beam_params, beam_problems
 from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, StepFunction, beam_search
+from open_seq2seq.decoding.beam_search import NEGATIVE_INFINITY, BeamResult, SearchSettings, StepFunction, beam_search
 from open_seq2seq.decoding.diverse_search import diverse_beam_search
 from open_seq2seq.decoding.hypothesis_scores import WU
-from open_seq2seq.decoding.prefix import Prefix, with_prefix
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
 from open_seq2seq.parts.attention_record import mean_attention, recording_attention
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.errors import ConfigError
+
+
+class Prefix(NamedTuple):
+    """The ids with which the hypotheses of each sentence begin.
+
+    Attributes:
+      ids: ``[batch, longest]`` int32.
+      lengths: number of ids in each prefix, ``[batch]`` int32; 0 where nothing is forced.
+    """
+
+    ids: tf.Tensor
+    lengths: tf.Tensor
+
+
+def with_prefix(step_fn: StepFunction, prefix: Prefix, are_log_probs: bool) -> StepFunction:
+    """Returns a step function that allows only the next id of the prefix until the prefix ends.
+
+    All other ids get the log probability -inf. The ids of the prefix keep the log probabilities that the model gives
+    them, so the scores are those of whole hypotheses, including the prefix.
+
+    Args:
+      step_fn: see ``beam_search``.
+      prefix: the forced ids.
+      are_log_probs: whether ``step_fn`` returns log probabilities; the returned function always does.
+    """
+    ids = tf.pad(prefix.ids, [[0, 0], [0, 1]])  # adds a column to read after the longest prefix
+
+    def step(last: tf.Tensor, number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+        scores, cache = step_fn(last, number, cache)
+        scores = tf.cast(scores, tf.float32)
+        log_probs = scores if are_log_probs else tf.nn.log_softmax(scores)
+        forced = ids[:, tf.minimum(number, tf.shape(ids)[1] - 1)]
+        is_free = (number >= prefix.lengths)[:, tf.newaxis]
+        allowed = is_free | tf.equal(tf.range(tf.shape(scores)[2]), forced[:, tf.newaxis])
+        return tf.where(allowed[:, tf.newaxis], log_probs, NEGATIVE_INFINITY), cache
+
+    return step
 
 
 def with_coverage(step_fn: StepFunction, cache: Any, lengths: tf.Tensor, hypotheses: int,

@@ -23,8 +23,21 @@ from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock
 from open_seq2seq.parts.conv_blocks.convolution import Window
 from open_seq2seq.parts.conv_blocks.normalization import NORMALIZATIONS
 from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField, field_of
-from open_seq2seq.parts.fork import fork
 from open_seq2seq.utils.errors import ConfigError
+
+
+@tf.custom_gradient
+def fork(x: tf.Tensor) -> Any:
+    """Returns ``x`` twice, so that its gradient is the sum of two gradients.
+
+    If a tensor is used in three or more places, TensorFlow may sum the gradients in any order, which changes the last
+    bits of the sum. A chain of forks, one for each further place, fixes the order.
+    """
+
+    def grad(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        return first + second
+
+    return (tf.identity(x), tf.identity(x)), grad
 
 
 class TDNNEncoder(SpeechEncoder):

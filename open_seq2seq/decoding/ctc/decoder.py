@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +16,35 @@ from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ctc.word_scorer import WordScorer
 from open_seq2seq.decoding.ctc.word_times import Word, align, words_of
 from open_seq2seq.decoding.ngram import LanguageModel, load_language_model
-from open_seq2seq.decoding.ngram.left_out import left_out_remarks
 from open_seq2seq.decoding.ngram.text import CASES, SPACE
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
+
+_MANY = 0.2
+"""Above this share of words that cannot be used, a warning is printed."""
+
+
+def left_out_remarks(subject: str, words: Sequence[str], total: int, usable_with: Callable[[str], int],
+                     remedy: str) -> list[str]:
+    """Returns lines about words that cannot be used: none if there are none, and a warning if there are many.
+
+    Args:
+      subject: what the words are and why they cannot be used.
+      words: the words.
+      total: the number of all words.
+      usable_with: function that returns how many of the words could be used with a value of ``lm_case``.
+      remedy: what to do if the case of letters is not the reason.
+    """
+    if not words:
+        return []
+    lines = [f"{subject}: {len(words):,} of {total:,} ({100 * len(words) / total:.1f} %), such as {words[0][:40]!r}"]
+    if len(words) > _MANY * total:
+        cases = {case: usable_with(case) for case in CASES if case != "as_is"}
+        best = max(cases, key=cases.__getitem__)
+        if 2 * cases[best] > len(words):
+            remedy = f"set lm_case to {best}, because {cases[best]:,} of them differ only in the case of letters"
+        lines.append(f"WARNING: {remedy}.")
+    return lines
 
 
 class Transcript(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,91 @@ from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
 from open_seq2seq.metrics.perplexity import text_perplexity
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.neural_cache import NeuralCache, cache_params
-from open_seq2seq.models.lm.penalties import PENALTIES, activation_penalty, temporal_penalty
-from open_seq2seq.models.lm.scoring import surprises, token_surprises, total_surprise
 from open_seq2seq.models.lm.transfer import rows_by_token
 from open_seq2seq.models.part import unfit_class
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
+from open_seq2seq.parts.cross_entropy import SoftTargets
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
+
+PENALTIES = ("activation_regularization", "temporal_activation_regularization")
+"""Names of the parameters of models that are the weights of the two penalties."""
+
+
+def activation_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> LossTerm:
+    """Returns the loss term of activation regularisation (AR): ``weight`` times the mean square of the outputs.
+
+    Args:
+      outputs: outputs of the encoder after dropout, ``[batch, time, channels]``.
+      lengths: ``[batch]`` int32, in tokens.
+      weight: factor of the term.
+    """
+    squares = tf.reduce_mean(tf.square(tf.cast(outputs, tf.float32)), -1)
+    held = tf.sequence_mask(lengths, tf.shape(outputs)[1], tf.float32)
+    return LossTerm(tf.reduce_sum(squares * held), tf.reduce_sum(held), weight, "output", "activation penalty")
+
+
+def temporal_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> LossTerm:
+    """Returns the loss term of temporal activation regularisation (TAR).
+
+    The term is ``weight`` times the mean square of the differences between consecutive outputs.
+
+    Args:
+      outputs: outputs of the encoder before dropout, ``[batch, time, channels]``.
+      lengths: ``[batch]`` int32, in tokens.
+      weight: factor of the term.
+    """
+    outputs = tf.cast(outputs, tf.float32)
+    squares = tf.reduce_mean(tf.square(outputs[:, 1:] - outputs[:, :-1]), -1)
+    held = tf.sequence_mask(tf.maximum(lengths - 1, 0), tf.shape(squares)[1], tf.float32)
+    return LossTerm(tf.reduce_sum(squares * held), tf.reduce_sum(held), weight, "difference", "temporal penalty")
+
+
+def token_surprises(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """Returns minus the log probability of each token in nats, ``[batch, time]`` FP32.
+
+    Args:
+      logits: ``[batch, time, vocabulary]``.
+      ids: ``[batch, time]`` int32.
+    """
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(ids, tf.cast(logits, tf.float32))
+
+
+def surprises(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns minus the log likelihood of each row's targets in nats, ``[batch]`` FP32.
+
+    If the output has a ``projection`` (see ``OutputProjection``), the logits are computed in chunks, to save memory.
+
+    Args:
+      output: output of a language model's decoder or encoder, with ``logits`` ``[batch, time, vocabulary]`` or a
+        ``projection``.
+      target_tensors: ids ``[batch, time]`` and lengths ``[batch]``.
+    """
+    ids, lengths = target_tensors[:2]
+    projection = output.get("projection")
+    if projection is None:
+        by_token = token_surprises(output["logits"], ids)
+    else:
+        by_token = projection.surprises(*_flat(projection, ids))
+    held = tf.sequence_mask(lengths, tf.shape(ids)[1])
+    return tf.reduce_sum(tf.where(held, tf.reshape(by_token, tf.shape(ids)), 0.0), 1)
+
+
+def total_surprise(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the sum of ``surprises`` over all rows, an FP32 scalar. The arguments are those of ``surprises``."""
+    projection = output.get("projection")
+    if projection is None:
+        return tf.reduce_sum(surprises(output, target_tensors))
+    ids, lengths = target_tensors[:2]
+    held = tf.sequence_mask(lengths, tf.shape(ids)[1], tf.float32)
+    return projection.cross_entropy(*_flat(projection, ids), tf.reshape(held, [-1]), SoftTargets(1.0, 0.0))
+
+
+def _flat(projection: Any, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the hidden states ``[batch · time, hidden]`` and the ids ``[batch · time]`` of all positions."""
+    return tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]]), tf.reshape(ids, [-1])
+
 
 _PATH = (str, type(None))
 

@@ -12,8 +12,7 @@ from open_seq2seq.decoders.fake_decoder import FakeDecoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
-from open_seq2seq.models.lm.language_model import LanguageModel
-from open_seq2seq.models.lm.penalties import PENALTIES
+from open_seq2seq.models.lm.language_model import PENALTIES, LanguageModel
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.text2label import Text2Label

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from open_seq2seq.decoding.n_best import Candidate, scored_candidate
-from open_seq2seq.models.matrix_figure import has_matplotlib, matrix_figure, without_font_warnings
+from open_seq2seq.models.confusion import has_matplotlib, matrix_figure, without_font_warnings
 from open_seq2seq.models.results import ResultWriter, report_inputs
 from open_seq2seq.models.text2text.translations import Alignment, TargetScore, Translations
 from open_seq2seq.utils.console import deco_print

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from open_seq2seq.decoders.autoregressive import Prefix, with_prefix
 from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, beam_search
 from open_seq2seq.decoding.diverse_search import diverse_beam_search
-from open_seq2seq.decoding.prefix import Prefix, with_prefix
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from tests.unit.decoding.test_beam_search import EOS, START, STATES, RandomModel, hypothesis
 from tests.unit.decoding.test_sampling import stepped

@@ -10,10 +10,9 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.encoders import DeepSpeech2Encoder
-from open_seq2seq.encoders.deep_speech2_encoder import RNN_TYPES
+from open_seq2seq.encoders.deep_speech2_encoder import RNN_TYPES, RowConvolution
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.randomness import random_scope
-from open_seq2seq.parts.rnn.row_convolution import RowConvolution
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.encoders.padding import assert_alike, trained
 

@@ -6,7 +6,7 @@ import pytest
 
 from open_seq2seq.config.overrides import apply_overrides, parse_overrides
 from open_seq2seq.models import Text2Text
-from open_seq2seq.models.missing_files import half_replaced, missing_files
+from open_seq2seq.run.resolution import half_replaced, missing_files
 
 
 def found(folder, **files):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.encoders import LMEncoder, TransformerLMEncoder
 from open_seq2seq.losses import BasicSampledSequenceLoss, BasicSequenceLoss, CrossEntropyWithSmoothing
-from open_seq2seq.models.lm.scoring import surprises, total_surprise
+from open_seq2seq.models.lm.language_model import surprises, total_surprise
 from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.xla import tracing_for_xla

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.parts.row_groups import joined_rows, rows_of
+from open_seq2seq.decoders.multi_decoder import joined_rows, rows_of
 
 
 def test_rows_of_an_encoders_output():

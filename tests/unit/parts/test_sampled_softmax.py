@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.losses import BasicSampledSequenceLoss, BasicSequenceLoss
+from open_seq2seq.losses.sampled_loss import log_inclusion, log_uniform_ids, sampled_cross_entropy
 from open_seq2seq.parts.output_layer import OutputProjection
 from open_seq2seq.parts.randomness import random_scope
-from open_seq2seq.parts.sampled_softmax import log_inclusion, log_uniform_ids, sampled_cross_entropy
 
 VOCAB = 30
 

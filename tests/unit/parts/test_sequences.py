@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.parts.sequences import concatenated_in_time
+from open_seq2seq.encoders.multi_encoder import concatenated_in_time
 
 
 def test_sequences_follow_one_another_without_padding():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from open_seq2seq.models.lm.language_model import activation_penalty, temporal_penalty
 from open_seq2seq.models.lm.neural_cache import NeuralCache
-from open_seq2seq.models.lm.penalties import activation_penalty, temporal_penalty
 from open_seq2seq.parts.carried_state import carrying
 from open_seq2seq.parts.component import carried_states
 

@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 
 import open_seq2seq
+from open_seq2seq.encoders.deep_speech2_encoder import RowConvolution
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.conv_blocks.convolution import Window, make_convolution
 from open_seq2seq.parts.conv_blocks.primitives import convolve
 from open_seq2seq.parts.rnn.attention import AdditiveAttention
-from open_seq2seq.parts.rnn.row_convolution import RowConvolution
 
 WINDOWS = [Window(5), Window(4, 3), Window(5, 1, 2), Window(5, 2, 1, "VALID"), Window(3, 1, 2, "CAUSAL"), Window(1)]
 TYPES = [tf.float32, tf.bfloat16]
