@@ -1,4 +1,4 @@
-"""``--check``: builds what a run needs, tries some updates in training, and prints the findings."""
+"""Checks a run from config to updates (``--check``), prints the findings, and estimates the time of a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detects that a training run has diverged."""
+"""Detects that a training run has diverged, and keeps the history of its divergences."""
 
 from __future__ import annotations
 

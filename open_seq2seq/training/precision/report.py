@@ -1,4 +1,4 @@
-"""Formats the report on a model's value ranges in Markdown."""
+"""The report on a model's value ranges, in Markdown, with advice on loss scales."""
 
 from __future__ import annotations
 
