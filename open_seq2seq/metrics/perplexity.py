@@ -1,8 +1,8 @@
 """Perplexity of a text: per token, per word and as bits per byte.
 
 The last two do not depend on what the tokens are, so they can be compared between tokenizers if the text has no unknown
-tokens. An unknown word costs only the surprise of ``<unk>``, which is smaller the more words are unknown; therefore,
-figures of a text with unknown tokens can only be compared for the same vocabulary.
+tokens. An unknown word costs only minus the log probability of ``<unk>``, which is smaller the more words are unknown;
+therefore, figures of a text with unknown tokens can only be compared for the same vocabulary.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class TextPerplexity(NamedTuple):
     bits_per_byte: float | None
 
 
-def text_perplexity(surprise: float, tokens: float, words: int | None = None,
+def text_perplexity(nll: float, tokens: float, words: int | None = None,
                     num_bytes: int | None = None) -> TextPerplexity:
     """Returns the perplexity of a text.
 
     Args:
-      surprise: minus the log likelihood of the whole text, in nats.
+      nll: minus the log likelihood of the whole text, in nats.
       tokens: number of tokens.
       words: number of words and line ends; None if unknown.
       num_bytes: size of the text in bytes; None if unknown.
     """
-    return TextPerplexity(_exp(surprise / max(tokens, 1.0)), None if words is None else _exp(surprise / max(words, 1)),
-                          None if num_bytes is None else surprise / math.log(2.0) / max(num_bytes, 1))
+    return TextPerplexity(_exp(nll / max(tokens, 1.0)), None if words is None else _exp(nll / max(words, 1)),
+                          None if num_bytes is None else nll / math.log(2.0) / max(num_bytes, 1))
 
 
 def _exp(nats: float) -> float:

@@ -187,6 +187,16 @@ class Model(Component):
         """
         raise NotImplementedError("A model must implement predict(batch).")
 
+    def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
+                           decoded: dict[str, Any]) -> list[tf.Tensor]:
+        """Computes the tensors that ``evaluate`` gets as ``output_values``; by default those of ``predict``.
+
+        Args:
+          batch: a batch of tensors.
+          terms, decoded: what ``loss_terms`` has returned for the batch.
+        """
+        return self.predict(batch)
+
     @property
     def predicts_in_evaluation(self) -> bool:
         """Whether evaluation needs the outputs of ``predict`` in addition to the loss."""

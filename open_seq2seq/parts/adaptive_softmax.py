@@ -230,8 +230,8 @@ class AdaptiveProjection(NamedTuple):
                                "softmax does not compute: set it to 0, or leave adaptive_softmax out."])
         return self.layer.cross_entropy(rows, labels, weights, self.training)
 
-    def surprises(self, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Returns minus the log probability of each label in nats, ``[rows]``; see ``OutputProjection.surprises``."""
+    def negative_log_probs(self, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Returns minus the log probability of each label in nats, ``[rows]``; see ``OutputProjection``."""
         prepared = self.layer.prepare(rows.dtype)
         return label_surprises(rows, labels, lambda part: self.layer.logits(part, prepared))
 

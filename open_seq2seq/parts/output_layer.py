@@ -36,7 +36,7 @@ class OutputProjection(NamedTuple):
         """
         return projected_cross_entropy(rows, self.table, labels, weights, targets, self.training)
 
-    def surprises(self, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def negative_log_probs(self, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """Returns minus the log probability of each label in nats, ``[rows]`` FP32.
 
         Args:

@@ -58,7 +58,7 @@ def logits_of(weights, symbols):
     return np.array(outputs)
 
 
-def surprise(weights, symbols):
+def nll(weights, symbols):
     """Minus the log-likelihood of each symbol but the first."""
     logits = logits_of(weights, symbols[:-1])
     normalized = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
@@ -76,7 +76,7 @@ def test_the_state_goes_through_an_epoch_as_through_one_long_text(workspace, com
     weights, _ = checkpoint(workspace, 10)
     positions = 50 // 4  # of four rows
     symbols = text("train", 50)
-    of_rows = [surprise(weights, symbols[row * positions * PIECE:][:positions * PIECE + 1]) for row in range(4)]
+    of_rows = [nll(weights, symbols[row * positions * PIECE:][:positions * PIECE + 1]) for row in range(4)]
     by_position = np.reshape(of_rows, [4, positions, PIECE]).mean(axis=(0, 2))
     np.testing.assert_allclose(found, [*by_position, *by_position[:2]], rtol=1e-5)
 
@@ -99,7 +99,7 @@ def test_a_pass_reads_the_same_on_any_number_of_towers(workspace, command, monke
     assert_identical(files[0], files[1])
     assert_identical(files[0], files[2])
     of_rows = stretches(text("eval", 23), rows * slots)
-    np.testing.assert_allclose(metrics[0]["val_loss"], np.concatenate([surprise(weights, s) for s in of_rows]).mean(),
+    np.testing.assert_allclose(metrics[0]["val_loss"], np.concatenate([nll(weights, s) for s in of_rows]).mean(),
                                rtol=1e-5)
     # Evaluation and inference read the same text.
     logits = np.concatenate([logits_of(weights, row[:-1]) for row in of_rows])

@@ -77,11 +77,11 @@ def evaluate_dynamically(model: Model, settings: DynamicSettings) -> dict[str, f
 
 
 def _step_of(model: Model, weights: list[tf.Variable], trained: list[tf.Tensor], settings: DynamicSettings) -> Any:
-    """Returns a function that scores a batch, updates the weights, and returns the tensors of ``Model.predict``."""
+    """Returns a function that scores a batch, updates the weights, and returns the tensors that ``evaluate`` needs."""
     def step(batch: dict[str, Any], fresh: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape, weight_cast_scope(), carrying_in_pass(model, batch, fresh):
-            outputs = surprise, count = model.predict(batch)
-            mean = tf.reduce_sum(surprise) / tf.reduce_sum(count)
+            outputs = model.evaluation_outputs(batch, *model.loss_terms(batch, training=False))
+            mean = tf.reduce_sum(outputs[0]) / tf.reduce_sum(outputs[1])
         gradients = [tf.convert_to_tensor(gradient) if gradient is not None else None
                      for gradient in tape.gradient(mean, weights)]
         if math.isfinite(settings.max_grad_norm):

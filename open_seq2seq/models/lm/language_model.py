@@ -60,7 +60,7 @@ def temporal_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> L
     return LossTerm(tf.reduce_sum(squares * held), tf.reduce_sum(held), weight, "difference", "temporal penalty")
 
 
-def token_surprises(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+def token_negative_log_probs(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns minus the log probability of each token in nats, ``[batch, time]`` FP32.
 
     Args:
@@ -70,7 +70,7 @@ def token_surprises(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     return tf.nn.sparse_softmax_cross_entropy_with_logits(ids, tf.cast(logits, tf.float32))
 
 
-def surprises(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+def negative_log_probs(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns minus the log likelihood of each row's targets in nats, ``[batch]`` FP32.
 
     If the output has a ``projection`` (see ``OutputProjection``), the logits are computed in chunks, to save memory.
@@ -83,18 +83,18 @@ def surprises(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) ->
     ids, lengths = target_tensors[:2]
     projection = output.get("projection")
     if projection is None:
-        by_token = token_surprises(output["logits"], ids)
+        by_token = token_negative_log_probs(output["logits"], ids)
     else:
-        by_token = projection.surprises(*_flat(projection, ids))
+        by_token = projection.negative_log_probs(*_flat(projection, ids))
     held = tf.sequence_mask(lengths, tf.shape(ids)[1])
     return tf.reduce_sum(tf.where(held, tf.reshape(by_token, tf.shape(ids)), 0.0), 1)
 
 
-def total_surprise(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns the sum of ``surprises`` over all rows, an FP32 scalar. The arguments are those of ``surprises``."""
+def total_negative_log_prob(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the sum of ``negative_log_probs``, which has the same arguments, over all rows, an FP32 scalar."""
     projection = output.get("projection")
     if projection is None:
-        return tf.reduce_sum(surprises(output, target_tensors))
+        return tf.reduce_sum(negative_log_probs(output, target_tensors))
     ids, lengths = target_tensors[:2]
     held = tf.sequence_mask(lengths, tf.shape(ids)[1], tf.float32)
     return projection.cross_entropy(*_flat(projection, ids), tf.reshape(held, [-1]), SoftTargets(1.0, 0.0))
@@ -118,7 +118,6 @@ class LanguageModel(EncoderDecoderModel):
     interactive_hint = "Type the beginning of a text"
     verb: str | None = "generate"
     encoder: LanguageEncoder
-    _evaluated: tuple[dict[str, Any], tf.Tensor] | None = None
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -202,12 +201,6 @@ class LanguageModel(EncoderDecoderModel):
         """Returns the weights of ``load_model`` for this model's vocabulary; see ``rows_by_token``."""
         return rows_by_token(self.data_layer, weights, assets, current)
 
-    def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
-        terms, decoded = super().loss_terms(batch, training)
-        # Kept for ``predict``, which evaluation calls with the same batch and which needs the same sum.
-        self._evaluated = (batch, self._surprise(batch, terms, decoded)) if self.mode == "eval" else None
-        return terms, decoded
-
     def penalties(self, encoded: dict[str, Any], batch: dict[str, Any]) -> list[LossTerm]:
         """Returns the terms of activation regularisation (AR) and temporal activation regularisation (TAR)."""
         lengths, params = batch["source_tensors"][1], self.params
@@ -215,7 +208,7 @@ class LanguageModel(EncoderDecoderModel):
         terms = [activation_penalty(encoded["outputs"], lengths, of_activations)] if of_activations else []
         return terms + ([temporal_penalty(encoded["raw_outputs"], lengths, of_changes)] if of_changes else [])
 
-    def _surprise(self, batch: dict[str, Any], terms: list[LossTerm], decoded: dict[str, Any]) -> tf.Tensor:
+    def _nll(self, batch: dict[str, Any], terms: list[LossTerm], decoded: dict[str, Any]) -> tf.Tensor:
         """Returns minus the log likelihood of a batch's targets in nats, an FP32 scalar.
 
         Args:
@@ -226,33 +219,33 @@ class LanguageModel(EncoderDecoderModel):
         if self.neural_cache is not None:
             ids, lengths = batch["target_tensors"]
             by_token = self.neural_cache(decoded["outputs_of_encoder"], ids,
-                                         token_surprises(decoded["logits"], ids), lengths)
+                                         token_negative_log_probs(decoded["logits"], ids), lengths)
             return tf.reduce_sum(tf.where(tf.sequence_mask(lengths, tf.shape(ids)[1]), by_token, 0.0))
         if isinstance(self.loss, BasicSequenceLoss) and self.loss.is_exact:
             return terms[0].sum
-        return total_surprise(decoded, batch["target_tensors"])
+        return total_negative_log_prob(decoded, batch["target_tensors"])
+
+    def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
+                           decoded: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns minus the log likelihood of the batch in nats and its number of tokens, each ``[1]`` FP32."""
+        tokens = tf.reduce_sum(batch["target_tensors"][1])
+        nll = self._nll(batch, terms, decoded)
+        return [tf.reshape(nll, [1]), tf.cast(tf.reshape(tokens, [1]), tf.float32)]
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        """Returns what ``evaluate`` and ``infer`` need.
+        """Returns what ``infer`` needs.
 
         Returns:
-          In evaluation, minus the log likelihood of the batch in nats and its number of tokens, each ``[1]`` FP32. In
-          inference, the generated ids ``[batch, num_tokens_gen]`` int32 or, with the ``infer_task`` ``score``, the log
-          probability of each line in nats and its number of tokens, each ``[batch]`` FP32.
+          The generated ids ``[batch, num_tokens_gen]`` int32 or, with the ``infer_task`` ``score``, the log probability
+          of each line in nats and its number of tokens, each ``[batch]`` FP32.
         """
-        if self.mode == "eval":
-            if self._evaluated is None or self._evaluated[0] is not batch:
-                self.loss_terms(batch, training=False)
-            (_, surprise), self._evaluated = self._evaluated, None  # type: ignore[misc]
-            tokens = tf.reduce_sum(batch["target_tensors"][1])
-            return [tf.reshape(surprise, [1]), tf.cast(tf.reshape(tokens, [1]), tf.float32)]
         ids, lengths = batch["source_tensors"][:2]
         if self.params["infer_task"] == "generate":
             return [self.encoder.generate(ids, lengths, batch["ids"])]
         end = tf.fill([tf.shape(ids)[0], 1], self.encoder.params["end_token"])
         following = tf.concat([ids[:, 1:], end], 1)  # the padding of shorter lines is end tokens, too
         decoded = self.encoder.encode({"source_tensors": [ids, lengths]}, False)
-        return [-surprises(decoded, [following, lengths]), tf.cast(lengths, tf.float32)]
+        return [-negative_log_probs(decoded, [following, lengths]), tf.cast(lengths, tf.float32)]
 
     def num_objects(self, batch: dict[str, Any]) -> int:
         """Counts tokens without padding."""
@@ -269,10 +262,10 @@ class LanguageModel(EncoderDecoderModel):
         return float(output_values[0][0]), float(output_values[1][0])
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
-        surprise, tokens = (sum(numbers) for numbers in zip(*results_per_batch, strict=True))
+        nll, tokens = (sum(numbers) for numbers in zip(*results_per_batch, strict=True))
         layer: Any = self.data_layer
         words, size = layer.text_size() or (None, None)
-        found = text_perplexity(surprise, tokens, words, size)
+        found = text_perplexity(nll, tokens, words, size)
         count = getattr(layer, "num_unknown", 0)  # users' data layers may not count them
         unknown = f", {share_of(count, int(tokens))} of them unknown" if count else ""
         deco_print(f"Perplexity: {found.per_token:.2f} per token ({int(tokens):,} tokens{unknown})", offset=1)

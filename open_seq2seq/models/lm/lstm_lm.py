@@ -121,6 +121,10 @@ class LSTMLM(LanguageModel, Text2Label):
         ids, lengths = batch["source_tensors"][:2]
         return [*terms, next_token_loss(encoded["projection"], ids, lengths, weight)]
 
+    def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
+                           decoded: dict[str, Any]) -> list[tf.Tensor]:
+        return self._task.evaluation_outputs(self, batch, terms, decoded)
+
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         return self._task.predict(self, batch)
 

@@ -41,7 +41,8 @@ class NeuralCache(Module):
         self.ids = self.carried_state([size], tf.int32)
         self.count = self.carried_state([], tf.int32)
 
-    def __call__(self, hidden: tf.Tensor, ids: tf.Tensor, surprises: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    def __call__(self, hidden: tf.Tensor, ids: tf.Tensor, negative_log_probs: tf.Tensor,
+                 lengths: tf.Tensor) -> tf.Tensor:
         """Returns minus the log probability of each token under the mixture, in nats, ``[batch, time]`` FP32.
 
         The tokens and their hidden states are then added to the cache.
@@ -49,7 +50,7 @@ class NeuralCache(Module):
         Args:
           hidden: hidden states ``[batch, time, hidden]``, from which the tokens are predicted.
           ids: the tokens ``[batch, time]`` int32.
-          surprises: minus the model's log probabilities of the tokens, in nats, ``[batch, time]`` FP32.
+          negative_log_probs: minus the model's log probabilities of the tokens, in nats, ``[batch, time]`` FP32.
           lengths: ``[batch]`` int32, in tokens.
         """
         hidden = tf.cast(hidden, tf.float32)
@@ -64,12 +65,12 @@ class NeuralCache(Module):
         scores = tf.where(held, self._scale * tf.matmul(hidden, keys, transpose_b=True), -1e9)
         same = tf.cast(labels[:, tf.newaxis] == ids[:, :, tf.newaxis], tf.float32)
         cached = tf.reduce_sum(tf.nn.softmax(scores) * same, -1)
-        mixed = (1.0 - self._weight) * tf.exp(-surprises) + self._weight * cached
+        mixed = (1.0 - self._weight) * tf.exp(-negative_log_probs) + self._weight * cached
         self._remember(keys, labels, tf.minimum(count + lengths, self._size), lengths)
         # The mixture's probability is at least (1 - weight) · P_model. The minimum enforces this where P_model, unlike
         # its logarithm, is 0 in FP32. Tokens with an empty cache keep the model's probability.
-        by_mixture = tf.minimum(-tf.math.log(mixed), surprises - math.log1p(-self._weight))
-        return tf.where(tf.reduce_any(held, -1), by_mixture, surprises)
+        by_mixture = tf.minimum(-tf.math.log(mixed), negative_log_probs - math.log1p(-self._weight))
+        return tf.where(tf.reduce_any(held, -1), by_mixture, negative_log_probs)
 
     def _remember(self, keys: tf.Tensor, labels: tf.Tensor, count: tf.Tensor, lengths: tf.Tensor) -> None:
         places = lengths[:, tf.newaxis] + tf.range(self._size)

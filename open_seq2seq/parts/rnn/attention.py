@@ -81,24 +81,24 @@ class AdditiveAttention(Module):
         keys = times_matrix(values, cast_weight(self.memory_kernel, values.dtype))
         return Memory(keys, values, tf.sequence_mask(lengths, tf.shape(values)[1]))
 
-    def __call__(self, query: tf.Tensor, looked: tf.Tensor, memory: Memory) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def __call__(self, query: tf.Tensor, coverage: tf.Tensor, memory: Memory) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Attends once for each hypothesis.
 
         Args:
           query: ``[batch, beam, query_size]`` in the compute dtype.
-          looked: weights or sums of weights from previous steps, for the location term: the third result of the
+          coverage: weights or sums of weights from previous steps, for the location term: the third result of the
             previous step, ``[batch, beam, source]`` FP32; zeros at the first step.
           memory: keys and values of the source.
 
         Returns:
-          (contexts ``[batch, beam, memory_size]``; attention weights ``[batch, beam, source]`` FP32; ``looked`` for the
-          next step, ``[batch, beam, source]`` FP32).
+          (contexts ``[batch, beam, memory_size]``; attention weights ``[batch, beam, source]`` FP32; ``coverage`` for
+          the next step, ``[batch, beam, source]`` FP32).
         """
         dtype = memory.keys.dtype
         inside = times_matrix(query, cast_weight(self.query_kernel, dtype)) + tf.cast(self.bias, dtype)
         inside = inside[:, :, tf.newaxis] + memory.keys[:, tf.newaxis]
         if self._kind != "bahdanau":
-            inside += tf.cast(self._place(query, looked), dtype)
+            inside += tf.cast(self._place(query, coverage), dtype)
         vector = tf.convert_to_tensor(self.score_vector)
         if self._kind == "bahdanau":
             vector = vector * (self.score_scale / tf.norm(vector))
@@ -106,16 +106,16 @@ class AdditiveAttention(Module):
         # -1e9 instead of minus infinity, so that an empty source does not give NaN.
         weights = tf.nn.softmax(tf.where(memory.held[:, tf.newaxis], scores, -1e9))
         context = tf.matmul(tf.cast(weights, dtype), memory.values)
-        return context, weights, looked + weights if self._adds_up else weights
+        return context, weights, coverage + weights if self._adds_up else weights
 
-    def _place(self, query: tf.Tensor, looked: tf.Tensor) -> tf.Tensor:
+    def _place(self, query: tf.Tensor, coverage: tf.Tensor) -> tf.Tensor:
         """Returns the location term of the scores, ``[batch, beam, source, units]`` FP32."""
         if self._kind == "zhaopeng":
             vector = tf.convert_to_tensor(self.fertility_vector)
             fertility = tf.sigmoid(times_matrix(tf.cast(query, tf.float32), vector))
-            return (fertility * looked)[..., tf.newaxis] * self.place_kernel[0]
-        shape = tf.shape(looked)
-        rows = tf.reshape(looked, [shape[0] * shape[1], shape[2], 1])
+            return (fertility * coverage)[..., tf.newaxis] * self.place_kernel[0]
+        shape = tf.shape(coverage)
+        rows = tf.reshape(coverage, [shape[0] * shape[1], shape[2], 1])
         found = convolve(rows, tf.convert_to_tensor(self.place_filters), [1], "SAME", [1]) + self.place_bias
         found = times_matrix(found, tf.convert_to_tensor(self.place_kernel))
         return tf.reshape(found, tf.concat([shape, [found.shape[-1]]], 0))

@@ -21,12 +21,12 @@ class SpellerState(NamedTuple):
     Attributes:
       cells: the states of each layer's cell, ``[batch, beam, hidden]`` FP32 each.
       attended: the previous step's output, ``[batch, beam, heads · hidden]`` in the compute dtype.
-      looked: for each head, the ``looked`` of ``AdditiveAttention``, ``[batch, beam, source]`` FP32.
+      coverage: for each head, the ``coverage`` of ``AdditiveAttention``, ``[batch, beam, source]`` FP32.
     """
 
     cells: list[list[tf.Tensor]]
     attended: tf.Tensor
-    looked: list[tf.Tensor]
+    coverage: list[tf.Tensor]
 
 
 class Speller(Module):
@@ -83,8 +83,8 @@ class Speller(Module):
         batch, time = tf.shape(source)[0], tf.shape(source)[1]
         cells = [[tf.zeros([batch, beam_size, self._hidden_size]) for _ in range(layer.cell.num_states)]
                  for layer in self.layers]
-        looked = [tf.zeros(tf.stack([batch, beam_size, time])) for _ in self.heads]
-        return SpellerState(cells, tf.zeros([batch, beam_size, self.output_size], source.dtype), looked)
+        coverage = [tf.zeros(tf.stack([batch, beam_size, time])) for _ in self.heads]
+        return SpellerState(cells, tf.zeros([batch, beam_size, self.output_size], source.dtype), coverage)
 
     def prepare(self, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]]:
         """Returns (input matrix, bias, recurrent weights) of each layer for ``step``, in ``dtype``.
@@ -125,13 +125,13 @@ class Speller(Module):
 
     def _attend(self, x: tf.Tensor, cells: Any, state: SpellerState, memories: Sequence[Memory],
                 ) -> tuple[SpellerState, list[tf.Tensor]]:
-        outputs, looked, weights = [], [], []
-        for head, kernel, before, memory in zip(self.heads, self.output_kernels, state.looked, memories, strict=True):
+        outputs, coverage, weights = [], [], []
+        for head, kernel, before, memory in zip(self.heads, self.output_kernels, state.coverage, memories, strict=True):
             context, weight, after = head(x, before, memory)
             outputs.append(times_matrix(tf.concat([x, context], -1), cast_weight(kernel, x.dtype)))
-            looked.append(tf.ensure_shape(after, before.shape))
+            coverage.append(tf.ensure_shape(after, before.shape))
             weights.append(weight)
-        return SpellerState(cells, tf.ensure_shape(tf.concat(outputs, -1), state.attended.shape), looked), weights
+        return SpellerState(cells, tf.ensure_shape(tf.concat(outputs, -1), state.attended.shape), coverage), weights
 
     def __call__(self, embedded: tf.Tensor, source: tf.Tensor, lengths: tf.Tensor, dropout_rate: float = 0.0,
                  training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:

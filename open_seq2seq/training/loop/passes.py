@@ -64,8 +64,8 @@ class EvaluationPass:
     def _evaluate(self, batch: Any, fresh: tf.Tensor,
                   ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor]]:
         with weight_cast_scope(), carrying_in_pass(self.model, batch, fresh):
-            terms, _ = self.model.loss_terms(batch, training=False)
-            outputs = self.model.predict(batch) if self._predicts else []
+            terms, decoded = self.model.loss_terms(batch, training=False)
+            outputs = self.model.evaluation_outputs(batch, terms, decoded) if self._predicts else []
         means, units = local_means(terms)
         return means, units, outputs
 

@@ -55,7 +55,7 @@ def one_row(source: dict[str, tf.Tensor], row: int) -> dict[str, tf.Tensor]:
     return {"outputs": source["outputs"][row:row + 1, :length], "src_length": source["src_length"][row:row + 1]}
 
 
-def naive_weights(layer: AdditiveAttention, name: str, query: np.ndarray, looked: np.ndarray,
+def naive_weights(layer: AdditiveAttention, name: str, query: np.ndarray, coverage: np.ndarray,
                   values: np.ndarray) -> np.ndarray:
     inside = values @ layer.memory_kernel.numpy() + query @ layer.query_kernel.numpy() + layer.bias.numpy()
     vector = layer.score_vector.numpy()[:, 0]
@@ -63,11 +63,11 @@ def naive_weights(layer: AdditiveAttention, name: str, query: np.ndarray, looked
         vector = vector / np.sqrt((vector ** 2).sum()) * layer.score_scale.numpy()
     elif name == "zhaopeng":
         fertility = 1.0 / (1.0 + np.exp(-(query @ layer.fertility_vector.numpy()[:, 0])))
-        inside += np.outer(fertility * looked, layer.place_kernel.numpy()[0])
+        inside += np.outer(fertility * coverage, layer.place_kernel.numpy()[0])
     else:
         taps = layer.place_filters.numpy()[:, 0]
-        padded = np.pad(looked, len(taps) // 2)
-        place = np.stack([padded[t:t + len(taps)] @ taps for t in range(len(looked))]) + layer.place_bias.numpy()
+        padded = np.pad(coverage, len(taps) // 2)
+        place = np.stack([padded[t:t + len(taps)] @ taps for t in range(len(coverage))]) + layer.place_bias.numpy()
         inside += place @ layer.place_kernel.numpy()
     scores = np.tanh(inside) @ vector
     return np.exp(scores) / np.exp(scores).sum()
@@ -80,17 +80,17 @@ def test_attention_equals_numpy(name: str, coverage: bool):
         layer = stirred(AdditiveAttention(name, SOURCE, 4, 3, coverage))
     source, random = encoded(padding=2), np.random.default_rng(1)
     query = random.normal(size=[3, 2, 4]).astype(np.float32)
-    looked = random.uniform(size=[3, 2, 11]).astype(np.float32) * tf.sequence_mask(LENGTHS, 11, tf.float32)[:, None]
-    context, weights, after = layer(tf.constant(query), looked, layer.memory(source["outputs"], source["src_length"]))
+    coverage = random.uniform(size=[3, 2, 11]).astype(np.float32) * tf.sequence_mask(LENGTHS, 11, tf.float32)[:, None]
+    context, weights, after = layer(tf.constant(query), coverage, layer.memory(source["outputs"], source["src_length"]))
     for row, beam in itertools.product(range(3), range(2)):
         length = LENGTHS[row]
         values = source["outputs"].numpy()[row, :length]
-        expected = naive_weights(layer, name, query[row, beam], looked.numpy()[row, beam, :length], values)
+        expected = naive_weights(layer, name, query[row, beam], coverage.numpy()[row, beam, :length], values)
         np.testing.assert_allclose(weights[row, beam, :length], expected, atol=1e-5)
         assert not weights[row, beam, length:].numpy().any()
         np.testing.assert_allclose(context[row, beam], expected @ values, atol=1e-5)
     adds_up = name == "zhaopeng" or coverage
-    np.testing.assert_allclose(after, looked + weights if adds_up else weights, atol=1e-6)
+    np.testing.assert_allclose(after, coverage + weights if adds_up else weights, atol=1e-6)
 
 
 @pytest.mark.long

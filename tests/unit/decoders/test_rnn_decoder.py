@@ -122,7 +122,7 @@ def plain_logits(decoder: Any, ids: Any, source: tf.Tensor, encoder_states: Any)
     states = plain_states(decoder, encoder_states)
     steps = [naive_cells.stepper(layer.direction)[0] for layer in decoder.stack.layers]
     context, rows, table = tf.zeros([SOURCE], tf.float64), [], wide(decoder.embedding)
-    looked = tf.unstack(tf.one_hot(0, source.shape[0], dtype=tf.float64))
+    coverage = tf.unstack(tf.one_hot(0, source.shape[0], dtype=tf.float64))
     for one in ids:
         x, before = table[one], context
         for number, step in enumerate(steps):
@@ -135,8 +135,8 @@ def plain_logits(decoder: Any, ids: Any, source: tf.Tensor, encoder_states: Any)
             y = states[number][0]
             x = x + y if number >= (2 if is_gnmt else 1) and x.shape == y.shape else y
             if number == attended:
-                looked = plain_weights(decoder, plain_scores(decoder, x, source), looked)
-                context = tf.linalg.matvec(source, tf.stack(looked), transpose_a=True)
+                coverage = plain_weights(decoder, plain_scores(decoder, x, source), coverage)
+                context = tf.linalg.matvec(source, tf.stack(coverage), transpose_a=True)
         hidden = x if is_gnmt else context
         kernel = tf.transpose(table) if params["weight_tied"] else wide(decoder.output_kernel)
         rows.append(tf.linalg.matvec(kernel, hidden, transpose_a=True))

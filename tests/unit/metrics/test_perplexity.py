@@ -1,4 +1,4 @@
-"""Perplexities are powers of the mean surprise, as far as there is one."""
+"""Perplexities are powers of the mean negative log likelihood, as far as there is one."""
 
 from __future__ import annotations
 

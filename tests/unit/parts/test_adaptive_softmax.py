@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.encoders import LMEncoder, TransformerLMEncoder
 from open_seq2seq.losses import BasicSampledSequenceLoss, BasicSequenceLoss, CrossEntropyWithSmoothing
-from open_seq2seq.models.lm.language_model import surprises, total_surprise
+from open_seq2seq.models.lm.language_model import negative_log_probs, total_negative_log_prob
 from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.xla import tracing_for_xla
@@ -151,7 +151,7 @@ def test_losses_and_scores_use_the_same_probabilities(kind, params):
             expected -= output["logits"][row, place, targets[0][row, place]].numpy()
     loss = BasicSequenceLoss({"tgt_vocab_size": VOCAB, "batch_size": 2, "offset_target_by_one": False})
     terms = loss.compute_loss({"decoder_output": output, "target_tensors": targets})
-    for found in (terms[0].sum, total_surprise(output, targets), tf.reduce_sum(surprises(output, targets))):
+    for found in (terms[0].sum, total_negative_log_prob(output, targets), tf.reduce_sum(negative_log_probs(output, targets))):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 

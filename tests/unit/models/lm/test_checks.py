@@ -102,8 +102,8 @@ def test_a_classifier_may_also_learn_to_predict_tokens(root: Path, adaptive: dic
     terms = {term.name: term for term in model.loss_terms(batch, training=True)[0]}
     assert set(terms) == {"loss", "loss of next tokens"} and terms["loss of next tokens"].weight == 0.5
     hidden = model.encoder.encode({"source_tensors": batch["source_tensors"]}, False)["outputs"]
-    surprises = -tf.nn.log_softmax(model.encoder.output_layer.logits(hidden)).numpy()
-    expected = [surprises[row, t, ids[row, t + 1]] for row in (0, 1) for t in range(lengths[row] - 1)]
+    negative_log_probs = -tf.nn.log_softmax(model.encoder.output_layer.logits(hidden)).numpy()
+    expected = [negative_log_probs[row, t, ids[row, t + 1]] for row in (0, 1) for t in range(lengths[row] - 1)]
     np.testing.assert_allclose(terms["loss of next tokens"].sum, np.sum(expected), rtol=1e-5)
     assert terms["loss of next tokens"].units == len(expected)
     assert [term.name for term in model.loss_terms(batch, training=False)[0]] == ["loss"]

@@ -14,16 +14,16 @@ from open_seq2seq.parts.component import carried_states
 SIZE, HIDDEN, TIME, WEIGHT, SCALE = 4, 3, 9, 0.3, 0.7
 
 
-def by_formula(hidden, ids, surprises):
+def by_formula(hidden, ids, negative_log_probs):
     found = []
     for step in range(TIME):
         recent = range(max(0, step - SIZE), step)
         if not recent:
-            found.append(surprises[step])
+            found.append(negative_log_probs[step])
             continue
         scores = np.exp([SCALE * hidden[step] @ hidden[i] for i in recent])
         cached = sum(score for score, i in zip(scores, recent, strict=True) if ids[i] == ids[step]) / scores.sum()
-        found.append(-np.log((1 - WEIGHT) * np.exp(-surprises[step]) + WEIGHT * cached))
+        found.append(-np.log((1 - WEIGHT) * np.exp(-negative_log_probs[step]) + WEIGHT * cached))
     return found
 
 
@@ -31,7 +31,7 @@ def by_formula(hidden, ids, surprises):
 def test_equals_the_formula(cuts):
     rng = np.random.default_rng(0)
     hidden, ids = rng.normal(size=(2, TIME, HIDDEN)).astype(np.float32), rng.integers(0, 3, (2, TIME)).astype(np.int32)
-    surprises = rng.uniform(0.5, 4.0, (2, TIME)).astype(np.float32)
+    negative_log_probs = rng.uniform(0.5, 4.0, (2, TIME)).astype(np.float32)
     cache, begin, found = NeuralCache(HIDDEN, SIZE, WEIGHT, SCALE), 0, []
     states = carried_states(cache)
     for state in states.values():
@@ -40,10 +40,10 @@ def test_equals_the_formula(cuts):
         with carrying(states.values(), 2, 0, begin == 0):
             part = slice(begin, end)
             # The last column is padding.
-            padded = [np.concatenate([x[:, part], x[:, :1]], 1) for x in (hidden, ids, surprises)]
+            padded = [np.concatenate([x[:, part], x[:, :1]], 1) for x in (hidden, ids, negative_log_probs)]
             found.append(cache(*map(tf.constant, padded), tf.fill([2], end - begin)).numpy()[:, :-1])
         begin = end
-    expected = [by_formula(*row) for row in zip(hidden, ids, surprises, strict=True)]
+    expected = [by_formula(*row) for row in zip(hidden, ids, negative_log_probs, strict=True)]
     np.testing.assert_allclose(np.concatenate(found, 1), expected, rtol=1e-4)
 
 
