@@ -151,7 +151,8 @@ def test_losses_and_scores_use_the_same_probabilities(kind, params):
             expected -= output["logits"][row, place, targets[0][row, place]].numpy()
     loss = BasicSequenceLoss({"tgt_vocab_size": VOCAB, "batch_size": 2, "offset_target_by_one": False})
     terms = loss.compute_loss({"decoder_output": output, "target_tensors": targets})
-    for found in (terms[0].sum, total_negative_log_prob(output, targets), tf.reduce_sum(negative_log_probs(output, targets))):
+    summed = tf.reduce_sum(negative_log_probs(output, targets))
+    for found in (terms[0].sum, total_negative_log_prob(output, targets), summed):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
