@@ -14,6 +14,7 @@ from open_seq2seq.config.loader import ConfigFile
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.data import DataLayer, ParallelTextDataLayer, Speech2TextDataLayer, TransformerDataLayer
 from open_seq2seq.inference.from_logdir import overrides_for
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError, UserError
 
 DATA = "infer_params/data_layer_params/"
@@ -62,7 +63,7 @@ def test_texts_come_one_after_another(tmp_path, monkeypatch):
     files = [str(tmp_path / name) for name in contents]
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("ä".encode())))
     path = given([*files[:1], "-", *files[1:]], ParallelTextDataLayer)["source_file"]
-    assert Path(path).read_bytes().decode() == "a\n\nb\nä\nc\r\nd\n\n"
+    assert list(read_lines(path)) == ["a", "", "b", "ä", "c", "d", ""]
 
 
 @pytest.mark.parametrize("layer", [ParallelTextDataLayer, Speech2TextDataLayer])
