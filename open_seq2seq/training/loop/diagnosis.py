@@ -86,7 +86,7 @@ class Examiner:
                   for name, spec in self._carried.items()}
         loss, finite = self._backward(batch, states, micro_batch, loss_scale)
         diagnosis = Diagnosis(float(loss), inputs=_bad_inputs(batch), values=nonfinite(self._variables),
-                          gradients=[name for name, flag in finite.items() if not flag], num_gradients=len(finite))
+                              gradients=[name for name, flag in finite.items() if not flag], num_gradients=len(finite))
         if not np.isfinite(diagnosis.loss) and not diagnosis.values:
             diagnosis.rows = self._bad_rows(batch, states, micro_batch)
         return diagnosis
