@@ -26,9 +26,9 @@ class BagDecoder(AutoregressiveDecoder):
 
     def prepare(self, encoder_output):
         outputs, lengths = encoder_output["outputs"], lengths_of(encoder_output)
-        held = tf.sequence_mask(lengths, tf.shape(outputs)[1], tf.float32)[:, :, tf.newaxis]
-        total = tf.reduce_sum(tf.cast(outputs, tf.float32) * held, axis=1, keepdims=True)
-        mean = total / tf.maximum(tf.reduce_sum(held, axis=1, keepdims=True), 1.0)  # [batch, 1, hidden]
+        mask = tf.sequence_mask(lengths, tf.shape(outputs)[1], tf.float32)[:, :, tf.newaxis]
+        total = tf.reduce_sum(tf.cast(outputs, tf.float32) * mask, axis=1, keepdims=True)
+        mean = total / tf.maximum(tf.reduce_sum(mask, axis=1, keepdims=True), 1.0)  # [batch, 1, hidden]
         return {"source": mean, "kernel": cast_weight(self.kernel, self.compute_dtype)}
 
     def initial_cache(self, encoder_output, beam_size):

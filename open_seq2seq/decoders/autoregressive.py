@@ -327,8 +327,8 @@ class AutoregressiveDecoder(Decoder):
         if self._begin_with_start:
             logits, ids, lengths = logits[:, :-1], ids[:, 1:], lengths - 1
         log_probs = tf.nn.log_softmax(tf.cast(logits[..., :self.vocabulary_size], tf.float32))
-        held = tf.sequence_mask(lengths, tf.shape(ids)[1])
-        return tf.reduce_sum(tf.where(held, tf.gather(log_probs, ids, batch_dims=2), 0.0), 1), lengths
+        mask = tf.sequence_mask(lengths, tf.shape(ids)[1])
+        return tf.reduce_sum(tf.where(mask, tf.gather(log_probs, ids, batch_dims=2), 0.0), 1), lengths
 
     def attention_of(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor,
                      layer: int | None = None, heads: list[int] | None = None) -> tf.Tensor:
@@ -358,20 +358,20 @@ class AutoregressiveDecoder(Decoder):
     def _outputs(self, result: BeamResult) -> list[tf.Tensor]:
         """Returns each example's best hypothesis ``[batch, length]``, and its length without the end id ``[batch]``."""
         best = result.ids[:, 0]
-        held = tf.sequence_mask(result.lengths[:, 0], tf.shape(best)[1]) & (best != self.end_id)
-        return [best, tf.math.count_nonzero(held, axis=1, dtype=tf.int32)]
+        mask = tf.sequence_mask(result.lengths[:, 0], tf.shape(best)[1]) & (best != self.end_id)
+        return [best, tf.math.count_nonzero(mask, axis=1, dtype=tf.int32)]
 
     def _step(self, ids: tf.Tensor, step: tf.Tensor, cache: Any, prepared: Any) -> tuple[tf.Tensor, Any]:
         return self.step(ids, step, cache, prepared)
 
     def _scored_step(self, ids: tf.Tensor, step: tf.Tensor, cache: Any, prepared: Any, scorer: PrefixScorer,
                      weight: float) -> tuple[tf.Tensor, Any]:
-        own, prefixes = cache
-        scores, own = self.step(ids, step, own, prepared)
+        decoder_cache, prefixes = cache
+        scores, decoder_cache = self.step(ids, step, decoder_cache, prepared)
         if not self.are_log_probs:
             scores = tf.nn.log_softmax(tf.cast(scores, tf.float32))
         prefixes = _follow(scorer, prefixes, ids, step)
-        return (1.0 - weight) * scores + weight * scorer.gains(prefixes), (own, prefixes)
+        return (1.0 - weight) * scores + weight * scorer.gains(prefixes), (decoder_cache, prefixes)
 
     def _sampling(self) -> Sampling | None:
         params = self.params

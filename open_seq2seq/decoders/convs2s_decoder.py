@@ -90,13 +90,13 @@ class SourceAttention(Module):
         Returns:
           ``[batch, time or beam, channels]``.
         """
-        known = kernels or {}
+        kernels = kernels or {}
         scaling = tf.cast(self.scaling, x.dtype)
-        query = (self.query(x, mask, training, known.get("query")) + embedded) * scaling
+        query = (self.query(x, mask, training, kernels.get("query")) + embedded) * scaling
         context = attend(query[:, tf.newaxis], memory.keys[:, tf.newaxis], memory.values[:, tf.newaxis], memory.bias,
                          to_source=True)
         context = context[:, 0] * memory.root
-        return (self.output(context, mask, training, known.get("output")) + x) * scaling
+        return (self.output(context, mask, training, kernels.get("output")) + x) * scaling
 
 
 class DecoderLayer(Module):
@@ -279,10 +279,10 @@ class ConvS2SDecoder(AutoregressiveDecoder):
         return SourceMemory(keys, values, padding_bias(mask), tf.cast(root, keys.dtype)[:, tf.newaxis, tf.newaxis])
 
     def _embed(self, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        found = self._table().lookup(ids)
+        embedded = self._table().lookup(ids)
         if self.positions is not None:
-            found += self.positions(positions)
-        return tf.cast(found, self.dtype_of("convolution"))
+            embedded += self.positions(positions)
+        return tf.cast(embedded, self.dtype_of("convolution"))
 
     def _logits(self, hidden: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
         hidden = tf.cast(hidden, self.compute_dtype)

@@ -23,5 +23,5 @@ class FakeDecoder(Decoder):
             raise ConfigError(["'decoder' is FakeDecoder, but the encoder computes no logits: set 'decoder' to a "
                                "class that computes them, or 'encoder' to one such as LMEncoder."])
         logits = encoded["logits"]
-        found = tf.argmax(logits, -1, tf.int32) if logits.shape.rank == 3 else tf.nn.softmax(logits)
-        return {**encoded, "outputs_of_encoder": encoded.get("outputs"), "outputs": [found]}
+        outputs = tf.argmax(logits, -1, tf.int32) if logits.shape.rank == 3 else tf.nn.softmax(logits)
+        return {**encoded, "outputs_of_encoder": encoded.get("outputs"), "outputs": [outputs]}

@@ -80,5 +80,5 @@ class JointCTCAttentionDecoder(Decoder):
         if targets is not None or self.ctc_weight == 0.0:
             return {**self.attention.decode(input_dict, self.training), "ctc_output": ctc}
         scorer = CtcPrefixScorer(ctc["logits"], lengths_of(ctc, "the CTC decoder"), self.params["END_SYMBOL"])
-        found = self.attention.search(encoded, scorer, float(self.ctc_weight), input_dict.get("ids"))
-        return {**found, "ctc_output": ctc}
+        result = self.attention.search(encoded, scorer, float(self.ctc_weight), input_dict.get("ids"))
+        return {**result, "ctc_output": ctc}

@@ -131,10 +131,10 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         return source + tf.cast(_positions(self.source_positions, tf.range(tf.shape(source)[1])), source.dtype)
 
     def _embed(self, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        found = tf.gather(tf.convert_to_tensor(self.embedding), ids)
+        embedded = tf.gather(tf.convert_to_tensor(self.embedding), ids)
         if self.params["pos_embedding"]:
-            found += _positions(self.target_positions, positions)
-        return tf.cast(found, self.dtype_of("recurrence"))
+            embedded += _positions(self.target_positions, positions)
+        return tf.cast(embedded, self.dtype_of("recurrence"))
 
     def _logits(self, attended: tf.Tensor) -> tf.Tensor:
         rows = tf.matmul(tf.reshape(attended, [-1, self.speller.output_size]),

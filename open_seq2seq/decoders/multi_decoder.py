@@ -88,7 +88,7 @@ class MultiDecoder(Decoder):
         self._languages = list(sizes)
         self._class = resolve_name(self.params["decoder"], "decoder", f"{self.params_path}/decoder")
         for language, size in sizes.items():
-            setattr(self, f"to_{language}", self._made(language, size))
+            setattr(self, f"to_{language}", self._make_decoder(language, size))
 
     def _check(self, sizes: Mapping[str, int]) -> None:
         path = self.params_path
@@ -96,21 +96,22 @@ class MultiDecoder(Decoder):
             raise ConfigError([f"'{path.removesuffix('_params')}' is MultiDecoder, which needs target languages: use "
                                "the base_model MultiDecoderModel with the data_layer MultiCorpusDataLayer."])
         problems = []
-        for language, own in self.params["params_by_language"].items():
+        for language, overrides in self.params["params_by_language"].items():
             if language not in sizes:
                 problems.append(f"'{path}/params_by_language' has the language '{language}', but the languages of "
                                 f"the corpora are {', '.join(sizes)}.{did_you_mean(language, sizes)}")
-            elif not isinstance(own, Mapping):
-                problems.append(f"'{path}/params_by_language/{language}' must be a dict of parameters, got {own!r}.")
+            elif not isinstance(overrides, Mapping):
+                problems.append(f"'{path}/params_by_language/{language}' must be a dict of parameters, got "
+                                f"{overrides!r}.")
         if problems:
             raise ConfigError(problems)
 
-    def _made(self, language: str, size: int) -> Decoder:
+    def _make_decoder(self, language: str, size: int) -> Decoder:
         required, optional = self._class.declared_params()
         inherited = {key: self.params[key] for key in _INHERITED if key in required or key in optional}
-        own = self.params["params_by_language"].get(language, {})
-        return self._class({**inherited, **self.params["decoder_params"], **own, "tgt_vocab_size": size}, self.model,
-                           self.name, self.mode)
+        overrides = self.params["params_by_language"].get(language, {})
+        return self._class({**inherited, **self.params["decoder_params"], **overrides, "tgt_vocab_size": size},
+                           self.model, self.name, self.mode)
 
     def decoder_of(self, language: str) -> Decoder:
         """Returns the decoder of a language."""
@@ -132,10 +133,10 @@ class MultiDecoder(Decoder):
             return self.decoder_of(input_dict["language"]).decode(input_dict, self.training)
         groups = [self._decode_rows(input_dict, number) for number in range(len(self._languages))]
         result: dict[str, Any] = {"logits": None, "by_language": groups}
-        if all("beam_ids" in found for _, _, found in groups):
-            joined = {key: joined_rows([(rows, found[key]) for rows, _, found in groups]) for key in _SEARCHED}
+        if all("beam_ids" in output for _, _, output in groups):
+            joined = {key: joined_rows([(rows, output[key]) for rows, _, output in groups]) for key in _SEARCHED}
             return {**result, **joined, "outputs": [joined["beam_ids"][:, 0]]}
-        return {**result, "outputs": [joined_rows([(rows, found["outputs"][0]) for rows, _, found in groups])]}
+        return {**result, "outputs": [joined_rows([(rows, output["outputs"][0]) for rows, _, output in groups])]}
 
     def _decode_rows(self, input_dict: dict[str, Any], number: int) -> tuple[tf.Tensor, Any, dict[str, Any]]:
         rows = tf.cast(tf.where(tf.equal(input_dict["languages"], number))[:, 0], tf.int32)
@@ -145,5 +146,5 @@ class MultiDecoder(Decoder):
         if input_dict.get("target_tensors") is not None:
             ids, lengths = (tf.gather(tensor, rows) for tensor in input_dict["target_tensors"][:2])
             inputs["target_tensors"] = [ids[:, :tf.reduce_max(tf.concat([lengths, [1]], 0))], lengths]
-        found = self.decoder_of(self._languages[number]).decode(inputs, self.training)
-        return rows, inputs.get("target_tensors"), found
+        output = self.decoder_of(self._languages[number]).decode(inputs, self.training)
+        return rows, inputs.get("target_tensors"), output

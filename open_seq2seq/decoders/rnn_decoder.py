@@ -91,8 +91,8 @@ class StateBridge(Module):
         chosen = [list(states[number]) for number in self._layers]
         if not self.kernels:
             return chosen
-        return [tf.split(product(tf.concat(own, -1), cast_weight(kernel, dtype)) + bias, sizes, axis=-1)
-                for own, kernel, bias, sizes in zip(chosen, self.kernels, self.biases, self._target, strict=True)]
+        return [tf.split(product(tf.concat(state, -1), cast_weight(kernel, dtype)) + bias, sizes, axis=-1)
+                for state, kernel, bias, sizes in zip(chosen, self.kernels, self.biases, self._target, strict=True)]
 
 
 _GNMT = ("gnmt", "gnmt_v2")
@@ -273,9 +273,9 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         for number in range(params["decoder_layers"]):
             last = number == params["decoder_layers"] - 1
             size += memory_size if number >= num_inner else 0
-            own = cell.with_output_size(cell_params, params["tgt_emb_size"]) \
+            layer_params = cell.with_output_size(cell_params, params["tgt_emb_size"]) \
                 if last and is_gnmt and params["weight_tied"] else cell_params
-            direction = cell.layer(own, size, self._initializer, self._regularizer)
+            direction = cell.layer(layer_params, size, self._initializer, self._regularizer)
             skips = params["decoder_use_skip_connections"] and direction.output_size == units
             layers.append(ResidualLayer(direction, skips and number >= (2 if is_gnmt else 1), *drops))
             size = direction.output_size
@@ -311,10 +311,10 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         table = encoder_output.get("embedding_table")
         wanted = [self.params["tgt_vocab_size"], self.params["tgt_emb_size"]]
         if table is None or list(table.shape) != wanted:
-            found = "none" if table is None else f"one of shape {list(table.shape)}"
+            actual = "none" if table is None else f"one of shape {list(table.shape)}"
             raise ConfigError([f"'{self.params_path}/share_source_embedding' needs a table of shape {wanted} from the "
-                               f"encoder, which has {found}: use an encoder with such a table (the same vocabulary and "
-                               "embedding size for source and target), or set share_source_embedding to False."])
+                               f"encoder, which has {actual}: use an encoder with such a table (the same vocabulary "
+                               "and embedding size for source and target), or set share_source_embedding to False."])
         return table
 
     def _embed(self, table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:

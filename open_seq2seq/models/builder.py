@@ -147,13 +147,13 @@ def _resolve_model_names(spec: ModelSpec) -> list[str]:
                 problems += error.problems
     required, optional = spec.model_class.declared_params()
     others = {name: declared for name, declared in {**optional, **required}.items() if name not in parts}
-    spec.params, found = resolve_names(spec.params, others)
+    spec.params, name_problems = resolve_names(spec.params, others)
     try:
         if "loss_scaling" in spec.params:
             spec.params["loss_scaling"] = optimizers.named_scaler(spec.params["loss_scaling"])
     except ConfigError as error:
-        found += error.problems
-    return problems + found
+        name_problems += error.problems
+    return problems + name_problems
 
 
 def description_problems(base_model: Any, params: Mapping[str, Any], mode: str, given: Mapping[str, Any]) -> list[str]:
@@ -169,9 +169,9 @@ def _list_problems(params: dict[str, Any]) -> list[str]:
     """Returns a message if ``hooks`` is not a list, and removes it, so that no later check reports it again."""
     if "hooks" not in params or isinstance(params["hooks"], (list, tuple)):
         return []
-    given = params.pop("hooks")
-    listed = f", such as [{given!r}]" if isinstance(given, str) else ""
-    return [f"'hooks' is {shown(given)} but has to be a list of hook classes or their names{listed}."]
+    hooks = params.pop("hooks")
+    listed = f", such as [{hooks!r}]" if isinstance(hooks, str) else ""
+    return [f"'hooks' is {shown(hooks)} but has to be a list of hook classes or their names{listed}."]
 
 
 def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
@@ -195,8 +195,9 @@ def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
     params = dict(spec.params.get(f"{part}_params") or {})
     if part in spec.given:
         required, optional = part_class.declared_params()
-        own = spec.given.get(f"{part}_params") or {}
-        params = {key: value for key, value in params.items() if key in required or key in optional or key in own}
+        section_params = spec.given.get(f"{part}_params") or {}
+        params = {key: value for key, value in params.items()
+                  if key in required or key in optional or key in section_params}
     return params
 
 
@@ -225,8 +226,8 @@ def _customarily_derived(of_data: bool) -> frozenset[str]:
     """
     packages = (encoders, decoders, losses)
     classes = [DataLayer] if of_data else [getattr(package, name) for package in packages for name in package.__all__]
-    declared = [found for cls in classes if hasattr(cls, "declared_params") for found in cls.declared_params()]
-    return frozenset(name for found in declared for name, value in found.items() if as_param(value).derived)
+    declared = [params for cls in classes if hasattr(cls, "declared_params") for params in cls.declared_params()]
+    return frozenset(name for params in declared for name, value in params.items() if as_param(value).derived)
 
 
 def check_model(spec: ModelSpec) -> None:

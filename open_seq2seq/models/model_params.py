@@ -230,10 +230,10 @@ def reporting_params() -> dict[str, Any]:
 
 
 def _is_hook(value: Any) -> bool:
-    made = value.func if isinstance(value, functools.partial) else value
+    unwrapped = value.func if isinstance(value, functools.partial) else value
     return callable(value) and _accepts(value, train_model=None, eval_model=None) and (
-        not inspect.isclass(made) or all(_accepts(getattr(made, method, None), None, *arguments)
-                                         for method, arguments in _HOOK_METHODS.items()))
+        not inspect.isclass(unwrapped) or all(_accepts(getattr(unwrapped, method, None), None, *arguments)
+                                              for method, arguments in _HOOK_METHODS.items()))
 
 
 def _accepts(function: Any, *arguments: Any, **named: Any) -> bool:

@@ -64,27 +64,27 @@ class MultiDecoderModel(Text2Text):
             raise ConfigError(problems)
 
     def bleu_tokenizer(self, language: str = "") -> str:
-        given = self.params["bleu_tokenizer"]
-        return given.get(language, "13a") if isinstance(given, dict) else given
+        tokenizers = self.params["bleu_tokenizer"]
+        return tokenizers.get(language, "13a") if isinstance(tokenizers, dict) else tokenizers
 
     def _unknown_tokenizers(self) -> list[str]:
         languages: Any = self.data_layer.languages  # type: ignore[attr-defined]
-        given = self.params["bleu_tokenizer"]
+        tokenizers = self.params["bleu_tokenizer"]
         problems = [f"'bleu_tokenizer/{name}' is not one of the data layer's languages {', '.join(languages)}."
                     f"{did_you_mean(str(name), languages)}"
-                    for name in (given if isinstance(given, dict) else ()) if name not in languages]
+                    for name in (tokenizers if isinstance(tokenizers, dict) else ()) if name not in languages]
         return problems + [f"'bleu_tokenizer' is {name!r} but has to be one of {', '.join(TOKENIZERS)}."
                            for name in map(self.bleu_tokenizer, languages) if name not in TOKENIZERS][:1]
 
     def _language_problems(self) -> list[str]:
         languages: Any = self.data_layer.languages  # type: ignore[attr-defined]
-        given, known = self.params["language"], ", ".join(languages)
-        if given is None and len(languages) > 1:
-            return [f"'language' is missing: inference needs the target language, one of {known}, for example "
+        language, choices = self.params["language"], ", ".join(languages)
+        if language is None and len(languages) > 1:
+            return [f"'language' is missing: inference needs the target language, one of {choices}, for example "
                     f"--language={languages[0]}."]
-        if given is not None and given not in languages:
-            return [f"'language' is '{given}', but the languages of the data layer are {known}."
-                    f"{did_you_mean(given, languages)}"]
+        if language is not None and language not in languages:
+            return [f"'language' is '{language}', but the languages of the data layer are {choices}."
+                    f"{did_you_mean(language, languages)}"]
         return []
 
     @property
@@ -98,8 +98,8 @@ class MultiDecoderModel(Text2Text):
                                        "languages": batch["target_tensors"][2]}, training)
         if self.params["loss"] is None:
             raise ConfigError(["'loss' is missing: training and evaluation need one."])
-        terms = [term for rows, targets, found in decoded["by_language"] for term in self.loss.compute_loss(
-            {"decoder_output": found, "target_tensors": targets, "ids": tf.gather(batch["ids"], rows)})]
+        terms = [term for rows, targets, output in decoded["by_language"] for term in self.loss.compute_loss(
+            {"decoder_output": output, "target_tensors": targets, "ids": tf.gather(batch["ids"], rows)})]
         return _added(terms), decoded
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
@@ -133,7 +133,7 @@ class MultiDecoderModel(Text2Text):
         by_language = {language: [row for row in rows if layer.language_of(row[0]) == language]
                        for language in layer.languages}
         scores: dict[str, float] = {}
-        languages = [language for language, own in by_language.items() if own]
+        languages = [language for language, results in by_language.items() if results]
         for language in languages:
             result = self._scores.compute(by_language[language], self.bleu_tokenizer(language), language)
             scores |= {f"Eval_BLEU_Score_{language}": result.bleu, f"Eval_chrF_Score_{language}": result.chrf}

@@ -48,25 +48,26 @@ class Part:
 
     def optional_params(self, name: str) -> dict[str, Any]:
         """Returns the optional keys of a model with this part."""
-        own = {name: Param((type, str, type(None)), None, self._text(name), names=self.kind)} if self.optional else {}
-        return {**own, f"{name}_params": Param(dict, {}, f"Parameters of the {name.replace('_', ' ')}.")}
+        class_params = {name: Param((type, str, type(None)), None, self._text(name), names=self.kind)} \
+            if self.optional else {}
+        return {**class_params, f"{name}_params": Param(dict, {}, f"Parameters of the {name.replace('_', ' ')}.")}
 
     def _text(self, name: str) -> str:
         return self.doc or f"{name[:1].upper()}{name[1:].replace('_', ' ')} class."
 
 
-def unfit_class(name: str, given: Any, fitting: type, task: str) -> list[str]:
+def unfit_class(name: str, cls: Any, fitting: type, task: str) -> list[str]:
     """Returns a sentence if the class of a part is one of this package that does not suit a task, otherwise nothing.
 
     Classes of users are not judged, because they may do what the task needs in their own way.
 
     Args:
       name: name of the part, such as ``loss``.
-      given: the class; None if there is none.
+      cls: the class; None if there is none.
       fitting: the class that suits the task, as its subclasses do.
       task: what needs it, such as ``a language model``.
     """
-    if given is None or not in_package(given) or issubclass(given, fitting):
+    if cls is None or not in_package(cls) or issubclass(cls, fitting):
         return []
-    return [f"'{name}' is {given.__name__}, but {task} needs {fitting.__name__} or a subclass of it: set '{name}' to "
+    return [f"'{name}' is {cls.__name__}, but {task} needs {fitting.__name__} or a subclass of it: set '{name}' to "
             f"{fitting.__name__}."]

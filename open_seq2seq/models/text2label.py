@@ -63,9 +63,9 @@ class Text2Label(EncoderDecoderModel):
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         layer: Any = self.data_layer
-        found, correct = _columns(results_per_batch)
-        print_confusion(confusion_matrix(correct, found, layer.num_classes), layer.labels)
-        scores = classification_scores(found, correct, layer.num_classes)
+        predicted, correct = _columns(results_per_batch)
+        print_confusion(confusion_matrix(correct, predicted, layer.num_classes), layer.labels)
+        scores = classification_scores(predicted, correct, layer.num_classes)
         for name, score in scores.items():
             deco_print(f"{name}: {score:.4f}", offset=1)
         return {f"Eval_{name}": score for name, score in scores.items()}
@@ -73,8 +73,8 @@ class Text2Label(EncoderDecoderModel):
     def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
         """Shows a picture of the confusion matrix."""
         layer: Any = self.data_layer
-        found, correct = _columns(results_per_batch)
-        report_confusion(confusion_matrix(correct, found, layer.num_classes), layer.labels, reporter)
+        predicted, correct = _columns(results_per_batch)
+        report_confusion(confusion_matrix(correct, predicted, layer.num_classes), layer.labels, reporter)
 
     def infer(self, input_values: dict[str, Any],
               output_values: list[np.ndarray]) -> list[tuple[int, tuple[str, float]]]:
@@ -95,8 +95,8 @@ class Text2Label(EncoderDecoderModel):
         return LineWriter(output_file, _line, self.data_layer)
 
 
-def _line(example: int, found: tuple[str, float]) -> str:
-    return "\n" if found == _NOTHING else f"{found[0]}\t{found[1]:.4f}\n"
+def _line(example: int, prediction: tuple[str, float]) -> str:
+    return "\n" if prediction == _NOTHING else f"{prediction[0]}\t{prediction[1]:.4f}\n"
 
 
 def _columns(results_per_batch: list[Any]) -> tuple[np.ndarray, np.ndarray]:

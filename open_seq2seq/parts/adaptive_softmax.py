@@ -42,12 +42,12 @@ def adaptive_params() -> dict[str, Param]:
     }
 
 
-def checked_adaptive(given: Mapping[str, Any], path: str, vocab_size: int,
+def checked_adaptive(params: Mapping[str, Any], path: str, vocab_size: int,
                      tied: bool) -> tuple[dict[str, Any], list[str]]:
     """Checks the settings of an adaptive softmax.
 
     Args:
-      given: the settings.
+      params: the settings.
       path: their path in the config, for messages.
       vocab_size: number of ids.
       tied: whether the output layer uses the embedding table.
@@ -55,7 +55,7 @@ def checked_adaptive(given: Mapping[str, Any], path: str, vocab_size: int,
     Returns:
       (The settings with defaults, one sentence for each problem.)
     """
-    settings, problems = check_params(given, {}, adaptive_params(), path)
+    settings, problems = check_params(params, {}, adaptive_params(), path)
     if problems:
         return settings, problems
     cutoffs = settings["cutoffs"]

@@ -15,7 +15,7 @@ from open_seq2seq.parts.xla import is_for_xla
 _SCOPE = "norm"
 
 
-def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float,
+def normalize_batch(x: tf.Tensor, mask: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float,
                     count: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Normalises rows by the statistics of the valid rows (Ioffe and Szegedy 2015, section 3).
 
@@ -24,28 +24,28 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
 
     Args:
       x: ``[rows, channels]`` of any floating-point dtype; invalid rows must be finite too.
-      held: FP32 ``[1, rows]``; 1 for valid rows, 0 for the others, which have no gradient.
+      mask: FP32 ``[1, rows]``; 1 for valid rows, 0 for the others, which have no gradient.
       gamma: the scale, FP32 ``[channels]``.
       beta: the offset, FP32 ``[channels]``.
       epsilon: number added to the variance.
-      count: FP32 scalar, number of valid rows on all joined ranks; by default the sum of ``held`` on this rank.
+      count: FP32 scalar, number of valid rows on all joined ranks; by default the sum of ``mask`` on this rank.
 
     Returns:
       (normalised rows ``[rows, channels]`` in the dtype of ``x``, mean, variance); mean and variance are FP32
       ``[channels]`` without gradients.
     """
-    count = tf.maximum(tf.reduce_sum(held) if count is None else count, 1.0)
+    count = tf.maximum(tf.reduce_sum(mask) if count is None else count, 1.0)
     ranks = ranks_now()
 
     @tf.custom_gradient
     def normalize(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> Any:
         with tf.name_scope(_SCOPE):
-            statistics, centered = _statistics(x, held, count, epsilon)
+            statistics, centered = _statistics(x, mask, count, epsilon)
             y = tf.cast(centered * (statistics.inverse * gamma) + beta, x.dtype)
 
         def grad(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             with tf.name_scope(_SCOPE), rejoined_ranks(ranks):
-                return _gradients(dy, x, gamma, held, count, statistics)
+                return _gradients(dy, x, gamma, mask, count, statistics)
 
         return (y, statistics.mean, statistics.variance), grad
 
@@ -66,17 +66,17 @@ class _Statistics(NamedTuple):
     inverse: tf.Tensor
 
 
-def _statistics(x: tf.Tensor, held: tf.Tensor, count: tf.Tensor, epsilon: float) -> tuple[_Statistics, tf.Tensor]:
+def _statistics(x: tf.Tensor, mask: tf.Tensor, count: tf.Tensor, epsilon: float) -> tuple[_Statistics, tf.Tensor]:
     """Returns the statistics, and ``x`` minus the mean of each channel, FP32 ``[rows, channels]``."""
     wide = tf.cast(x, tf.float32)
     # A matrix product with the mask (zeros and ones) is the fastest masked sum over rows.
-    mean = sum_over_ranks(tf.matmul(held, wide)[0])[0] / count
+    mean = sum_over_ranks(tf.matmul(mask, wide)[0])[0] / count
     centered = wide - mean
-    variance = sum_over_ranks(tf.matmul(held, tf.square(centered))[0])[0] / count
+    variance = sum_over_ranks(tf.matmul(mask, tf.square(centered))[0])[0] / count
     return _Statistics(mean, variance, tf.math.rsqrt(variance + epsilon)), centered
 
 
-def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, held: tf.Tensor, count: tf.Tensor,
+def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, mask: tf.Tensor, count: tf.Tensor,
                statistics: _Statistics) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns the gradients for ``x`` ``[rows, channels]`` and for ``gamma`` and ``beta`` ``[channels]``.
 
@@ -84,13 +84,13 @@ def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, held: tf.Tensor, c
     """
     mean, _, inverse = statistics
     centered = tf.cast(_copy_after(dy, x), tf.float32) - mean
-    wide_dy = tf.cast(dy, tf.float32) * tf.transpose(held)
-    d_beta = tf.matmul(held, wide_dy)[0]
-    d_gamma = tf.matmul(held, wide_dy * centered)[0] * inverse
+    wide_dy = tf.cast(dy, tf.float32) * tf.transpose(mask)
+    d_beta = tf.matmul(mask, wide_dy)[0]
+    d_gamma = tf.matmul(mask, wide_dy * centered)[0] * inverse
     # The statistics depend on the rows of all ranks, so their gradient is a sum over all ranks.
     slope, offset = sum_over_ranks(d_gamma, d_beta)
     shared = centered * (slope * inverse / count) + offset / count
-    dx = (wide_dy - shared) * (gamma * inverse) * tf.transpose(held)
+    dx = (wide_dy - shared) * (gamma * inverse) * tf.transpose(mask)
     return tf.cast(dx, x.dtype), d_gamma, d_beta
 
 
@@ -152,9 +152,9 @@ class BatchNorm(Module):
         return tf.reshape(y, tf.shape(x))
 
     def _by_batch(self, rows: tf.Tensor, mask: tf.Tensor | None, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-        held = tf.ones([1, tf.shape(rows)[0]]) if mask is None else tf.cast(tf.reshape(mask, [1, -1]), tf.float32)
-        (count,) = sum_over_ranks(tf.reduce_sum(held))
-        y, mean, variance = normalize_batch(rows, held, gamma, beta, self.epsilon, count)
+        valid = tf.ones([1, tf.shape(rows)[0]]) if mask is None else tf.cast(tf.reshape(mask, [1, -1]), tf.float32)
+        (count,) = sum_over_ranks(tf.reduce_sum(valid))
+        y, mean, variance = normalize_batch(rows, valid, gamma, beta, self.epsilon, count)
         if not is_recomputing():
             # A batch without valid rows must not change the moving statistics.
             rate = tf.where(count > 0.0, 1.0 - self.momentum, 0.0)

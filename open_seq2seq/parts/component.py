@@ -199,13 +199,13 @@ class Component(Module):
 
     def _value_problems(self, params: Mapping[str, Any]) -> list[str]:
         """Returns one message for each value that has the right type but is invalid."""
-        given = params.get("dtype")
+        dtype = params.get("dtype")
         try:
-            fits = given is None or tf.as_dtype(given).is_floating or not self._is_arithmetic
+            fits = dtype is None or tf.as_dtype(dtype).is_floating or not self._is_arithmetic
         except TypeError:
             fits = False
         return [] if fits else [
-            f"'{self.params_path}/dtype' must be a floating-point dtype, such as float32, got {shown(given)}."]
+            f"'{self.params_path}/dtype' must be a floating-point dtype, such as float32, got {shown(dtype)}."]
 
     @property
     def params_path(self) -> str:

@@ -50,31 +50,31 @@ def _softmax(logits: tf.Tensor) -> tf.Tensor:
     return tf.nn.softmax(tf.cast(logits, tf.float32) if logits.dtype == tf.float16 else logits)
 
 
-def _label_places(labels: tf.Tensor) -> tf.Tensor:
+def _label_indices(labels: tf.Tensor) -> tf.Tensor:
     return tf.stack([tf.range(tf.size(labels)), labels], 1)
 
 
-def _minus_at(x: tf.Tensor, places: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Returns ``x`` ``[rows, vocabulary]`` with ``values`` ``[n]`` subtracted at the indices ``places`` ``[n, 2]``."""
+def _minus_at(x: tf.Tensor, indices: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Returns ``x`` ``[rows, vocabulary]`` with ``values`` ``[n]`` subtracted at the indices ``indices`` ``[n, 2]``."""
     if x.dtype == tf.bfloat16 and not is_for_xla() and tf.config.list_logical_devices("GPU"):
         # The operation below has no kernel for bfloat16 on GPUs: TensorFlow would copy x to the host and back.
-        return x - tf.scatter_nd(places, values, tf.shape(x))
-    return tf.tensor_scatter_nd_sub(x, places, values)
+        return x - tf.scatter_nd(indices, values, tf.shape(x))
+    return tf.tensor_scatter_nd_sub(x, indices, values)
 
 
-def _row_losses(logits: tf.Tensor, probabilities: tf.Tensor, places: tf.Tensor, logit_sums: tf.Tensor | None,
+def _row_losses(logits: tf.Tensor, probabilities: tf.Tensor, indices: tf.Tensor, logit_sums: tf.Tensor | None,
                 targets: SoftTargets) -> tf.Tensor:
     """Returns the cross-entropies ``[rows]`` FP32.
 
     Args:
       logits: ``[rows, vocabulary]``.
       probabilities: the softmax of the logits.
-      places: indices of the labels in ``logits``, ``[rows, 2]``.
+      indices: indices of the labels in ``logits``, ``[rows, 2]``.
       logit_sums: with label smoothing, the sums of the logits, ``[rows]`` FP32; otherwise None.
       targets: probabilities of the label and of the other ids.
     """
-    label_logits = tf.cast(tf.gather_nd(logits, places), tf.float32)
-    likelihood = tf.cast(tf.gather_nd(probabilities, places), tf.float32)
+    label_logits = tf.cast(tf.gather_nd(logits, indices), tf.float32)
+    likelihood = tf.cast(tf.gather_nd(probabilities, indices), tf.float32)
     normalizers = tf.cond(
         tf.reduce_all(likelihood > _SMALLEST), lambda: label_logits - tf.math.log(likelihood),
         lambda: tf.reduce_logsumexp(tf.cast(logits, tf.float32), -1))
@@ -95,14 +95,14 @@ def weighted_cross_entropy(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Ten
     @tf.custom_gradient
     def total(logits: tf.Tensor) -> Any:
         logits = tf.stop_gradient(logits)  # see projected_cross_entropy
-        probabilities, places = _softmax(logits), _label_places(labels)
+        probabilities, indices = _softmax(logits), _label_indices(labels)
         sums = tf.reduce_sum(tf.cast(logits, tf.float32), -1) if targets.off else None
-        losses = _row_losses(logits, probabilities, places, sums, targets)
+        losses = _row_losses(logits, probabilities, indices, sums, targets)
 
         def grad(dy: tf.Tensor) -> tf.Tensor:
             factors = dy * weights
             at_labels = tf.cast(tf.fill(tf.shape(labels), targets.on - targets.off), probabilities.dtype)
-            errors = _minus_at(probabilities, places, at_labels)
+            errors = _minus_at(probabilities, indices, at_labels)
             if targets.off:
                 errors -= tf.cast(targets.off, errors.dtype)
             return tf.cast(errors * tf.cast(factors, errors.dtype)[:, None], logits.dtype)
@@ -193,16 +193,16 @@ def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: 
 
     def body(chunk: tf.Tensor, loss: tf.Tensor, pieces: Any, by_table: tf.Tensor) -> tuple:
         part = slice(chunk * rows, (chunk + 1) * rows)
-        x, weight, places = hidden[part], weights[part], _label_places(labels[part])
+        x, weight, indices = hidden[part], weights[part], _label_indices(labels[part])
         logits = tf.matmul(x, kernel, transpose_b=True)
         probabilities = _softmax(logits)
         sums = tf.linalg.matvec(tf.cast(x, tf.float32), kernel_sum) if targets.off else None
-        losses = _row_losses(logits, probabilities, places, sums, targets)
+        losses = _row_losses(logits, probabilities, indices, sums, targets)
         if training:
-            at_labels = tf.fill(tf.shape(places)[:1], tf.cast(targets.on - targets.off, probabilities.dtype))
+            at_labels = tf.fill(tf.shape(indices)[:1], tf.cast(targets.on - targets.off, probabilities.dtype))
             # The losses are computed before, so that the softmax is not needed any more and can be updated in place.
             with tf.control_dependencies([losses]):
-                errors = tf.cast(_minus_at(probabilities, places, at_labels), dtype)
+                errors = tf.cast(_minus_at(probabilities, indices, at_labels), dtype)
             by_hidden = tf.cast(tf.matmul(errors, kernel), wide) - tf.cast(targets.off * kernel_sum, wide)
             pieces = pieces.write(chunk, by_hidden * tf.cast(weight, wide)[:, None])
             by_table += _table_gradient(errors, x * tf.cast(weight, dtype)[:, None])

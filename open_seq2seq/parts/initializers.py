@@ -21,10 +21,10 @@ def _keras_classes(room: str, base: str) -> dict[str, Any]:
     """Returns the public subclasses of ``base`` in ``tf.keras.<room>``, under all of their names."""
     module = getattr(tf.keras, room)
     wanted = getattr(module, base)
-    found = {name: value for name, value in vars(module).items()
-             if inspect.isclass(value) and issubclass(value, wanted) and value is not wanted}
-    bare = {**found, **{_snake_case(name): value for name, value in found.items()},
-            **{alias: found[name] for alias, name in _ALIASES.items() if name in found}}
+    classes = {name: value for name, value in vars(module).items()
+               if inspect.isclass(value) and issubclass(value, wanted) and value is not wanted}
+    bare = {**classes, **{_snake_case(name): value for name, value in classes.items()},
+            **{alias: classes[name] for alias, name in _ALIASES.items() if name in classes}}
     return with_package(bare, f"tf.keras.{room}")
 
 
@@ -55,12 +55,12 @@ def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -
     Raises:
       ConfigError: the name is unknown, or the arguments are invalid.
     """
-    found = resolve_name(chosen, kind, path)
+    resolved = resolve_name(chosen, kind, path)
     # An initialiser function is used as it is. A function with settings makes a regulariser, like l2_regularizer of
     # TensorFlow 1.
-    if not isinstance(found, type) and (kind == "initializer" or not settings):
-        return found
-    return make_with_arguments(found, settings, f"{path}_params")
+    if not isinstance(resolved, type) and (kind == "initializer" or not settings):
+        return resolved
+    return make_with_arguments(resolved, settings, f"{path}_params")
 
 
 def make_with_arguments(make: Callable[..., Any], arguments: Mapping[str, Any], path: str, **others: Any) -> Any:

@@ -33,7 +33,7 @@ class Observation:
         self._modules = modules  # keeps the modules alive, so that their ids remain valid
         self._paths = {id(module): path for path, module in modules.items()}
         self._active: list[Any] = []
-        self._kept: list[tf.Tensor] = []
+        self._recorded: list[tf.Tensor] = []
         self._graph = None if tf.executing_eagerly() else tf.constant(0.0).graph
 
     @contextlib.contextmanager
@@ -59,7 +59,7 @@ class Observation:
             return
         for value in tf.nest.flatten(values):
             if self._is_new(value):
-                self._kept.append(value)
+                self._recorded.append(value)
                 self.tensors.setdefault(f"{path}/{label}" if path else label, []).append(value)
 
     def _is_new(self, value: Any) -> bool:
@@ -67,7 +67,7 @@ class Observation:
             return False
         # Tensors of loops and branches have other graphs. A tensor that a module returns unchanged is already recorded
         # for the module that computed it.
-        return getattr(value, "graph", None) is self._graph and not any(value is kept for kept in self._kept)
+        return getattr(value, "graph", None) is self._graph and not any(value is old for old in self._recorded)
 
 
 @contextlib.contextmanager

@@ -34,6 +34,6 @@ def _one(name: str, x: tf.Tensor, valid: tf.Tensor, mask: tf.Tensor, lengths: tf
         return tf.reduce_sum(valid, axis=1) / (count if name == "mean" else tf.sqrt(count))
     if name == "max":
         return tf.where(some, tf.reduce_max(tf.where(mask, x, tf.float32.min), axis=1), 0.0)
-    places = tf.zeros_like(lengths) if name == "first" else tf.maximum(lengths - 1, 0)
-    chosen = tf.one_hot(places, tf.shape(x)[1])[:, :, tf.newaxis]
+    indices = tf.zeros_like(lengths) if name == "first" else tf.maximum(lengths - 1, 0)
+    chosen = tf.one_hot(indices, tf.shape(x)[1])[:, :, tf.newaxis]
     return tf.reduce_sum(valid * chosen, axis=1)

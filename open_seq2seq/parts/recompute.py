@@ -53,13 +53,13 @@ def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Ten
                 with replayed_draws(draws, lambda batch: _copies_after(dy, [batch])[0]):
                     result = function(*copies)
             with _again(for_xla):
-                found = tape.gradient(result, [*watched, *learned], dy)
-            by_input, by_variable = iter(found[:len(watched)]), iter(found[len(watched):])
+                gradients = tape.gradient(result, [*watched, *learned], dy)
+            by_input, by_variable = iter(gradients[:len(watched)]), iter(gradients[len(watched):])
             by_inputs = [next(by_input) if copy.dtype.is_floating else None for copy in copies]
             if not variables:
                 return by_inputs
-            known = {id(v) for v in learned}
-            return by_inputs, [next(by_variable) if id(v) in known else None for v in variables]
+            learned_ids = {id(v) for v in learned}
+            return by_inputs, [next(by_variable) if id(v) in learned_ids else None for v in variables]
 
         return function(*inputs), grad
 

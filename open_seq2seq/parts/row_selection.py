@@ -22,8 +22,8 @@ def rows_to_compute(mask: tf.Tensor) -> tf.Tensor:
     Args:
       mask: boolean ``[rows]``.
     """
-    held, others = tf.where(mask)[:, 0], tf.where(tf.logical_not(mask))[:, 0]
-    return tf.cast(tf.concat([held, others[:-tf.size(held) % _MULTIPLE]], 0), tf.int32)
+    valid, others = tf.where(mask)[:, 0], tf.where(tf.logical_not(mask))[:, 0]
+    return tf.cast(tf.concat([valid, others[:-tf.size(valid) % _MULTIPLE]], 0), tf.int32)
 
 
 @tf.custom_gradient

@@ -73,7 +73,7 @@ def named_modules(root: tf.Module) -> dict[str, tf.Module]:
 
     A module that has several paths is listed only under the first.
     """
-    found: dict[str, tf.Module] = {}
+    modules: dict[str, tf.Module] = {}
     seen: set[int] = set()
 
     def visit(value: Any, path: str) -> None:
@@ -81,13 +81,13 @@ def named_modules(root: tf.Module) -> dict[str, tf.Module]:
             return
         seen.add(id(value))
         if isinstance(value, tf.Module) and not isinstance(value, tf.Variable):
-            found[path] = value
+            modules[path] = value
         for name, child, _ in _children(value):
             if isinstance(child, (tf.Module, Mapping, list, tuple)):
                 visit(child, _child_path(value, path, name))
 
     visit(root, "")
-    return found
+    return modules
 
 
 def carried_states(root: tf.Module) -> dict[str, CarriedState]:
@@ -111,12 +111,12 @@ def named_variables(root: tf.Module) -> dict[str, tf.Variable]:
     Raises:
       ConfigError: a placeholder has not been replaced.
     """
-    found: dict[str, tf.Variable] = {}
+    variables: dict[str, tf.Variable] = {}
     for path, leaf, _ in _walk(root, "", set()):
         if isinstance(leaf, SharedVariable):
             raise ConfigError([f"The variable '{path}' is a placeholder: call share_variables first to replace it."])
-        found.update([(path, leaf)] if isinstance(leaf, tf.Variable) else _keras_variables(path, leaf))
-    return found
+        variables.update([(path, leaf)] if isinstance(leaf, tf.Variable) else _keras_variables(path, leaf))
+    return variables
 
 
 def has_unbuilt_layers(root: tf.Module) -> bool:

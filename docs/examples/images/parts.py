@@ -54,16 +54,16 @@ class ImageFolder(DataLayer):
         self._labels = np.array([label for _, label in pairs], np.int32)
 
     def _labelled(self):
-        folder, found = self.params["folder"] or "", []
+        folder, examples = self.params["folder"] or "", []
         for label, name in enumerate(self.params["classes"]):
-            place = os.path.join(folder, name)
-            names = sorted(os.listdir(place)) if os.path.isdir(place) else []
-            pictures = [(os.path.join(place, name), label) for name in names if _PICTURE.search(name)]
+            path = os.path.join(folder, name)
+            names = sorted(os.listdir(path)) if os.path.isdir(path) else []
+            pictures = [(os.path.join(path, name), label) for name in names if _PICTURE.search(name)]
             if folder and not pictures:
-                raise DataError(f"There are no pictures in {place}: 'data_layer_params/classes' names a folder of "
+                raise DataError(f"There are no pictures in {path}: 'data_layer_params/classes' names a folder of "
                                 "pictures for each class.")
-            found += pictures
-        return found
+            examples += pictures
+        return examples
 
     @property
     def num_examples(self):
@@ -86,10 +86,10 @@ class ImageFolder(DataLayer):
                 # From the run's seed, the example and the epoch: a resumed run draws the same.
                 seeds = example_seeds(self.seed, examples, wanted["epoch"])
                 pictures = tf.map_fn(self._augmented, (pictures, seeds), fn_output_signature=tf.float32)
-            made = {"source_tensors": (pictures,), "ids": examples}
+            tensors = {"source_tensors": (pictures,), "ids": examples}
             if self.mode in ("train", "eval"):
-                made["target_tensors"] = (tf.gather(labels, examples),)
-            return made
+                tensors["target_tensors"] = (tf.gather(labels, examples),)
+            return tensors
 
         return plan.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
@@ -110,12 +110,12 @@ class ImageFolder(DataLayer):
     @classmethod
     def params_for_files(cls, files):
         """Returns the parameters for ``--infer_files``: pictures, and folders of them."""
-        found = []
+        paths = []
         for name in files:
             inside = sorted(os.listdir(name)) if os.path.isdir(name) else [None]
-            found += [os.path.join(name, other) if other else name for other in inside
+            paths += [os.path.join(name, other) if other else name for other in inside
                       if other is None or _PICTURE.search(other)]
-        return {"files": found, "folder": None}
+        return {"files": paths, "folder": None}
 
     def describe_example(self, example):
         return self._paths[example]
@@ -207,10 +207,10 @@ class ImageClassifier(Model):
 
     def open_results(self, output_file):
         name = self.data_layer.describe_example
-        return LineWriter(output_file, lambda example, found: f"{name(example)},{found[0]},{found[1]:.4f}\n")
+        return LineWriter(output_file, lambda example, result: f"{name(example)},{result[0]},{result[1]:.4f}\n")
 
     def report_sample(self, batch, outputs, reporter):
         classes = self.data_layer.params["classes"]
-        label, found = int(batch["target_tensors"][0][0]), int(outputs[0][0].argmax())
-        reporter.text("Sample", f"{classes[label]}, taken for {classes[found]}")
+        label, predicted = int(batch["target_tensors"][0][0]), int(outputs[0][0].argmax())
+        reporter.text("Sample", f"{classes[label]}, taken for {classes[predicted]}")
         reporter.image("sample", (batch["source_tensors"][0][0] + 1.0) / 2.0)

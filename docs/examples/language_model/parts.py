@@ -72,8 +72,8 @@ class CharacterStream(DataLayer):
     def make_batch(self, examples):
         steps = self.params["steps"]
         starts = np.asarray(examples)[:, np.newaxis] * steps
-        places = np.minimum(starts + np.arange(steps + 1), len(self._ids) - 1)
-        ids, lengths = self._ids[places], np.minimum(steps, len(self._ids) - 1 - starts[:, 0]).astype(np.int32)
+        positions = np.minimum(starts + np.arange(steps + 1), len(self._ids) - 1)
+        ids, lengths = self._ids[positions], np.minimum(steps, len(self._ids) - 1 - starts[:, 0]).astype(np.int32)
         return {"source_tensors": [ids[:, :-1], lengths], "target_tensors": [ids[:, 1:], lengths],
                 "ids": np.asarray(examples, np.int64)}
 

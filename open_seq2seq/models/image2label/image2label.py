@@ -152,13 +152,13 @@ class Image2Label(EncoderDecoderModel):
             return
         for count in (1, TOP):
             reporter.scalar(f"Train batch top-{count}", float(in_top(logits, labels, count).mean()))
-        found = logits.argmax(axis=1)
-        wrong = np.flatnonzero(found != labels)[:self.params["show_mistakes"]]
+        predicted = logits.argmax(axis=1)
+        wrong = np.flatnonzero(predicted != labels)[:self.params["show_mistakes"]]
         names = self.data_layer.class_names
         if len(wrong):
             first = wrong[0]
             reporter.texts({"mistake": self.data_layer.describe_example(int(batch["ids"][first])),
-                            "label": names[labels[first]], "prediction": self._class_name(int(found[first]))})
+                            "label": names[labels[first]], "prediction": self._class_name(int(predicted[first]))})
             reporter.image("mistakes", mistakes_picture(batch["source_tensors"][0][wrong]))
 
     def _class_name(self, number: int) -> str:
@@ -208,8 +208,8 @@ class Image2Label(EncoderDecoderModel):
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Prediction]]:
         """Returns (example, prediction) for each example of the batch."""
         batch, (logits,) = without_empty_rows(input_values, output_values)
-        known = logits[:, :len(self.data_layer.class_names)]  # the decoder may have more outputs than there are classes
-        scores = np.exp(known - known.max(axis=1, keepdims=True))
+        class_logits = logits[:, :len(self.data_layer.class_names)]  # there may be more outputs than classes
+        scores = np.exp(class_logits - class_logits.max(axis=1, keepdims=True))
         probabilities = scores / scores.sum(axis=1, keepdims=True)
         order = np.argsort(-probabilities, axis=1, kind="stable")[:, :self.params["write_top"]]
         return [(int(example), Prediction(best.tolist(), row[best].tolist()))

@@ -40,8 +40,8 @@ def activation_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) ->
       weight: factor of the term.
     """
     squares = tf.reduce_mean(tf.square(tf.cast(outputs, tf.float32)), -1)
-    held = tf.sequence_mask(lengths, tf.shape(outputs)[1], tf.float32)
-    return LossTerm(tf.reduce_sum(squares * held), tf.reduce_sum(held), weight, "output", "activation penalty")
+    mask = tf.sequence_mask(lengths, tf.shape(outputs)[1], tf.float32)
+    return LossTerm(tf.reduce_sum(squares * mask), tf.reduce_sum(mask), weight, "output", "activation penalty")
 
 
 def temporal_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> LossTerm:
@@ -56,8 +56,8 @@ def temporal_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> L
     """
     outputs = tf.cast(outputs, tf.float32)
     squares = tf.reduce_mean(tf.square(outputs[:, 1:] - outputs[:, :-1]), -1)
-    held = tf.sequence_mask(tf.maximum(lengths - 1, 0), tf.shape(squares)[1], tf.float32)
-    return LossTerm(tf.reduce_sum(squares * held), tf.reduce_sum(held), weight, "difference", "temporal penalty")
+    mask = tf.sequence_mask(tf.maximum(lengths - 1, 0), tf.shape(squares)[1], tf.float32)
+    return LossTerm(tf.reduce_sum(squares * mask), tf.reduce_sum(mask), weight, "difference", "temporal penalty")
 
 
 def token_negative_log_probs(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
@@ -86,8 +86,8 @@ def negative_log_probs(output: Mapping[str, Any], target_tensors: Sequence[tf.Te
         by_token = token_negative_log_probs(output["logits"], ids)
     else:
         by_token = projection.negative_log_probs(*_flat(projection, ids))
-    held = tf.sequence_mask(lengths, tf.shape(ids)[1])
-    return tf.reduce_sum(tf.where(held, tf.reshape(by_token, tf.shape(ids)), 0.0), 1)
+    mask = tf.sequence_mask(lengths, tf.shape(ids)[1])
+    return tf.reduce_sum(tf.where(mask, tf.reshape(by_token, tf.shape(ids)), 0.0), 1)
 
 
 def total_negative_log_prob(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -96,8 +96,8 @@ def total_negative_log_prob(output: Mapping[str, Any], target_tensors: Sequence[
     if projection is None:
         return tf.reduce_sum(negative_log_probs(output, target_tensors))
     ids, lengths = target_tensors[:2]
-    held = tf.sequence_mask(lengths, tf.shape(ids)[1], tf.float32)
-    return projection.cross_entropy(*_flat(projection, ids), tf.reshape(held, [-1]), SoftTargets(1.0, 0.0))
+    mask = tf.sequence_mask(lengths, tf.shape(ids)[1], tf.float32)
+    return projection.cross_entropy(*_flat(projection, ids), tf.reshape(mask, [-1]), SoftTargets(1.0, 0.0))
 
 
 def _flat(projection: Any, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -186,8 +186,8 @@ class LanguageModel(EncoderDecoderModel):
         problems += self._sampling_problems()
         self.neural_cache = None
         if self.params["neural_cache"] is not None and self.mode == "eval":
-            settings, found = check_params(self.params["neural_cache"], {}, cache_params(), "neural_cache")
-            problems += found
+            settings, cache_problems = check_params(self.params["neural_cache"], {}, cache_params(), "neural_cache")
+            problems += cache_problems
             if not self.data_layer.contiguous:
                 problems.append("'neural_cache' needs a text in which each chunk continues the previous one: set "
                                 "'data_layer_params/carry_state' to True.")
@@ -265,15 +265,15 @@ class LanguageModel(EncoderDecoderModel):
         nll, tokens = (sum(numbers) for numbers in zip(*results_per_batch, strict=True))
         layer: Any = self.data_layer
         words, size = layer.text_size() or (None, None)
-        found = text_perplexity(nll, tokens, words, size)
+        perplexity = text_perplexity(nll, tokens, words, size)
         count = getattr(layer, "num_unknown", 0)  # users' data layers may not count them
         unknown = f", {share_of(count, int(tokens))} of them unknown" if count else ""
-        deco_print(f"Perplexity: {found.per_token:.2f} per token ({int(tokens):,} tokens{unknown})", offset=1)
-        metrics = {"perplexity": found.per_token}
-        if found.per_word is not None and found.bits_per_byte is not None:
-            deco_print(f"Perplexity: {found.per_word:.2f} per word ({words:,} words and line ends), "
-                       f"{found.bits_per_byte:.3f} bits per byte", offset=1)
-            metrics |= {"word_perplexity": found.per_word, "bits_per_byte": found.bits_per_byte}
+        deco_print(f"Perplexity: {perplexity.per_token:.2f} per token ({int(tokens):,} tokens{unknown})", offset=1)
+        metrics = {"perplexity": perplexity.per_token}
+        if perplexity.per_word is not None and perplexity.bits_per_byte is not None:
+            deco_print(f"Perplexity: {perplexity.per_word:.2f} per word ({words:,} words and line ends), "
+                       f"{perplexity.bits_per_byte:.3f} bits per byte", offset=1)
+            metrics |= {"word_perplexity": perplexity.per_word, "bits_per_byte": perplexity.bits_per_byte}
         return metrics
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:

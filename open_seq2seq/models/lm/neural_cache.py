@@ -59,10 +59,10 @@ class NeuralCache(Module):
         labels = tf.concat([self.ids.read(), ids], 1)
         # In ``labels``, token t of the chunk has the index size + t, and the tokens in its cache have the indices t to
         # size + t - 1.
-        place, step = tf.range(self._size + time), tf.range(time)[:, tf.newaxis]
-        recent = (place >= step) & (place < self._size + step)
-        held = recent & (place >= self._size - count[:, tf.newaxis, tf.newaxis])
-        scores = tf.where(held, self._scale * tf.matmul(hidden, keys, transpose_b=True), -1e9)
+        position, step = tf.range(self._size + time), tf.range(time)[:, tf.newaxis]
+        recent = (position >= step) & (position < self._size + step)
+        mask = recent & (position >= self._size - count[:, tf.newaxis, tf.newaxis])
+        scores = tf.where(mask, self._scale * tf.matmul(hidden, keys, transpose_b=True), -1e9)
         same = tf.cast(labels[:, tf.newaxis] == ids[:, :, tf.newaxis], tf.float32)
         cached = tf.reduce_sum(tf.nn.softmax(scores) * same, -1)
         mixed = (1.0 - self._weight) * tf.exp(-negative_log_probs) + self._weight * cached
@@ -70,10 +70,10 @@ class NeuralCache(Module):
         # The mixture's probability is at least (1 - weight) · P_model. The minimum enforces this where P_model, unlike
         # its logarithm, is 0 in FP32. Tokens with an empty cache keep the model's probability.
         by_mixture = tf.minimum(-tf.math.log(mixed), negative_log_probs - math.log1p(-self._weight))
-        return tf.where(tf.reduce_any(held, -1), by_mixture, negative_log_probs)
+        return tf.where(tf.reduce_any(mask, -1), by_mixture, negative_log_probs)
 
     def _remember(self, keys: tf.Tensor, labels: tf.Tensor, count: tf.Tensor, lengths: tf.Tensor) -> None:
-        places = lengths[:, tf.newaxis] + tf.range(self._size)
-        self.hidden.write(tf.gather(keys, places, batch_dims=1))
-        self.ids.write(tf.gather(labels, places, batch_dims=1))
+        indices = lengths[:, tf.newaxis] + tf.range(self._size)
+        self.hidden.write(tf.gather(keys, indices, batch_dims=1))
+        self.ids.write(tf.gather(labels, indices, batch_dims=1))
         self.count.write(count)

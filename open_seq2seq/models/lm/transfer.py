@@ -43,34 +43,34 @@ def rows_by_token(data_layer: Any, weights: Mapping[str, np.ndarray], assets: Ma
                    "are unknown", offset=1)
         return {name: value for name, value in others.items() if name != _EMBEDDING}
     ids = {token: number for number, token in enumerate(theirs)}
-    places = np.array([ids.get(token, -1) for token in ours])
-    output, note = _output_layer(weights, current, places, len(theirs))
-    deco_print(f"{np.count_nonzero(places >= 0):,} of {len(places):,} tokens are in the vocabulary of the loaded model"
-               + note, offset=1)
-    return {**others, **_matched({_EMBEDDING: (0, 0)}, weights, current, places), **output}
+    their_ids = np.array([ids.get(token, -1) for token in ours])
+    output, note = _output_layer(weights, current, their_ids, len(theirs))
+    deco_print(f"{np.count_nonzero(their_ids >= 0):,} of {len(their_ids):,} tokens are in the vocabulary of the "
+               "loaded model" + note, offset=1)
+    return {**others, **_matched({_EMBEDDING: (0, 0)}, weights, current, their_ids), **output}
 
 
-def _output_layer(weights: _Weights, current: _Weights, places: np.ndarray,
+def _output_layer(weights: _Weights, current: _Weights, their_ids: np.ndarray,
                   size: int) -> tuple[dict[str, np.ndarray], str]:
     """Returns the weights of the output layer to load, and what to say about them.
 
     Args:
       weights: the language model's weights.
       current: this model's variables.
-      places: the language model's id of each of this model's tokens ``[tokens]``; -1 for none.
+      their_ids: the language model's id of each of this model's tokens ``[tokens]``; -1 for none.
       size: number of the language model's tokens.
     """
-    found = {name: value for name, value in weights.items() if name.startswith(_OUTPUT)}
-    edges, our_edges = _edges(weights, size), _edges(current, len(places))
+    output_weights = {name: value for name, value in weights.items() if name.startswith(_OUTPUT)}
+    edges, our_edges = _edges(weights, size), _edges(current, len(their_ids))
     if edges is None or our_edges is None:
-        return found, ""  # one of the two computes something else than tokens
+        return output_weights, ""  # one of the two computes something else than tokens
     if len(edges) != len(our_edges):
         return {}, "; its output layer is not loaded, because it has another number of clusters"
-    stay = _parts(edges, places) == _parts(our_edges, np.arange(len(places)))
+    stay = _parts(edges, their_ids) == _parts(our_edges, np.arange(len(their_ids)))
     begins = zip(edges[:-1], our_edges[:-1], strict=True)
     tables = {_OUTPUT + "bias": (0, 0), **dict(zip(_kernels(current), begins, strict=True))}
     note = f", and {np.count_nonzero(stay):,} in the same cluster of its output layer" if len(edges) > 2 else ""
-    return found | _matched(tables, weights, current, np.where(stay, places, -1)), note
+    return output_weights | _matched(tables, weights, current, np.where(stay, their_ids, -1)), note
 
 
 def _kernels(weights: _Weights) -> list[str]:
@@ -97,20 +97,20 @@ def _parts(edges: list[int], ids: np.ndarray) -> np.ndarray:
 
 
 def _matched(tables: Mapping[str, tuple[int, int]], weights: _Weights, current: _Weights,
-             places: np.ndarray) -> dict[str, np.ndarray]:
+             their_ids: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the tables of this model with the language model's rows.
 
     Args:
       tables: by name, the id of the first row in the language model and in this model.
       weights: the language model's weights.
       current: this model's variables.
-      places: the language model's id of each of this model's tokens ``[tokens]``; -1 for none.
+      their_ids: the language model's id of each of this model's tokens ``[tokens]``; -1 for none.
     """
-    found = {}
+    our_tables = {}
     for name, (begin, our_begin) in tables.items():
         if name in weights and name in current and weights[name].shape[1:] == tuple(current[name].shape[1:]):
             table = np.array(current[name].numpy())
-            rows = places[our_begin:our_begin + len(table)]
+            rows = their_ids[our_begin:our_begin + len(table)]
             table[rows >= 0] = weights[name][rows[rows >= 0] - begin]
-            found[name] = table
-    return found
+            our_tables[name] = table
+    return our_tables

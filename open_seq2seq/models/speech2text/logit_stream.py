@@ -67,14 +67,14 @@ def streaming_field(model: object) -> ReceptiveField:
 class LogitStream:
     """Runs encoder and decoder on a part of the utterance whenever features are added.
 
-    The part begins with the first frame on which the first new logit depends or, with a recurrent encoder, ``held``
-    frames before that logit. Features that are normalised over the utterance change when more audio is received. If
-    they differ by more than ``tolerance`` from the features that the logits were computed from, all logits that are not
-    settled are computed again. See ``Heard`` for the terms.
+    The part begins with the first frame on which the first new logit depends or, with a recurrent encoder,
+    ``revisable`` frames before that logit. Features that are normalised over the utterance change when more audio is
+    received. If they differ by more than ``tolerance`` from the features that the logits were computed from, all logits
+    that are not settled are computed again. See ``Heard`` for the terms.
 
     Args:
       model: a CTC model that was built for inference and whose weights have been restored.
-      held: number of most recent frames whose logits may still be revised.
+      revisable: number of most recent frames whose logits may still be revised.
       tolerance: root mean square difference between the current features and those that the logits were computed from,
         up to which the logits are kept. At the end of the utterance, 0 is used instead. Features have a standard
         deviation of 1.
@@ -83,13 +83,13 @@ class LogitStream:
       ConfigError: the model cannot be streamed.
     """
 
-    def __init__(self, model: Speech2Text, held: int, tolerance: float) -> None:
+    def __init__(self, model: Speech2Text, revisable: int, tolerance: float) -> None:
         self.field = streaming_field(model)
-        self._model, self._held, self._tolerance = model, held, tolerance
+        self._model, self._revisable, self._tolerance = model, revisable, tolerance
         settings = model.data_layer.settings
         self._pad_to, self._columns = max(1, settings.pad_to), settings.num_features
-        # Outputs of a recurrent encoder depend on all earlier frames; it starts ``held`` frames before the new output.
-        self._before = held if math.isinf(self.field.before) else int(self.field.before)
+        # Outputs of a recurrent encoder depend on all earlier frames; it starts ``revisable`` frames before a new one.
+        self._before = revisable if math.isinf(self.field.before) else int(self.field.before)
         self._run = tf.function(self._logits, autograph=False, input_signature=[
             tf.TensorSpec([1, None, self._columns], tf.float32), tf.TensorSpec([1], tf.int32)])
         self.reset()
@@ -129,11 +129,11 @@ class LogitStream:
           first: index of the first frame of ``features``, at most ``first_needed``.
           ended: whether the utterance ends with these features.
         """
-        end, known = first + len(features), self._settled + len(self._complete)
+        end, num_computed = first + len(features), self._settled + len(self._complete)
         self._used = self._used[first - self._first:]
         self._first = first
         revised = self._change(features) > (0.0 if ended else self._tolerance)
-        begin = self._settled if revised else known
+        begin = self._settled if revised else num_computed
         start = self._begin(begin)
         logits = self._compute(features[start - first:], start, end)[begin - start // self.field.stride:]
         count = len(logits) if ended else min(len(logits), self._num_complete(end) - begin)
@@ -152,8 +152,8 @@ class LogitStream:
         return max(0, (end - self.field.behind - 1) // self.field.stride + 1)
 
     def _settle(self, end: int) -> np.ndarray:
-        """Removes and returns the complete logits of frames that are more than ``held`` frames before frame ``end``."""
-        count = min(len(self._complete), max(0, (end - self._held) // self.field.stride - self._settled))
+        """Removes and returns the complete logits of frames more than ``revisable`` frames before frame ``end``."""
+        count = min(len(self._complete), max(0, (end - self._revisable) // self.field.stride - self._settled))
         settled, self._complete = self._complete[:count], self._complete[count:]
         self._settled += count
         return settled

@@ -178,8 +178,8 @@ class Speech2Text(EncoderDecoderModel):
                  ) -> list[tuple[int, str, str, str]]:
         """Returns (example, file, reference, hypothesis) for each utterance of the batch."""
         layer = self.data_layer
-        return [(example, layer.file_name(example), layer.reference_text(example), found.text)
-                for example, found in self._recognized(input_values, output_values)]
+        return [(example, layer.file_name(example), layer.reference_text(example), recognition.text)
+                for example, recognition in self._recognized(input_values, output_values)]
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = sorted(row for batch in results_per_batch for row in batch)
@@ -233,9 +233,9 @@ class Speech2Text(EncoderDecoderModel):
             self._warned = True
             deco_print("Some logits are NaN or infinite, so the model may have diverged: such frames are decoded as "
                        "blanks.")
-        found = search.decode(logits)
-        words = self._in_seconds(search.words(logits, found[0])) if self._wants_times else None
-        return Recognition(found[0].text, words, None, found)
+        hypotheses = search.decode(logits)
+        words = self._in_seconds(search.words(logits, hypotheses[0])) if self._wants_times else None
+        return Recognition(hypotheses[0].text, words, None, hypotheses)
 
     @property
     def _wants_times(self) -> bool:

@@ -83,7 +83,7 @@ def read_scores(path: str) -> dict[int, list[Candidate]]:
     Raises:
       DataError: the file cannot be read, a line of it is invalid, or a line of the source is missing.
     """
-    found: dict[int, list[Candidate]] = {}
+    candidates: dict[int, list[Candidate]] = {}
     for number, row in enumerate(read_lines(path, "The table of scores"), 1):
         fields = tuple(row.split("\t"))
         if number == 1:
@@ -93,14 +93,14 @@ def read_scores(path: str) -> dict[int, list[Candidate]]:
             continue
         try:
             line, _, score, _, text = fields
-            found.setdefault(int(line), []).append(scored_candidate(score, text))
+            candidates.setdefault(int(line), []).append(scored_candidate(score, text))
         except ValueError:
             raise DataError(f"{shown(path)}:{number}: expected line, rank, score, tokens and text, separated by "
                             "tabs.") from None
-    if list(found) != list(range(1, len(found) + 1)):
+    if list(candidates) != list(range(1, len(candidates) + 1)):
         raise DataError(f"{shown(path)} lacks lines of the source, or is not in their order: give the table that "
                         "inference has written.")
-    return found
+    return candidates
 
 
 def check_pictures() -> None:

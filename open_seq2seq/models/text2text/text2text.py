@@ -235,8 +235,8 @@ class Text2Text(EncoderDecoderModel):
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, str, str]]:
         """Returns (example, hypothesis, reference) for each sentence of the batch."""
         layer: Any = self.data_layer
-        return [(example, found[0].text, layer.reference_text(example))
-                for example, found in self._hypotheses(input_values, [values[:, :1] for values in output_values])]
+        return [(example, best[0].text, layer.reference_text(example))
+                for example, best in self._hypotheses(input_values, [values[:, :1] for values in output_values])]
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         result = self._scores.compute(sorted(row for batch in results_per_batch for row in batch),
@@ -248,8 +248,8 @@ class Text2Text(EncoderDecoderModel):
         self._scores.write(reporter)
 
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
-        rows = [(sentence_chrf(found, reference), example, found, reference)
-                for batch in results_per_batch for example, *_, found, reference in batch if reference]
+        rows = [(sentence_chrf(hypothesis, reference), example, hypothesis, reference)
+                for batch in results_per_batch for example, *_, hypothesis, reference in batch if reference]
         layer: Any = self.data_layer
 
         def source(example: int) -> str:
@@ -257,7 +257,8 @@ class Text2Text(EncoderDecoderModel):
             return layer.source_to_text(ids[0])
 
         return [{"example": layer.describe_example(example), "chrF": f"{score:.1f}", "source": source(example),
-                 "target": reference, "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
+                 "target": reference, "prediction": hypothesis}
+                for score, example, hypothesis, reference in sorted(rows)[:count]]
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:
         """Returns (example, ``Translations``) for each sentence; with ``score_file``, (example, ``TargetScore``).
@@ -287,12 +288,12 @@ class Text2Text(EncoderDecoderModel):
         attention = others[0] if others else [None] * len(ids)
         longest = np.max(batch["source_tensors"][1::2], axis=0)  # of all sources, if examples have several
         empty = longest <= getattr(self.data_layer, "num_special", 0)
-        found = []
+        translations = []
         for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
             nothing = Translations([Translation(0.0, "")], [0], None)
-            found.append((example, nothing if empty[row] else
-                          self._translations(example, row, ids[row], scores[row], attention[row])))
-        return found
+            translations.append((example, nothing if empty[row] else
+                                 self._translations(example, row, ids[row], scores[row], attention[row])))
+        return translations
 
     def _check_prefixes(self, examples: np.ndarray, lengths: np.ndarray, limits: np.ndarray) -> None:
         """Raises DataError if a prefix is longer than a translation may be."""
@@ -313,8 +314,8 @@ class Text2Text(EncoderDecoderModel):
             texts = [layer.tokens_to_text(with_unknowns_replaced(*pair)) for pair in zip(ids, alignments, strict=True)]
         else:
             texts = [self._text_of(example, one) for one in ids]
-        found = [Translation(float(score), text) for score, text in zip(scores, texts, strict=True)]
-        return Translations(found, [_length(one) for one in ids], alignments[0] if alignments else None)
+        hypotheses = [Translation(float(score), text) for score, text in zip(scores, texts, strict=True)]
+        return Translations(hypotheses, [_length(one) for one in ids], alignments[0] if alignments else None)
 
     def answer(self, result: Any) -> str:
         return result[0].text

@@ -89,10 +89,10 @@ def aligned(layer: Any, words: list[str], ids: np.ndarray, attention: np.ndarray
     """
     starts = [_START] if layer.params["use_start_token"] else []
     source = [*starts, *words, _END]
-    held = attention[positions_of_text(ids), :len(source)]
-    inner = held[:, len(starts):len(starts) + len(words)]
+    weights = attention[positions_of_text(ids), :len(source)]
+    inner = weights[:, len(starts):len(starts) + len(words)]
     hard = (inner.argmax(axis=1) + len(starts)).tolist() if words else []
-    return Alignment(source, layer.target_tokens(ids), held, hard)
+    return Alignment(source, layer.target_tokens(ids), weights, hard)
 
 
 def positions_of_text(ids: np.ndarray) -> list[int]:

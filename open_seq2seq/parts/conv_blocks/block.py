@@ -75,16 +75,16 @@ class ConvLayer(Module):
         self.norm = make_normalization(settings.normalization, channels, settings.momentum, settings.epsilon,
                                        settings.regularizer)
 
-    def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         """Returns the normalised convolution, ``[batch, time', …, channels]``.
 
         Args:
           x: ``[batch, time, …, in_channels]`` in the compute dtype.
-          held: boolean ``[batch, time']``, False at the padding of the result; None to treat no position as padding.
+          mask: boolean ``[batch, time']``, False at the padding of the result; None to treat no position as padding.
           training: whether to normalise by batch statistics.
         """
         y = self.convolution(x)
-        return y if self.norm is None else self.norm(y, _like_rows(held, y), training)
+        return y if self.norm is None else self.norm(y, _like_rows(mask, y), training)
 
 
 class ConvBlock(Module):
@@ -129,40 +129,40 @@ class ConvBlock(Module):
         """
         for layer in self.layers:
             lengths = layer.window.outputs(lengths)
-            held = tf.sequence_mask(lengths, layer.window.outputs(tf.shape(x)[1])) if self._settings[2] else None
+            mask = tf.sequence_mask(lengths, layer.window.outputs(tf.shape(x)[1])) if self._settings[2] else None
             if drop >= 1.0 and layer is self.layers[-1]:
-                y = self._residual_sum(residuals, held, training)
+                y = self._residual_sum(residuals, mask, training)
             else:
-                y = layer(x, held, training)
+                y = layer(x, mask, training)
                 if layer is self.layers[-1] and residuals:
-                    y = _joined(y, self._residual_sum(residuals, held, training), drop)
-            x = self._activated(y, held, training)
+                    y = _joined(y, self._residual_sum(residuals, mask, training), drop)
+            x = self._activated(y, mask, training)
         return x, lengths
 
-    def _residual_sum(self, residuals: Sequence[tf.Tensor], held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def _residual_sum(self, residuals: Sequence[tf.Tensor], mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         total = None
         for layer, residual in zip(self.residuals, residuals, strict=True):
-            y = layer(residual, held, training)
+            y = layer(residual, mask, training)
             total = y if total is None else total + y
         return total
 
-    def _activated(self, y: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def _activated(self, y: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         rate, activation, _ = self._settings
         dropped = training and rate > 0.0
-        if not dropped and held is None:
+        if not dropped and mask is None:
             return y if activation is None else activation(y)
         keep = keep_mask(tf.shape(y), rate) if dropped else None
-        if held is not None:
-            rows = tf.reshape(held, tf.concat([tf.shape(held), [1] * (y.shape.rank - 2)], 0))
+        if mask is not None:
+            rows = tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (y.shape.rank - 2)], 0))
             keep = rows if keep is None else keep & rows
         return activate_kept(y, activation, keep, keep_scale(rate, dropped))
 
 
-def _like_rows(held: tf.Tensor | None, y: tf.Tensor) -> tf.Tensor | None:
+def _like_rows(mask: tf.Tensor | None, y: tf.Tensor) -> tf.Tensor | None:
     """Broadcasts a mask ``[batch, time]`` to ``[batch, time, frequency]`` if ``y`` has a frequency axis."""
-    if held is None or y.shape.rank == 3:
-        return held
-    return tf.broadcast_to(held[:, :, tf.newaxis], tf.shape(y)[:3])
+    if mask is None or y.shape.rank == 3:
+        return mask
+    return tf.broadcast_to(mask[:, :, tf.newaxis], tf.shape(y)[:3])
 
 
 def _joined(y: tf.Tensor, residual: tf.Tensor, drop: float) -> tf.Tensor:

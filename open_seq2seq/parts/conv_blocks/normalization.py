@@ -33,10 +33,10 @@ class InstanceNorm(Module):
         """Normalises ``[batch, time, …, channels]``; ``mask`` ``[batch, time, …]`` is False at padding."""
         axes = list(range(1, x.shape.rank - 1))
         wide = tf.cast(x, tf.float32)
-        held = tf.ones_like(wide[..., :1]) if mask is None else tf.cast(mask, tf.float32)[..., tf.newaxis]
-        count = tf.maximum(tf.reduce_sum(held, axes, keepdims=True), 1.0)
-        centered = wide - tf.reduce_sum(wide * held, axes, keepdims=True) / count
-        variance = tf.reduce_sum(tf.square(centered) * held, axes, keepdims=True) / count
+        valid = tf.ones_like(wide[..., :1]) if mask is None else tf.cast(mask, tf.float32)[..., tf.newaxis]
+        count = tf.maximum(tf.reduce_sum(valid, axes, keepdims=True), 1.0)
+        centered = wide - tf.reduce_sum(wide * valid, axes, keepdims=True) / count
+        variance = tf.reduce_sum(tf.square(centered) * valid, axes, keepdims=True) / count
         return tf.cast(centered * (tf.math.rsqrt(variance + self.epsilon) * self.gamma) + self.beta, x.dtype)
 
 

@@ -23,20 +23,20 @@ def convolve(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], padding: s
     """Convolves with ``tf.nn.convolution``.
 
     Args:
-      x: ``[batch, *places, in_channels]`` with one or two spatial axes ``places``.
+      x: ``[batch, *sizes, in_channels]`` with one or two spatial axes ``sizes``.
       kernel: ``[*taps, in_channels, out_channels]``.
       strides: stride of each spatial axis.
       padding: ``SAME`` or ``VALID``.
       dilations: dilation of each spatial axis.
 
     Returns:
-      ``[batch, *places', out_channels]``.
+      ``[batch, *sizes', out_channels]``.
     """
     if {*kernel.shape[:-2]} == {1} and {*strides} != {1}:
         x, strides = x[(slice(None), *(slice(None, None, stride) for stride in strides))], [1] * len(strides)
     y = tf.nn.convolution(x, kernel, strides, padding, dilations=dilations)
     axes = zip(kernel.shape[:-2], strides, dilations, strict=True)
-    return _in_shape(y, x, [_outputs(size, *steps, padding) for size, steps in zip(_places(x), axes, strict=True)],
+    return _in_shape(y, x, [_outputs(size, *steps, padding) for size, steps in zip(_sizes(x), axes, strict=True)],
                      kernel.shape[-1])
 
 
@@ -53,7 +53,7 @@ def convolve_channels(x: tf.Tensor, kernel: tf.Tensor, stride: int, padding: str
     Returns:
       ``[batch, time', channels]``.
     """
-    time = _outputs(_places(x)[0], kernel.shape[0], stride, dilation, padding)
+    time = _outputs(_sizes(x)[0], kernel.shape[0], stride, dilation, padding)
     kernel = _with_zero_gradient_unless((_size(x, 0) > 0) & (time > 0), kernel)
     # The fastest layout has time as the height of an image of width 1.
     y = tf.nn.depthwise_conv2d(x[:, :, tf.newaxis], kernel[:, tf.newaxis], [1, stride, stride, 1], padding,
@@ -79,7 +79,7 @@ def convolve_padded(x: tf.Tensor, kernel: tf.Tensor, stride: int, dilation: int,
                           dilations=[1, 1, dilation, 1], padding="EXPLICIT",
                           explicit_paddings=[0, 0, 0, 0, *pads, 0, 0])
     taps, channels = (_size(kernel, axis) for axis in (0, 2))
-    time = _outputs(_places(x)[0] + sum(pads), taps, stride, dilation, "VALID")
+    time = _outputs(_sizes(x)[0] + sum(pads), taps, stride, dilation, "VALID")
     return _in_shape(tf.squeeze(y, [1]), x, [time], channels)
 
 
@@ -92,11 +92,11 @@ def _with_zero_gradient_unless(outputs: Any, kernel: tf.Tensor) -> tf.Tensor:
 
 
 def _size(x: tf.Tensor, axis: int) -> Any:
-    known = x.shape[axis]
-    return tf.shape(x)[axis] if known is None else known
+    size = x.shape[axis]
+    return tf.shape(x)[axis] if size is None else size
 
 
-def _places(x: tf.Tensor) -> list[Any]:
+def _sizes(x: tf.Tensor) -> list[Any]:
     return [_size(x, axis) for axis in range(1, len(x.shape) - 1)]
 
 
@@ -106,7 +106,7 @@ def _outputs(size: Any, taps: Any, stride: int, dilation: int, padding: str) -> 
     return (size - (taps - 1) * dilation - 1) // stride + 1
 
 
-def _in_shape(y: tf.Tensor, x: tf.Tensor, places: Sequence[Any], channels: Any) -> tf.Tensor:
+def _in_shape(y: tf.Tensor, x: tf.Tensor, spatial_sizes: Sequence[Any], channels: Any) -> tf.Tensor:
     # Inputs shorter than the kernel have 0 outputs, not a negative number.
-    sizes = [max(size, 0) if isinstance(size, int) else tf.maximum(size, 0) for size in places]
+    sizes = [max(size, 0) if isinstance(size, int) else tf.maximum(size, 0) for size in spatial_sizes]
     return tf.reshape(y, [_size(x, 0), *sizes, channels])

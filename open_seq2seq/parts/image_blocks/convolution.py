@@ -93,9 +93,9 @@ def _pooled(pool: Any, x: tf.Tensor, size: int | Sequence[int], stride: int | Se
             padding: str) -> tf.Tensor:
     y = pool(x, pair(size), pair(stride), padding)
     # As for convolutions (see conv_blocks.primitives), the result of an empty batch may have the wrong shape.
-    places = [outputs_of(x.shape[axis], window, step, padding)
-              for axis, window, step in zip((1, 2), pair(size), pair(stride), strict=True)]
-    return tf.reshape(y, [tf.shape(x)[0], *places, x.shape[3]])
+    sizes = [outputs_of(x.shape[axis], window, step, padding)
+             for axis, window, step in zip((1, 2), pair(size), pair(stride), strict=True)]
+    return tf.reshape(y, [tf.shape(x)[0], *sizes, x.shape[3]])
 
 
 def global_mean(x: tf.Tensor) -> tf.Tensor:

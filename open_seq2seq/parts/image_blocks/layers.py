@@ -45,12 +45,12 @@ class Layer(Module):
 
     out_shape: Shape
 
-    def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         """Returns the layer's result, ``[batch, *out_shape]`` in the compute dtype.
 
         Args:
           x: ``[batch, …]`` in the compute dtype.
-          held: boolean ``[batch]``, False at rows to exclude from statistics, or None.
+          mask: boolean ``[batch]``, False at rows to exclude from statistics, or None.
           training: whether this is a training step.
         """
         raise NotImplementedError
@@ -66,7 +66,7 @@ class _Convolution(Layer):
         sizes = zip(shape, self.convolution.size, self.convolution.stride, strict=False)
         self.out_shape = (*(outputs_of(*size, padding) for size in sizes), params["filters"])
 
-    def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         return _activated(self.convolution(x), self._activation)
 
 
@@ -78,7 +78,7 @@ class _Pooling(Layer):
         sizes = zip(shape, pair(params["pool_size"]), pair(params["strides"]), strict=False)
         self.out_shape = (*(outputs_of(*size, padding) for size in sizes), shape[2])
 
-    def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         return self._pool(x, *self._arguments)
 
 
@@ -88,8 +88,8 @@ class _Norm(Layer):
         self.norm = BatchNorm(shape[-1], params["momentum"], params["epsilon"], regularizer=kernels.regularizer)
         self.out_shape = shape
 
-    def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
-        return self.norm(x, like_pixels(held, x) if x.shape.rank == 4 else held, training)
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
+        return self.norm(x, like_pixels(mask, x) if x.shape.rank == 4 else mask, training)
 
 
 class _Dropout(Layer):
@@ -97,7 +97,7 @@ class _Dropout(Layer):
         super().__init__(name="dropout")
         self._rate, self.out_shape = params["rate"], shape
 
-    def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         return dropout(x, self._rate, training)
 
 
@@ -109,7 +109,7 @@ class _Dense(Layer):
         self.bias = self.weight([params["units"]], "zeros") if params["use_bias"] else None
         self._activation, self.out_shape = params["activation"], (params["units"],)
 
-    def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         rows = tf.reshape(x, [-1, self.kernel.shape[0]])
         y = times_matrix(rows, cast_weight(self.kernel, x.dtype))
         return _activated(y if self.bias is None else add_bias(y, tf.convert_to_tensor(self.bias)), self._activation)
@@ -120,7 +120,7 @@ class _Activation(Layer):
         super().__init__(name="activation")
         self._activation, self.out_shape = activation, shape
 
-    def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         return _activated(x, self._activation)
 
 

@@ -42,9 +42,9 @@ class NetSettings(NamedTuple):
                                 self.initializer, self.regularizer)
 
 
-def like_pixels(held: tf.Tensor | None, x: tf.Tensor) -> tf.Tensor | None:
+def like_pixels(mask: tf.Tensor | None, x: tf.Tensor) -> tf.Tensor | None:
     """Broadcasts a mask of examples ``[batch]`` to the pixels ``[batch, height, width]`` of images ``x``."""
-    return None if held is None else tf.broadcast_to(held[:, tf.newaxis, tf.newaxis], tf.shape(x)[:3])
+    return None if mask is None else tf.broadcast_to(mask[:, tf.newaxis, tf.newaxis], tf.shape(x)[:3])
 
 
 class ResidualBlock(Module):
@@ -80,33 +80,33 @@ class ResidualBlock(Module):
         self.projection = settings.convolution(in_channels, self.out_channels, 1, stride) if projects else None
         self.projection_norm = settings.norm(self.out_channels) if projects and version != 2 else None
 
-    def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         """Applies the block.
 
         Args:
           x: ``[batch, height, width, channels]`` in the compute dtype.
-          held: boolean ``[batch]``, False at rows to exclude from statistics, or None.
+          mask: boolean ``[batch]``, False at rows to exclude from statistics, or None.
           training: whether to normalise by batch statistics.
 
         Returns:
           ``[batch, height', width', out_channels]``.
         """
-        return self._pre_activated(x, held, training) if self.version == 2 else self._post_activated(x, held, training)
+        return self._pre_activated(x, mask, training) if self.version == 2 else self._post_activated(x, mask, training)
 
-    def _post_activated(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def _post_activated(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         shortcut = y = x
         if self.projection is not None and self.projection_norm is not None:
             shortcut = self.projection(x)
-            shortcut = self.projection_norm(shortcut, like_pixels(held, shortcut), training)
+            shortcut = self.projection_norm(shortcut, like_pixels(mask, shortcut), training)
         for number, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             y = convolution(tf.nn.relu(y) if number else y)
-            y = norm(y, like_pixels(held, y), training)
+            y = norm(y, like_pixels(mask, y), training)
         return tf.nn.relu(y + shortcut)
 
-    def _pre_activated(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+    def _pre_activated(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
         shortcut = y = x
         for number, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
-            y = tf.nn.relu(norm(y, like_pixels(held, y), training))
+            y = tf.nn.relu(norm(y, like_pixels(mask, y), training))
             if number == 0 and self.projection is not None:
                 shortcut = self.projection(y)
             y = convolution(y)

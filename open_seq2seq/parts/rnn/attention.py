@@ -23,12 +23,12 @@ class Memory(NamedTuple):
     Attributes:
       keys: ``[batch, source, units]`` in the compute dtype.
       values: ``[batch, source, channels]`` in the compute dtype.
-      held: boolean ``[batch, source]``, False at padding.
+      mask: boolean ``[batch, source]``, False at padding.
     """
 
     keys: tf.Tensor
     values: tf.Tensor
-    held: tf.Tensor
+    mask: tf.Tensor
 
 
 class AdditiveAttention(Module):
@@ -104,7 +104,7 @@ class AdditiveAttention(Module):
             vector = vector * (self.score_scale / tf.norm(vector))
         scores = tf.cast(times_matrix(tf.tanh(inside), tf.cast(vector, dtype))[..., 0], tf.float32)
         # -1e9 instead of minus infinity, so that an empty source does not give NaN.
-        weights = tf.nn.softmax(tf.where(memory.held[:, tf.newaxis], scores, -1e9))
+        weights = tf.nn.softmax(tf.where(memory.mask[:, tf.newaxis], scores, -1e9))
         context = tf.matmul(tf.cast(weights, dtype), memory.values)
         return context, weights, coverage + weights if self._adds_up else weights
 
@@ -116,9 +116,9 @@ class AdditiveAttention(Module):
             return (fertility * coverage)[..., tf.newaxis] * self.place_kernel[0]
         shape = tf.shape(coverage)
         rows = tf.reshape(coverage, [shape[0] * shape[1], shape[2], 1])
-        found = convolve(rows, tf.convert_to_tensor(self.place_filters), [1], "SAME", [1]) + self.place_bias
-        found = times_matrix(found, tf.convert_to_tensor(self.place_kernel))
-        return tf.reshape(found, tf.concat([shape, [found.shape[-1]]], 0))
+        features = convolve(rows, tf.convert_to_tensor(self.place_filters), [1], "SAME", [1]) + self.place_bias
+        features = times_matrix(features, tf.convert_to_tensor(self.place_kernel))
+        return tf.reshape(features, tf.concat([shape, [features.shape[-1]]], 0))
 
 
 @tf.custom_gradient
@@ -150,16 +150,16 @@ def additive_scores(queries: tf.Tensor, keys: tf.Tensor, vector: tf.Tensor) -> A
     _, scores = tf.while_loop(lambda number, _: number < count, body, (tf.constant(0), start))
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        given = tf.transpose(tf.cast(dy, keys.dtype), [1, 0, 2])
+        d_scores = tf.transpose(tf.cast(dy, keys.dtype), [1, 0, 2])
 
-        def back(number: tf.Tensor, found: tf.TensorArray, d_keys: tf.Tensor, d_vector: tf.Tensor) -> Any:
-            d_query, d_inside, d_row = additive_gradient(squashed(number), column[:, 0], given[number])
-            return number + 1, found.write(number, d_query), d_keys + tf.cast(d_inside, tf.float32), d_vector + d_row
+        def back(number: tf.Tensor, array: tf.TensorArray, d_keys: tf.Tensor, d_vector: tf.Tensor) -> Any:
+            d_query, d_inside, d_row = additive_gradient(squashed(number), column[:, 0], d_scores[number])
+            return number + 1, array.write(number, d_query), d_keys + tf.cast(d_inside, tf.float32), d_vector + d_row
 
-        found = tf.TensorArray(keys.dtype, count, element_shape=[keys.shape[0], keys.shape[2]])
-        first = (tf.constant(0), found, tf.zeros(tf.shape(keys)), tf.zeros_like(vector))
-        _, found, d_keys, d_vector = tf.while_loop(lambda number, *_: number < count, back, first)
-        return tf.transpose(found.stack(), [1, 0, 2]), tf.cast(d_keys, keys.dtype), d_vector
+        d_queries = tf.TensorArray(keys.dtype, count, element_shape=[keys.shape[0], keys.shape[2]])
+        first = (tf.constant(0), d_queries, tf.zeros(tf.shape(keys)), tf.zeros_like(vector))
+        _, d_queries, d_keys, d_vector = tf.while_loop(lambda number, *_: number < count, back, first)
+        return tf.transpose(d_queries.stack(), [1, 0, 2]), tf.cast(d_keys, keys.dtype), d_vector
 
     return tf.transpose(scores.stack(), [1, 0, 2]), grad
 
@@ -280,7 +280,7 @@ class GlobalAttention(Module):
           memory: the source.
           before: the weights of the previous step, ``[batch, queries, source]``; used only if ``is_monotonic``.
         """
-        return masked_softmax(self.scores(queries, memory), memory.held[:, tf.newaxis])
+        return masked_softmax(self.scores(queries, memory), memory.mask[:, tf.newaxis])
 
     def all_steps(self, queries: tf.Tensor, memory: Memory, training: bool = False) -> tf.Tensor:
         """Returns the attention weights ``[batch, queries, source]`` FP32, where each query belongs to one step.
@@ -290,7 +290,7 @@ class GlobalAttention(Module):
           memory: the source.
           training: whether this is a training step.
         """
-        return masked_softmax(self.scores_of_all_steps(queries, memory), memory.held[:, tf.newaxis])
+        return masked_softmax(self.scores_of_all_steps(queries, memory), memory.mask[:, tf.newaxis])
 
     def __call__(self, queries: tf.Tensor, memory: Memory, training: bool = False,
                  before: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -310,14 +310,14 @@ class GlobalAttention(Module):
         return tf.matmul(tf.cast(weights, memory.values.dtype), memory.values), weights
 
 
-def masked_softmax(scores: tf.Tensor, held: tf.Tensor) -> tf.Tensor:
-    """Returns the softmax over the positions where ``held`` is True, and zeros elsewhere.
+def masked_softmax(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns the softmax over the positions where ``mask`` is True, and zeros elsewhere.
 
     Args:
       scores: ``[…, source]`` FP32.
-      held: boolean, broadcasts to ``[…, source]``; may be False everywhere.
+      mask: boolean, broadcasts to ``[…, source]``; may be False everywhere.
 
     Returns:
       ``[…, source]`` FP32.
     """
-    return tf.where(held, tf.nn.softmax(tf.where(held, scores, -1e9)), 0.0)
+    return tf.where(mask, tf.nn.softmax(tf.where(mask, scores, -1e9)), 0.0)

@@ -90,8 +90,8 @@ class AttentiveStack(Module):
             x, contexts, weights = self._fed(embedded, memory, training, first)
         else:
             x = embedded
-            for layer, own in zip(inner, first[:self.num_inner], strict=True):
-                x = layer(x, lengths, training, states=own)
+            for layer, state in zip(inner, first[:self.num_inner], strict=True):
+                x = layer(x, lengths, training, states=state)
             contexts, weights = self.attention(tf.transpose(x, [1, 0, 2]), memory, training)
             contexts, weights = tf.transpose(contexts, [1, 0, 2]), tf.transpose(weights, [1, 0, 2])
         record_attention(tf.transpose(weights, [1, 0, 2])[:, tf.newaxis])
@@ -99,8 +99,8 @@ class AttentiveStack(Module):
             return contexts, weights
         if self.delayed:
             contexts = tf.pad(contexts, [[1, 0], [0, 0], [0, 0]])[:-1]
-        for layer, own in zip(outer, first[self.num_inner:], strict=True):
-            x = layer(x, lengths, training, contexts, own)
+        for layer, state in zip(outer, first[self.num_inner:], strict=True):
+            x = layer(x, lengths, training, contexts, state)
         return x, weights
 
     def _fed(self, embedded: tf.Tensor, memory: Memory, training: bool,
@@ -114,19 +114,19 @@ class AttentiveStack(Module):
         x = directions[0].with_bias(tf.matmul(tf.reshape(x, [-1, size]), kernel[:size]))
         x = tf.reshape(x, tf.concat([tf.shape(embedded)[:2], [kernel.shape[1]]], 0))
         batch = tf.shape(embedded)[1]
-        first = [direction.initial_states(batch) if own is None else own
-                 for direction, own in zip(directions, states[:self.num_inner], strict=True)]
+        first = [direction.initial_states(batch) if state is None else state
+                 for direction, state in zip(directions, states[:self.num_inner], strict=True)]
         weights = FedWeights(
             x, memory.keys, memory.values, self.attention.weights(dtype), (kernel[size:], *others),
             tuple(direction.bias_or_zeros() for direction in directions[1:]),
             tuple(tuple(direction.step_weights(dtype, training)) for direction in directions),
-            tuple(tuple(own) for own in first), ())
+            tuple(tuple(state) for state in first), ())
         noise: tf.Tensor | None = None
         bias: tuple[tf.Tensor, ...] = ()
         if isinstance(self.attention, MonotonicAttention):
-            shape = tf.concat([tf.shape(embedded)[:2], tf.shape(memory.held)[1:]], 0)
+            shape = tf.concat([tf.shape(embedded)[:2], tf.shape(memory.mask)[1:]], 0)
             noise, bias = self.attention.noise(shape, training), (tf.convert_to_tensor(self.attention.score_bias),)
-        return fed_recurrence(self._loop_layers(embedded, training), weights._replace(score_bias=bias), memory.held,
+        return fed_recurrence(self._loop_layers(embedded, training), weights._replace(score_bias=bias), memory.mask,
                               noise)
 
     def _loop_layers(self, embedded: tf.Tensor, training: bool) -> list[FedLayer]:
@@ -151,7 +151,7 @@ class AttentiveStack(Module):
         if states is None:
             cells = [[tf.zeros([batch, beam_size, size]) for size in sizes] for sizes in self.state_sizes]
         else:
-            cells = [[tf.repeat(state[:, tf.newaxis], beam_size, 1) for state in own] for own in states]
+            cells = [[tf.repeat(state[:, tf.newaxis], beam_size, 1) for state in layer] for layer in states]
         weights = tf.zeros([batch, beam_size, 0])
         if isinstance(self.attention, MonotonicAttention):
             weights = self.attention.first_weights([batch, beam_size], tf.shape(source)[1])
@@ -198,8 +198,8 @@ def _factors(like: tf.Tensor, size: int, rate: float, training: bool) -> tf.Tens
     """Returns dropout factors ``[time, batch, size]`` in the dtype of ``like`` ``[time, batch, …]``, or None."""
     if not training or rate == 0.0:
         return None
-    kept = keep_mask(tf.concat([tf.shape(like)[:2], [size]], 0), rate)
-    return tf.ensure_shape(tf.where(kept, tf.cast(keep_scale(rate), like.dtype), 0.0), [None, None, size])
+    mask = keep_mask(tf.concat([tf.shape(like)[:2], [size]], 0), rate)
+    return tf.ensure_shape(tf.where(mask, tf.cast(keep_scale(rate), like.dtype), 0.0), [None, None, size])
 
 
 def _step_layer(layer: ResidualLayer, x: tf.Tensor, extra: tf.Tensor | None, states: Sequence[tf.Tensor],

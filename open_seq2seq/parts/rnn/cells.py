@@ -199,8 +199,8 @@ class Lstm(UnitsCell):
         gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
         i, f, o = tf.split(gates, 3, axis=-1)
         inner = f * states[1] + i * candidate
-        kept = weights[0].dtype
-        return (o * tf.tanh(inner), inner), (tf.cast(gates, kept), tf.cast(candidate, kept))
+        dtype = weights[0].dtype
+        return (o * tf.tanh(inner), inner), (tf.cast(gates, dtype), tf.cast(candidate, dtype))
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
@@ -233,9 +233,9 @@ class Gru(UnitsCell):
         update, reset = tf.split(gates, 2, axis=-1)
         inner = u[:, 2 * hidden:] + weights[1]
         candidate = tf.tanh(x[:, 2 * hidden:] + reset * inner)
-        kept = weights[0].dtype
+        dtype = weights[0].dtype
         return ((candidate + update * (states[0] - candidate),),
-                (tf.cast(gates, kept), tf.cast(candidate, kept), tf.cast(inner, kept)))
+                (tf.cast(gates, dtype), tf.cast(candidate, dtype), tf.cast(inner, dtype)))
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
@@ -279,8 +279,8 @@ class ClassicGru(UnitsCell):
         gates = tf.sigmoid(x[:, :2 * hidden] + product(states[0], weights[0]))
         update, reset = tf.split(gates, 2, axis=-1)
         candidate = tf.tanh(x[:, 2 * hidden:] + product(reset * states[0], weights[1]))
-        kept = weights[0].dtype
-        return ((candidate + update * (states[0] - candidate),), (tf.cast(gates, kept), tf.cast(candidate, kept)))
+        dtype = weights[0].dtype
+        return ((candidate + update * (states[0] - candidate),), (tf.cast(gates, dtype), tf.cast(candidate, dtype)))
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:

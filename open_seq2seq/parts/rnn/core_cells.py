@@ -311,8 +311,8 @@ _PLACES = {"nn.rnn_cell": (LSTMCell, BasicLSTMCell, GRUCell),
 
 
 def _names() -> dict[str, type[CoreCell]]:
-    own = (FLSTMCell, BasicSLSTMCell, WeightDropLayerNormBasicLSTMCell)
-    cells = {cell.__name__: cell for cells in (*_PLACES.values(), own) for cell in cells}
+    classes = (FLSTMCell, BasicSLSTMCell, WeightDropLayerNormBasicLSTMCell)
+    cells = {cell.__name__: cell for cells in (*_PLACES.values(), classes) for cell in cells}
     return {**cells, **{f"tf.{place}.{cell.__name__}": cell for place, cells in _PLACES.items() for cell in cells}}
 
 

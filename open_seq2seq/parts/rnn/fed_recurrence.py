@@ -66,7 +66,7 @@ class FedWeights(NamedTuple):
     score_bias: tuple[tf.Tensor, ...]
 
 
-class _Kept(NamedTuple):
+class _Trace(NamedTuple):
     """Tensors that the forward pass keeps for the backward pass.
 
     Attributes:
@@ -83,32 +83,32 @@ class _Kept(NamedTuple):
     weights: Any
 
 
-def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, held: tf.Tensor,
+def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, mask: tf.Tensor,
                    noise: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Runs the layers over time; the first context is zeros.
 
     Args:
       layers: the layers; the output of the last is the query.
       weights: the weights, the projected input and the source.
-      held: boolean ``[batch, source]``, False at padding.
+      mask: boolean ``[batch, source]``, False at padding.
       noise: noise to add to the scores of monotonic attention, ``[time, batch, source]`` FP32, or None.
 
     Returns:
       (outputs of the last layer ``[time, batch, output]`` and contexts ``[time, batch, memory_size]`` in the compute
       dtype; attention weights ``[time, batch, source]`` FP32, which have no gradient).
     """
-    loop = _Loop(layers, held, noise)
+    loop = _Loop(layers, mask, noise)
 
     @tf.custom_gradient
     def run(*flat: tf.Tensor) -> Any:
-        given = tf.nest.pack_sequence_as(weights, flat)
-        kept = loop.forward(given)
-        outputs = loop.inputs_and_outputs(kept, given.x.dtype)[1][-1]
+        fed = tf.nest.pack_sequence_as(weights, flat)
+        trace = loop.forward(fed)
+        outputs = loop.inputs_and_outputs(trace, fed.x.dtype)[1][-1]
 
         def grad(d_outputs: tf.Tensor, d_contexts: tf.Tensor) -> list[tf.Tensor]:
-            return tf.nest.flatten(loop.backward(given, kept, d_outputs, d_contexts))
+            return tf.nest.flatten(loop.backward(fed, trace, d_outputs, d_contexts))
 
-        return (outputs, kept.contexts[1:], tf.stop_gradient(kept.weights)), lambda dy, dc, _: grad(dy, dc)
+        return (outputs, trace.contexts[1:], tf.stop_gradient(trace.weights)), lambda dy, dc, _: grad(dy, dc)
 
     return run(*tf.nest.flatten(weights))
 
@@ -128,125 +128,125 @@ def _flat(tensor: tf.Tensor) -> tf.Tensor:
 class _Loop:
     """Forward and backward pass of ``fed_recurrence``."""
 
-    def __init__(self, layers: Sequence[FedLayer], held: tf.Tensor, noise: tf.Tensor | None) -> None:
-        self.layers, self.held, self._noise = layers, held, noise
+    def __init__(self, layers: Sequence[FedLayer], mask: tf.Tensor, noise: tf.Tensor | None) -> None:
+        self.layers, self.mask, self._noise = layers, mask, noise
 
-    def forward(self, given: FedWeights) -> _Kept:
+    def forward(self, fed: FedWeights) -> _Trace:
         """Runs the loop over time; returns the tensors that the backward pass needs."""
-        steps, batch, dtype = tf.shape(given.x)[0], tf.shape(given.x)[1], given.x.dtype
-        rows, size = given.x.shape[1], given.values.shape[-1]
+        steps, batch, dtype = tf.shape(fed.x)[0], tf.shape(fed.x)[1], fed.x.dtype
+        rows, size = fed.x.shape[1], fed.values.shape[-1]
         histories, saved = [], []
-        for layer, states in zip(self.layers, given.states, strict=True):
+        for layer, states in zip(self.layers, fed.states, strict=True):
             types = (dtype, tf.float32)[:layer.cell.num_states]
             histories.append(tuple(step_array(kind, steps + 1, [rows, state.shape[-1]]).write(0, tf.cast(state, kind))
                                    for kind, state in zip(types, states, strict=True)))
             saved.append(tuple(step_array(tf.float32 if wide else dtype, steps, [rows, columns])
                                for columns, wide in layer.cell.saved_sizes([state.shape[-1] for state in states])))
         context = tf.zeros([batch, size], dtype)
-        arrays = _Kept(tuple(histories), tuple(saved), step_array(dtype, steps + 1, [rows, size]).write(0, context),
-                       step_array(tf.float32, steps, [rows, None]))
+        arrays = _Trace(tuple(histories), tuple(saved), step_array(dtype, steps + 1, [rows, size]).write(0, context),
+                        step_array(tf.float32, steps, [rows, None]))
 
         def body(step: tf.Tensor, carried: Any) -> Any:
             states, context, weights, arrays = carried
-            new, kept, query = self._advance(given, step, states, context)
-            context, weights = self._attend(given, query, weights, step)
+            new, step_saved, query = self._advance(fed, step, states, context)
+            context, weights = self._attend(fed, query, weights, step)
             histories = tuple(tuple(array.write(step + 1, tf.cast(state, array.dtype))
                                     for array, state in zip(history, now, strict=True))
                               for history, now in zip(arrays.states, new, strict=True))
             saved = tuple(tuple(array.write(step, value) for array, value in zip(old, now, strict=True))
-                          for old, now in zip(arrays.saved, kept, strict=True))
-            return new, context, weights, _Kept(histories, saved, arrays.contexts.write(step + 1, context),
-                                                arrays.weights.write(step, weights))
+                          for old, now in zip(arrays.saved, step_saved, strict=True))
+            return new, context, weights, _Trace(histories, saved, arrays.contexts.write(step + 1, context),
+                                                 arrays.weights.write(step, weights))
 
-        *_, arrays = turns(steps, body, (given.states, context, self.first_weights(given), arrays))
-        return _Kept(*(tf.nest.map_structure(lambda array: array.stack(), part) for part in arrays))
+        *_, arrays = turns(steps, body, (fed.states, context, self.first_weights(fed), arrays))
+        return _Trace(*(tf.nest.map_structure(lambda array: array.stack(), part) for part in arrays))
 
-    def _advance(self, given: FedWeights, step: tf.Tensor, states: Any, context: tf.Tensor) -> Any:
+    def _advance(self, fed: FedWeights, step: tf.Tensor, states: Any, context: tf.Tensor) -> Any:
         """Computes the layers for one step; returns (new states, saved tensors, query ``[batch, output]``)."""
-        new, kept, dtype = [], [], given.x.dtype
+        new, all_saved, dtype = [], [], fed.x.dtype
         y = context
         for number, layer in enumerate(self.layers):
             x = _times(y, _at(layer.keep_input, step))
-            z = tf.matmul(x, given.kernels[number])
-            z += given.x[step] if number == 0 else tf.cast(given.biases[number - 1], dtype)
+            z = tf.matmul(x, fed.kernels[number])
+            z += fed.x[step] if number == 0 else tf.cast(fed.biases[number - 1], dtype)
             z = z if layer.masks is None else tf.concat([z, layer.masks[step]], -1)
-            after, saved = layer.cell.step(z, states[number], given.cells[number])
+            after, saved = layer.cell.step(z, states[number], fed.cells[number])
             y = tf.cast(after[0], dtype)
             y = _times(y + x if layer.residual else y, _at(layer.keep_output, step))
             new.append(after)
-            kept.append(saved)
-        return tuple(new), tuple(kept), y
+            all_saved.append(saved)
+        return tuple(new), tuple(all_saved), y
 
-    def first_weights(self, given: FedWeights) -> tf.Tensor:
+    def first_weights(self, fed: FedWeights) -> tf.Tensor:
         """Returns the attention weights before the first step: 1 at the first position of the source, else 0."""
-        return tf.one_hot(tf.zeros([tf.shape(given.keys)[0]], tf.int32), tf.shape(given.keys)[1])
+        return tf.one_hot(tf.zeros([tf.shape(fed.keys)[0]], tf.int32), tf.shape(fed.keys)[1])
 
-    def _attend(self, given: FedWeights, query: tf.Tensor, before: tf.Tensor,
+    def _attend(self, fed: FedWeights, query: tf.Tensor, before: tf.Tensor,
                 step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        query = self._projected(given, query)
-        if given.attention:
-            inside = tf.tanh(query[:, tf.newaxis] + given.keys)
-            scores = times_matrix(inside, tf.cast(given.attention[2], query.dtype)[:, tf.newaxis])[..., 0]
+        query = self._projected(fed, query)
+        if fed.attention:
+            inside = tf.tanh(query[:, tf.newaxis] + fed.keys)
+            scores = times_matrix(inside, tf.cast(fed.attention[2], query.dtype)[:, tf.newaxis])[..., 0]
         else:
-            scores = tf.matmul(given.keys, query[:, :, tf.newaxis])[..., 0]
-        if given.score_bias:
-            weights = monotonic_weights(self.shifted(given, tf.cast(scores, tf.float32), step), before, self.held)
+            scores = tf.matmul(fed.keys, query[:, :, tf.newaxis])[..., 0]
+        if fed.score_bias:
+            weights = monotonic_weights(self.shifted(fed, tf.cast(scores, tf.float32), step), before, self.mask)
         else:
-            weights = masked_softmax(tf.cast(scores, tf.float32), self.held)
-        context = tf.matmul(tf.cast(weights, query.dtype)[:, tf.newaxis], given.values)[:, 0]
+            weights = masked_softmax(tf.cast(scores, tf.float32), self.mask)
+        context = tf.matmul(tf.cast(weights, query.dtype)[:, tf.newaxis], fed.values)[:, 0]
         return context, weights
 
-    def shifted(self, given: FedWeights, scores: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+    def shifted(self, fed: FedWeights, scores: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
         """Returns the scores ``[batch, source]`` FP32 of monotonic attention, with bias and noise."""
-        scores += given.score_bias[0]
+        scores += fed.score_bias[0]
         return scores if self._noise is None else scores + self._noise[step]
 
     @staticmethod
-    def _projected(given: FedWeights, queries: tf.Tensor) -> tf.Tensor:
-        if not given.attention:
+    def _projected(fed: FedWeights, queries: tf.Tensor) -> tf.Tensor:
+        if not fed.attention:
             return queries
-        kernel, bias, _ = given.attention
+        kernel, bias, _ = fed.attention
         return times_matrix(queries, kernel) + tf.cast(bias, queries.dtype)
 
-    def inputs_and_outputs(self, kept: _Kept, dtype: tf.DType) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    def inputs_and_outputs(self, trace: _Trace, dtype: tf.DType) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Returns (inputs of each layer, outputs of each layer) ``[time, batch, channels]``, both after dropout."""
         inputs, outputs = [], []
-        y = kept.contexts[:-1]
-        for layer, history in zip(self.layers, kept.states, strict=True):
+        y = trace.contexts[:-1]
+        for layer, history in zip(self.layers, trace.states, strict=True):
             inputs.append(_times(y, layer.keep_input))
             y = history[0][1:]
             outputs.append(_times(y + inputs[-1] if layer.residual else y, layer.keep_output))
             y = outputs[-1]
         return inputs, outputs
 
-    def backward(self, given: FedWeights, kept: _Kept, d_outputs: tf.Tensor, d_contexts: tf.Tensor) -> FedWeights:
-        """Returns the gradients of the tensors ``given``; ``d_outputs`` and ``d_contexts`` are those of the results."""
-        inputs, outputs = self.inputs_and_outputs(kept, given.x.dtype)
-        queries = self._projected(given, outputs[-1])
-        d_states, found = _Backward(self, given, kept, queries, d_outputs, d_contexts).run()
-        weights = tf.transpose(tf.cast(kept.weights, given.x.dtype), [1, 2, 0])
-        d_values = tf.matmul(weights, tf.transpose(found.contexts, [1, 0, 2]))
-        d_keys = tf.cast(found.keys, given.x.dtype)
+    def backward(self, fed: FedWeights, trace: _Trace, d_outputs: tf.Tensor, d_contexts: tf.Tensor) -> FedWeights:
+        """Returns the gradients of the tensors ``fed``; ``d_outputs`` and ``d_contexts`` are those of the results."""
+        inputs, outputs = self.inputs_and_outputs(trace, fed.x.dtype)
+        queries = self._projected(fed, outputs[-1])
+        d_states, grads = _Backward(self, fed, trace, queries, d_outputs, d_contexts).run()
+        weights = tf.transpose(tf.cast(trace.weights, fed.x.dtype), [1, 2, 0])
+        d_values = tf.matmul(weights, tf.transpose(grads.contexts, [1, 0, 2]))
+        d_keys = tf.cast(grads.keys, fed.x.dtype)
         attention: tuple[tf.Tensor, ...] = ()
-        if given.attention:
-            flat = _flat(found.queries)
-            attention = (tf.matmul(_flat(outputs[-1]), flat, transpose_a=True), sum_over_rows(flat), found.vector)
+        if fed.attention:
+            flat = _flat(grads.queries)
+            attention = (tf.matmul(_flat(outputs[-1]), flat, transpose_a=True), sum_over_rows(flat), grads.vector)
         else:
-            d_keys = tf.matmul(tf.transpose(found.scores, [1, 2, 0]), tf.transpose(queries, [1, 0, 2]))
-        sums = [dz[..., :kernel.shape[1]] for dz, kernel in zip(found.sums, given.kernels, strict=True)]
+            d_keys = tf.matmul(tf.transpose(grads.scores, [1, 2, 0]), tf.transpose(queries, [1, 0, 2]))
+        sums = [dz[..., :kernel.shape[1]] for dz, kernel in zip(grads.sums, fed.kernels, strict=True)]
         kernels = tuple(tf.matmul(_flat(x), _flat(dz), transpose_a=True) for x, dz in zip(inputs, sums, strict=True))
         cells = []
         for number, layer in enumerate(self.layers):
             cells.append((*layer.cell.weight_gradients(
-                _flat(kept.states[number][0][:-1]), _flat(found.sums[number]),
-                tuple(_flat(rows) for rows in found.rows[number]),
-                tuple(_flat(saved) for saved in kept.saved[number])), *found.vectors[number]))
+                _flat(trace.states[number][0][:-1]), _flat(grads.sums[number]),
+                tuple(_flat(rows) for rows in grads.rows[number]),
+                tuple(_flat(saved) for saved in trace.saved[number])), *grads.vectors[number]))
         return FedWeights(sums[0], d_keys, d_values, attention, kernels,
                           tuple(sum_over_rows(_flat(dz)) for dz in sums[1:]), tuple(cells), d_states,
-                          found.score_bias)
+                          grads.score_bias)
 
 
-class _Found(NamedTuple):
+class _Gradients(NamedTuple):
     """Gradients that the backward loop computes.
 
     Attributes:
@@ -276,63 +276,64 @@ class _Found(NamedTuple):
 class _Backward:
     """The loop of the backward pass."""
 
-    def __init__(self, loop: _Loop, given: FedWeights, kept: _Kept, queries: tf.Tensor, d_outputs: tf.Tensor,
+    def __init__(self, loop: _Loop, fed: FedWeights, trace: _Trace, queries: tf.Tensor, d_outputs: tf.Tensor,
                  d_contexts: tf.Tensor) -> None:
-        self.loop, self.given, self.kept, self.queries = loop, given, kept, queries
-        self.d_outputs, self.d_contexts, self.first = d_outputs, d_contexts, loop.first_weights(given)
-        self.cells = [transposed(weights) for weights in given.cells]
-        self.kernels, self.attention = transposed(given.kernels), transposed(given.attention)
+        self.loop, self.fed, self.trace, self.queries = loop, fed, trace, queries
+        self.d_outputs, self.d_contexts, self.first = d_outputs, d_contexts, loop.first_weights(fed)
+        self.cells = [transposed(weights) for weights in fed.cells]
+        self.kernels, self.attention = transposed(fed.kernels), transposed(fed.attention)
 
-    def run(self) -> tuple[Any, _Found]:
+    def run(self) -> tuple[Any, _Gradients]:
         """Returns the gradients of the initial states, and all other gradients."""
-        steps = tf.shape(self.given.x)[0]
+        steps = tf.shape(self.fed.x)[0]
 
         def body(turn: tf.Tensor, carried: Any) -> Any:
             return self._step(steps - 1 - turn, *carried)
 
-        d_states = tf.nest.map_structure(tf.zeros_like, self.given.states)
-        d_context = tf.zeros(tf.shape(self.kept.contexts[0]), tf.float32)
+        d_states = tf.nest.map_structure(tf.zeros_like, self.fed.states)
+        d_context = tf.zeros(tf.shape(self.trace.contexts[0]), tf.float32)
         # Only with monotonic attention do the weights of a step affect the next one.
-        d_weights = tf.zeros_like(self.first) if self.given.score_bias else tf.zeros([0])
-        d_states, *_, found = turns(steps, body, (d_states, d_context, d_weights, self._nothing(steps)))
-        stacked = (tf.nest.map_structure(lambda array: array.stack(), part) for part in found[:5])
-        return d_states, _Found(*stacked, *found[5:])
+        d_weights = tf.zeros_like(self.first) if self.fed.score_bias else tf.zeros([0])
+        d_states, *_, grads = turns(steps, body, (d_states, d_context, d_weights, self._nothing(steps)))
+        stacked = (tf.nest.map_structure(lambda array: array.stack(), part) for part in grads[:5])
+        return d_states, _Gradients(*stacked, *grads[5:])
 
-    def _nothing(self, steps: tf.Tensor) -> _Found:
+    def _nothing(self, steps: tf.Tensor) -> _Gradients:
         """Returns initial values: an empty array for gradients of single steps, zeros for gradients of all steps."""
-        given, dtype, rows = self.given, self.given.x.dtype, self.given.x.shape[1]
+        fed, dtype, rows = self.fed, self.fed.x.dtype, self.fed.x.shape[1]
         sums, by_row, vectors = [], [], []
-        for layer, weights, states, kernel in zip(self.loop.layers, given.cells, given.states, given.kernels,
+        for layer, weights, states, kernel in zip(self.loop.layers, fed.cells, fed.states, fed.kernels,
                                                   strict=True):
             columns = kernel.shape[1] + (0 if layer.masks is None else layer.masks.shape[-1])
             sums.append(step_array(dtype, steps, [rows, columns]))
             by_row.append(tuple(step_array(dtype, steps, [rows, states[0].shape[-1]])
                                 for _ in range(layer.cell.num_rows)))
             vectors.append(tuple(tf.zeros_like(weight) for weight in weights[len(weights) - layer.cell.num_sums:]))
-        units = given.keys.shape[-1]
-        return _Found(tuple(sums), tuple(by_row), step_array(dtype, steps, [rows, given.values.shape[-1]]),
-                      step_array(dtype, steps, [rows, units]), step_array(dtype, steps, [rows, None]),
-                      tf.zeros(tf.shape(given.keys) if given.attention else [0, 0, 0]),
-                      tf.zeros([units if given.attention else 0]), tuple(vectors),
-                      tuple(tf.zeros([]) for _ in given.score_bias))
+        units = fed.keys.shape[-1]
+        return _Gradients(tuple(sums), tuple(by_row), step_array(dtype, steps, [rows, fed.values.shape[-1]]),
+                          step_array(dtype, steps, [rows, units]), step_array(dtype, steps, [rows, None]),
+                          tf.zeros(tf.shape(fed.keys) if fed.attention else [0, 0, 0]),
+                          tf.zeros([units if fed.attention else 0]), tuple(vectors),
+                          tuple(tf.zeros([]) for _ in fed.score_bias))
 
-    def _step(self, step: tf.Tensor, d_states: Any, d_context: tf.Tensor, d_weights: tf.Tensor, found: _Found) -> Any:
-        dtype = self.given.x.dtype
+    def _step(self, step: tf.Tensor, d_states: Any, d_context: tf.Tensor, d_weights: tf.Tensor,
+              grads: _Gradients) -> Any:
+        dtype = self.fed.x.dtype
         d_context = d_context + tf.cast(self.d_contexts[step], tf.float32)
         d_scores, d_weights = self._through_weights(step, tf.cast(d_context, dtype), d_weights)
-        found = found._replace(score_bias=tuple(bias + tf.reduce_sum(d_scores) for bias in found.score_bias))
+        grads = grads._replace(score_bias=tuple(bias + tf.reduce_sum(d_scores) for bias in grads.score_bias))
         d_scores = tf.cast(d_scores, dtype)
         d_query, d_keys, d_vector = self._through_scores(step, d_scores)
-        found = found._replace(contexts=found.contexts.write(step, tf.cast(d_context, dtype)),
-                               queries=found.queries.write(step, d_query), scores=found.scores.write(step, d_scores))
+        grads = grads._replace(contexts=grads.contexts.write(step, tf.cast(d_context, dtype)),
+                               queries=grads.queries.write(step, d_query), scores=grads.scores.write(step, d_scores))
         dy = tf.cast(self.d_outputs[step], tf.float32)
-        if self.given.attention:
-            found = found._replace(keys=found.keys + d_keys, vector=found.vector + d_vector)
+        if self.fed.attention:
+            grads = grads._replace(keys=grads.keys + d_keys, vector=grads.vector + d_vector)
             dy += product(d_query, self.attention[0])
         else:
             dy += tf.cast(d_query, tf.float32)
-        d_states, d_context, found = self._through_layers(step, dy, d_states, found)
-        return d_states, d_context, d_weights, found
+        d_states, d_context, grads = self._through_layers(step, dy, d_states, grads)
+        return d_states, d_context, d_weights, grads
 
     def _through_weights(self, step: tf.Tensor, d_context: tf.Tensor,
                          d_weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -340,45 +341,45 @@ class _Backward:
 
         Both are ``[batch, source]`` FP32. Unless the attention is monotonic, the second is returned unchanged.
         """
-        given = self.given
-        own = tf.cast(tf.matmul(given.values, d_context[:, :, tf.newaxis])[..., 0], tf.float32)
-        if not given.score_bias:
-            weights = self.kept.weights[step]
-            return weights * (own - tf.reduce_sum(weights * own, -1, keepdims=True)), d_weights
-        before = tf.cond(step > 0, lambda: self.kept.weights[step - 1], lambda: self.first)
-        scores = self.loop.shifted(given, self._scores(step), step)
+        fed = self.fed
+        by_context = tf.cast(tf.matmul(fed.values, d_context[:, :, tf.newaxis])[..., 0], tf.float32)
+        if not fed.score_bias:
+            weights = self.trace.weights[step]
+            return weights * (by_context - tf.reduce_sum(weights * by_context, -1, keepdims=True)), d_weights
+        before = tf.cond(step > 0, lambda: self.trace.weights[step - 1], lambda: self.first)
+        scores = self.loop.shifted(fed, self._scores(step), step)
         before = tf.ensure_shape(before, self.first.shape)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([scores, before])
-            weights = monotonic_weights(scores, before, self.loop.held)
-        d_scores, d_before = tape.gradient(weights, [scores, before], own + d_weights)
+            weights = monotonic_weights(scores, before, self.loop.mask)
+        d_scores, d_before = tape.gradient(weights, [scores, before], by_context + d_weights)
         return d_scores, d_before
 
     def _scores(self, step: tf.Tensor) -> tf.Tensor:
         """Recomputes the scores of a step, ``[batch, source]`` FP32."""
-        given, query = self.given, self.queries[step]
-        if not given.attention:
-            return tf.cast(tf.matmul(given.keys, query[:, :, tf.newaxis])[..., 0], tf.float32)
-        column = tf.cast(given.attention[2], query.dtype)[:, tf.newaxis]
-        return tf.cast(times_matrix(tf.tanh(query[:, tf.newaxis] + given.keys), column)[..., 0], tf.float32)
+        fed, query = self.fed, self.queries[step]
+        if not fed.attention:
+            return tf.cast(tf.matmul(fed.keys, query[:, :, tf.newaxis])[..., 0], tf.float32)
+        column = tf.cast(fed.attention[2], query.dtype)[:, tf.newaxis]
+        return tf.cast(times_matrix(tf.tanh(query[:, tf.newaxis] + fed.keys), column)[..., 0], tf.float32)
 
     def _through_scores(self, step: tf.Tensor, d_scores: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Returns the gradients of the projected query, the keys and the score vector."""
-        given = self.given
-        if not given.attention:
-            return tf.matmul(d_scores[:, tf.newaxis], given.keys)[:, 0], tf.zeros([0, 0, 0]), tf.zeros([0])
-        squashed = tf.tanh(self.queries[step][:, tf.newaxis] + given.keys)
-        d_query, d_keys, d_vector = additive_gradient(squashed, tf.cast(given.attention[2], d_scores.dtype), d_scores)
+        fed = self.fed
+        if not fed.attention:
+            return tf.matmul(d_scores[:, tf.newaxis], fed.keys)[:, 0], tf.zeros([0, 0, 0]), tf.zeros([0])
+        squashed = tf.tanh(self.queries[step][:, tf.newaxis] + fed.keys)
+        d_query, d_keys, d_vector = additive_gradient(squashed, tf.cast(fed.attention[2], d_scores.dtype), d_scores)
         return d_query, tf.cast(d_keys, tf.float32), d_vector
 
-    def _through_layers(self, step: tf.Tensor, dy: tf.Tensor, d_states: Any, found: _Found) -> Any:
-        given, kept, dtype = self.given, self.kept, self.given.x.dtype
-        before, sums, by_row, vectors = list(d_states), list(found.sums), list(found.rows), list(found.vectors)
+    def _through_layers(self, step: tf.Tensor, dy: tf.Tensor, d_states: Any, grads: _Gradients) -> Any:
+        fed, trace, dtype = self.fed, self.trace, self.fed.x.dtype
+        before, sums, by_row, vectors = list(d_states), list(grads.sums), list(grads.rows), list(grads.vectors)
         for number in reversed(range(len(self.loop.layers))):
-            layer, history = self.loop.layers[number], kept.states[number]
+            layer, history = self.loop.layers[number], trace.states[number]
             dy = _times(dy, _at(layer.keep_output, step))
             one = layer.cell.step_gradient(
-                (d_states[number][0] + dy, *d_states[number][1:]), tuple(saved[step] for saved in kept.saved[number]),
+                (d_states[number][0] + dy, *d_states[number][1:]), tuple(saved[step] for saved in trace.saved[number]),
                 tuple(states[step] for states in history), tuple(states[step + 1] for states in history),
                 self.cells[number])
             before[number] = tuple(one.states)
@@ -386,6 +387,6 @@ class _Backward:
             by_row[number] = tuple(array.write(step, tf.cast(value, dtype))
                                    for array, value in zip(by_row[number], one.rows, strict=True))
             vectors[number] = tuple(a + b for a, b in zip(vectors[number], one.sums, strict=True))
-            dx = product(one.x[:, :given.kernels[number].shape[1]], self.kernels[number])
+            dx = product(one.x[:, :fed.kernels[number].shape[1]], self.kernels[number])
             dy = _times(dx + dy if layer.residual else dx, _at(layer.keep_input, step))
-        return tuple(before), dy, found._replace(sums=tuple(sums), rows=tuple(by_row), vectors=tuple(vectors))
+        return tuple(before), dy, grads._replace(sums=tuple(sums), rows=tuple(by_row), vectors=tuple(vectors))

@@ -284,8 +284,8 @@ class RecurrentLayer(Module):
 
 def zero_padding(outputs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     """Sets ``[time, batch, channels]`` to zero after each example's end; ``lengths`` are ``[batch]`` in steps."""
-    held = tf.range(tf.shape(outputs)[0])[:, tf.newaxis] < lengths
-    return tf.where(held[:, :, tf.newaxis], outputs, tf.zeros([], outputs.dtype))
+    mask = tf.range(tf.shape(outputs)[0])[:, tf.newaxis] < lengths
+    return tf.where(mask[:, :, tf.newaxis], outputs, tf.zeros([], outputs.dtype))
 
 
 def final_states(direction: Direction, x: tf.Tensor, lengths: tf.Tensor,

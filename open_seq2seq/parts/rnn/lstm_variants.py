@@ -37,8 +37,8 @@ class ProjectedLstm(UnitsCell):
         z = tf.cast(x, tf.float32) + product(states[0], weights[0])
         gates, candidate, inner = _opened(z, states[1])
         let_through = gates[:, -inner.shape[-1]:] * tf.tanh(inner)
-        kept = weights[0].dtype
-        saved = tf.cast(gates, kept), tf.cast(candidate, kept), tf.cast(let_through, kept)
+        dtype = weights[0].dtype
+        saved = tf.cast(gates, dtype), tf.cast(candidate, dtype), tf.cast(let_through, dtype)
         return (product(let_through, weights[1]), inner), saved
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,

@@ -10,7 +10,7 @@ from open_seq2seq.parts.randomness import next_seed
 from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
 
 
-def monotonic_weights(scores: tf.Tensor, before: tf.Tensor, held: tf.Tensor) -> tf.Tensor:
+def monotonic_weights(scores: tf.Tensor, before: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Returns the probability with which a process that moves along the source stops at each position.
 
     The process starts where the process of the previous step stopped. At each position j that it reaches, it stops with
@@ -20,15 +20,16 @@ def monotonic_weights(scores: tf.Tensor, before: tf.Tensor, held: tf.Tensor) -> 
     Args:
       scores: ``[…, source]`` FP32.
       before: the result of the previous step, ``[…, source]`` FP32.
-      held: boolean ``[…, source]``, False at padding.
+      mask: boolean ``[…, source]``, False at padding.
 
     Returns:
       ``[…, source]`` FP32; the sum is below 1 if the process can pass the end of the source without stopping.
     """
-    scores = tf.where(held, scores, -1e9)
+    scores = tf.where(mask, scores, -1e9)
     passed = tf.cumsum(tf.math.log_sigmoid(-scores), axis=-1, exclusive=True)
-    places = tf.range(tf.shape(scores)[-1])
-    reached = tf.where(places[:, tf.newaxis] <= places, passed[..., tf.newaxis, :] - passed[..., tf.newaxis], -1e9)
+    positions = tf.range(tf.shape(scores)[-1])
+    reached = tf.where(positions[:, tf.newaxis] <= positions,
+                       passed[..., tf.newaxis, :] - passed[..., tf.newaxis], -1e9)
     return tf.sigmoid(scores) * tf.reduce_sum(before[..., tf.newaxis] * tf.exp(reached), -2)
 
 
@@ -68,12 +69,12 @@ class MonotonicAttention(GlobalAttention):
 
     def step(self, queries: tf.Tensor, memory: Memory, before: tf.Tensor) -> tf.Tensor:
         scores = self.scores(queries, memory) + self.score_bias
-        return monotonic_weights(scores, before, memory.held[:, tf.newaxis])
+        return monotonic_weights(scores, before, memory.mask[:, tf.newaxis])
 
     def all_steps(self, queries: tf.Tensor, memory: Memory, training: bool = False) -> tf.Tensor:
         scores = self.scores_of_all_steps(queries, memory) + self.score_bias
         noise = self.noise(tf.shape(scores), training)
         scores = tf.transpose(scores if noise is None else scores + noise, [1, 0, 2])
         first = self.first_weights([tf.shape(scores)[1]], tf.shape(scores)[2])
-        weights = tf.scan(lambda before, own: monotonic_weights(own, before, memory.held), scores, first)
+        weights = tf.scan(lambda before, now: monotonic_weights(now, before, memory.mask), scores, first)
         return tf.transpose(weights, [1, 0, 2])

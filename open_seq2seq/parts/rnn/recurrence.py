@@ -80,9 +80,9 @@ def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tup
       (for each state, its values before the first step and after each step, ``[time + 1, batch, size]``; the tensors
       that the cell saves, ``[time, batch, …]``).
     """
-    steps, kept, rows = tf.shape(x)[0], _kept_types(cell, x), states[0].shape[0]
+    steps, dtypes, rows = tf.shape(x)[0], _kept_types(cell, x), states[0].shape[0]
     histories = tuple(step_array(dtype, steps + 1, state.shape).write(0, tf.cast(state, dtype))
-                      for state, dtype in zip(states, kept, strict=True))
+                      for state, dtype in zip(states, dtypes, strict=True))
     saved = tuple(step_array(tf.float32 if wide else x.dtype, steps, [rows, columns])
                   for columns, wide in cell.saved_sizes([state.shape[-1] for state in states]))
 
@@ -90,7 +90,7 @@ def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tup
         states, histories, saved = carried
         new, keep = cell.step(x[step], states, weights)
         histories = tuple(array.write(step + 1, tf.cast(state, dtype))
-                          for array, state, dtype in zip(histories, new, kept, strict=True))
+                          for array, state, dtype in zip(histories, new, dtypes, strict=True))
         return new, histories, tuple(array.write(step, value) for array, value in zip(saved, keep, strict=True))
 
     _, histories, saved = turns(steps, body, (tuple(states), histories, saved))
@@ -114,13 +114,13 @@ def _backward(cell: Cell, x: tf.Tensor, first: Tensors, weights: Tensors, histor
     def body(turn: tf.Tensor, carried: Any) -> Any:
         d_states, arrays, sums = carried
         step = steps - 1 - turn
-        d_states = tuple(d + tf.cast(given[step], tf.float32) for d, given in zip(d_states, dy, strict=True))
-        found = cell.step_gradient(d_states, tuple(tensor[step] for tensor in saved),
-                                   tuple(history[step] for history in histories),
-                                   tuple(history[step + 1] for history in histories), turned)
+        d_states = tuple(d + tf.cast(d_output[step], tf.float32) for d, d_output in zip(d_states, dy, strict=True))
+        gradients = cell.step_gradient(d_states, tuple(tensor[step] for tensor in saved),
+                                       tuple(history[step] for history in histories),
+                                       tuple(history[step + 1] for history in histories), turned)
         arrays = tuple(array.write(step, tf.cast(value, x.dtype))
-                       for array, value in zip(arrays, (found.x, *found.rows), strict=True))
-        return found.states, arrays, tuple(a + b for a, b in zip(sums, found.sums, strict=True))
+                       for array, value in zip(arrays, (gradients.x, *gradients.rows), strict=True))
+        return gradients.states, arrays, tuple(a + b for a, b in zip(sums, gradients.sums, strict=True))
 
     d_states, arrays, sums = turns(steps, body, (d_states, arrays, sums))
     dx, *row_gradients = (array.stack() for array in arrays)

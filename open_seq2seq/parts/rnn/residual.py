@@ -86,6 +86,6 @@ def run_with_states(layers: Sequence[ResidualLayer], x: tf.Tensor, lengths: tf.T
     """
     states = []
     for layer in layers:
-        x, own = layer.with_final_states(x, lengths, training)
-        states.append(own)
+        x, layer_states = layer.with_final_states(x, lengths, training)
+        states.append(layer_states)
     return x, states

@@ -95,7 +95,7 @@ class Speller(Module):
                 for layer in self.layers]
 
     def step(self, embedded: tf.Tensor, state: SpellerState, memories: Sequence[Memory], prepared: Any,
-             kept: Sequence[tf.Tensor] | None = None) -> tuple[SpellerState, list[tf.Tensor]]:
+             factors: Sequence[tf.Tensor] | None = None) -> tuple[SpellerState, list[tf.Tensor]]:
         """Advances every hypothesis by one symbol.
 
         Args:
@@ -103,7 +103,7 @@ class Speller(Module):
           state: state after the previous step.
           memories: result of ``memories``.
           prepared: result of ``prepare``.
-          kept: dropout factors for each layer's output, of the output's shape; None disables dropout.
+          factors: dropout factors for each layer's output, of the output's shape; None disables dropout.
 
         Returns:
           (new state, whose ``attended`` is the output of the network; for each head, its attention weights
@@ -120,7 +120,7 @@ class Speller(Module):
             cells.append([tf.ensure_shape(tf.reshape(part, shape), old.shape)
                           for part, old in zip(after, state.cells[number], strict=True)])
             x = tf.cast(cells[-1][0], x.dtype)
-            x = x if kept is None else x * kept[number]
+            x = x if factors is None else x * factors[number]
         return self._attend(x, cells, state, memories)
 
     def _attend(self, x: tf.Tensor, cells: Any, state: SpellerState, memories: Sequence[Memory],
@@ -158,8 +158,8 @@ class Speller(Module):
         looks = tf.TensorArray(tf.float32, time, element_shape=[None, len(self.heads), None])
 
         def body(step: tf.Tensor, state: SpellerState, outputs: tf.TensorArray, looks: tf.TensorArray) -> Any:
-            kept = [factor[step] for factor in factors] if dropped else None
-            state, weights = self.step(inputs[step], state, memories, prepared, kept)
+            step_factors = [factor[step] for factor in factors] if dropped else None
+            state, weights = self.step(inputs[step], state, memories, prepared, step_factors)
             return step + 1, state, outputs.write(step, state.attended), looks.write(step, tf.concat(weights, 1))
 
         start = (tf.constant(0), self.initial_state(source, 1), outputs, looks)

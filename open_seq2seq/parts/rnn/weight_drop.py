@@ -58,13 +58,13 @@ class DroppedLstm(_Dropped, Lstm):
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · mask · g and h' = o · tanh(c'); saves (i, f, o), g and the mask. See ``Cell``."""
-        hidden, kept = weights[0].shape[0], weights[0].dtype
+        hidden, dtype = weights[0].shape[0], weights[0].dtype
         projected, factors = self._split(x, weights)
         z = projected + product(states[0], weights[0])
         gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
         i, f, o = tf.split(gates, 3, axis=-1)
         inner = f * states[1] + i * candidate * factors
-        return (o * tf.tanh(inner), inner), (tf.cast(gates, kept), tf.cast(candidate, kept), x[:, 4 * hidden:])
+        return (o * tf.tanh(inner), inner), (tf.cast(gates, dtype), tf.cast(candidate, dtype), x[:, 4 * hidden:])
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:

@@ -50,8 +50,8 @@ class Zoneout:
         columns = x.shape[-1] - (sum(self._sizes) if self._training else 0)
         masks = tuple(tf.split(x[:, columns:], self._sizes, axis=-1)) if self._training else ()
         new, saved = self._cell.step(x[:, :columns], states, weights)
-        mixed = tuple(kept * before + (1.0 - kept) * after
-                      for before, after, kept in zip(states, new, self._shares(masks), strict=True))
+        mixed = tuple(share * before + (1.0 - share) * after
+                      for before, after, share in zip(states, new, self._shares(masks), strict=True))
         return mixed, (*saved, *new, *masks)
 
     def _shares(self, masks: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -66,16 +66,16 @@ class Zoneout:
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
         count = self.num_states
-        own = len(self._cell.saved_sizes(self._sizes))
-        new, masks = saved[own:own + count], saved[own + count:]
+        num_saved = len(self._cell.saved_sizes(self._sizes))
+        new, masks = saved[num_saved:num_saved + count], saved[num_saved + count:]
         shares = self._shares(masks)
-        d_new = tuple(d * (1.0 - kept) for d, kept in zip(d_states, shares, strict=True))
-        found = self._cell.step_gradient(d_new, saved[:own], before, new, weights)
-        d_before = tuple(inside + d * kept for inside, d, kept in zip(found.states, d_states, shares, strict=True))
-        dx = tf.pad(found.x, [[0, 0], [0, sum(self._sizes)]]) if self._training else found.x
-        return StepGradient(dx, d_before, found.rows, found.sums)
+        d_new = tuple(d * (1.0 - share) for d, share in zip(d_states, shares, strict=True))
+        grads = self._cell.step_gradient(d_new, saved[:num_saved], before, new, weights)
+        d_before = tuple(inside + d * share for inside, d, share in zip(grads.states, d_states, shares, strict=True))
+        dx = tf.pad(grads.x, [[0, 0], [0, sum(self._sizes)]]) if self._training else grads.x
+        return StepGradient(dx, d_before, grads.rows, grads.sums)
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         columns = dx.shape[-1] - (sum(self._sizes) if self._training else 0)
-        own = len(self._cell.saved_sizes(self._sizes))
-        return self._cell.weight_gradients(outputs_before, dx[:, :columns], rows, saved[:own])
+        num_saved = len(self._cell.saved_sizes(self._sizes))
+        return self._cell.weight_gradients(outputs_before, dx[:, :columns], rows, saved[:num_saved])

@@ -72,9 +72,9 @@ class SharedEmbedding(Module):
           ``[..., hidden]`` FP32.
         """
         flat = tf.reshape(ids, [-1])
-        known = (flat > 0) & (flat < self.rows)
-        factors = tf.where(known, self.scale, 0.0)[:, None]
-        rows = scaled_rows(tf.convert_to_tensor(self.table), tf.where(known, flat, 0), factors)
+        valid = (flat > 0) & (flat < self.rows)
+        factors = tf.where(valid, self.scale, 0.0)[:, None]
+        rows = scaled_rows(tf.convert_to_tensor(self.table), tf.where(valid, flat, 0), factors)
         embedded = tf.reshape(rows, tf.concat([tf.shape(ids), [self.hidden_size]], 0))
         observe(embedded, "lookup", self)
         return embedded

@@ -59,9 +59,9 @@ def distance_bias(num_heads: int, queries: tf.Tensor, keys: tf.Tensor, window: i
       ``[1, heads, query time, time]`` FP32.
     """
     distance = queries[:, tf.newaxis] - keys
-    held = distance >= 0 if window is None else (distance >= 0) & (distance <= window)
+    mask = distance >= 0 if window is None else (distance >= 0) & (distance <= window)
     slopes = tf.constant(alibi_slopes(num_heads))[:, tf.newaxis, tf.newaxis]
-    return tf.where(held, -slopes * tf.cast(distance, tf.float32), MASKED)[tf.newaxis]
+    return tf.where(mask, -slopes * tf.cast(distance, tf.float32), MASKED)[tf.newaxis]
 
 
 def padding_bias(mask: tf.Tensor) -> tf.Tensor:

@@ -85,11 +85,11 @@ class Examiner:
         states = {name: carried.get(name, np.zeros([len(batch["ids"]), *spec.shape[1:]], spec.dtype.as_numpy_dtype))
                   for name, spec in self._carried.items()}
         loss, finite = self._backward(batch, states, micro_batch, loss_scale)
-        found = Diagnosis(float(loss), inputs=_bad_inputs(batch), values=nonfinite(self._variables),
-                          gradients=[name for name, flag in finite.items() if not flag], num_gradients=len(finite))
-        if not np.isfinite(found.loss) and not found.values:
-            found.rows = self._bad_rows(batch, states, micro_batch)
-        return found
+        diagnosis = Diagnosis(float(loss), inputs=_bad_inputs(batch), values=nonfinite(self._variables),
+                              gradients=[name for name, flag in finite.items() if not flag], num_gradients=len(finite))
+        if not np.isfinite(diagnosis.loss) and not diagnosis.values:
+            diagnosis.rows = self._bad_rows(batch, states, micro_batch)
+        return diagnosis
 
     def _loss(self, batch: Any, carried: dict[str, tf.Tensor], micro_batch: tf.Tensor) -> tf.Tensor:
         with (random_scope(self._seed, micro_batch), weight_cast_scope(),
@@ -103,8 +103,8 @@ class Examiner:
             tape.watch(list(self._trainable.values()))
             loss = self._loss(batch, carried, micro_batch)
             scaled = loss * loss_scale
-        found = {n: g for n, g in tape.gradient(scaled, self._trainable).items() if g is not None}
-        values = dict(zip(found, values_of(found), strict=True))
+        gradients = {n: g for n, g in tape.gradient(scaled, self._trainable).items() if g is not None}
+        values = dict(zip(gradients, values_of(gradients), strict=True))
         return loss, {name: tf.reduce_all(tf.math.is_finite(value)) for name, value in values.items()}
 
     def _bad_rows(self, batch: dict[str, Any], carried: dict[str, np.ndarray], micro_batch: int) -> list[int]:

@@ -68,12 +68,12 @@ class MetricsFile:
 
 def tables_in(folder: Path) -> list[Path]:
     """Returns the paths of the tables that runs have written to a folder, oldest first; other files are left out."""
-    found = [path for path in folder.glob(f"{METRICS}*") if not path.is_symlink() and path.is_file()]
-    own = []
-    for path in found:
+    paths = [path for path in folder.glob(f"{METRICS}*") if not path.is_symlink() and path.is_file()]
+    tables = []
+    for path in paths:
         with open(path, "rb") as file:
-            own += [path] if _is_table(file) else []
-    return sorted(own, key=lambda path: (len(path.name), path.name))
+            tables += [path] if _is_table(file) else []
+    return sorted(tables, key=lambda path: (len(path.name), path.name))
 
 
 def _is_table(file: BinaryIO) -> bool:
@@ -86,11 +86,11 @@ def read_metrics(path: Path) -> Metrics:
     Raises:
       DataError: the file cannot be read.
     """
-    found: Metrics = {}
+    metrics: Metrics = {}
     text = read_data(str(path), "The table of metrics", _MOST_BYTES).decode(errors="replace")
     for line in text.splitlines():  # one by one, so that an open quote invalidates only its own row
         with contextlib.suppress(ValueError, csv.Error):
             (step, _, name, value), = csv.reader([line])
             if is_count(step):
-                found.setdefault(name, {})[int(step)] = float(value)
-    return {name: dict(sorted(steps.items())) for name, steps in found.items()}
+                metrics.setdefault(name, {})[int(step)] = float(value)
+    return {name: dict(sorted(steps.items())) for name, steps in metrics.items()}

@@ -218,8 +218,8 @@ class InferencePass:
     def _results(self, rounds: Iterator[list[PassBatch]]) -> list[tuple[int, Any]]:
         results: list[tuple[int, Any]] = []
         for batches in rounds:
-            found = self.predict([batch for _, _, batch in batches], batches[0].fresh)
-            results += zip([number for number, _, _ in batches], found, strict=True)
+            batch_results = self.predict([batch for _, _, batch in batches], batches[0].fresh)
+            results += zip([number for number, _, _ in batches], batch_results, strict=True)
         return results
 
 

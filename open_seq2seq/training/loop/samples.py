@@ -154,10 +154,10 @@ def _keep_last(listed: disk.ListedFolder, newest: str) -> None:
     If a run was resumed from an earlier checkpoint, the folders of the highest steps may be the oldest ones.
     """
     steps = {name.partition("/")[0] for name in listed.names} - {newest}
-    found = [step for step in steps if _STEP.match(step) and not (listed.folder / step).is_symlink()]
-    times = {step: (listed.folder / step).stat().st_mtime_ns for step in found if (listed.folder / step).exists()}
-    found.sort(key=lambda step: times.get(step, 0))
-    old = found[:max(0, len(found) + 1 - KEPT_STEPS)]
+    folders = [step for step in steps if _STEP.match(step) and not (listed.folder / step).is_symlink()]
+    times = {step: (listed.folder / step).stat().st_mtime_ns for step in folders if (listed.folder / step).exists()}
+    folders.sort(key=lambda step: times.get(step, 0))
+    old = folders[:max(0, len(folders) + 1 - KEPT_STEPS)]
     if old:
         with contextlib.suppress(OSError):
             listed.remove([name for name in listed.names if name.partition("/")[0] in old])

@@ -56,9 +56,9 @@ class WeightedSums(NamedTuple):
         # The leading spaces avoid collisions with names of variables.
         scalars = {" loss": self.loss, " units": self.units,
                    **{f" tally/{key}": value for key, value in tallies.items()}}
-        found = runner.reduce({**self.gradients, **scalars}, name)
-        sums = WeightedSums({key: found[key] for key in self.gradients}, found[" loss"], found[" units"])
-        return sums, {key: found[f" tally/{key}"] for key in tallies}
+        totals = runner.reduce({**self.gradients, **scalars}, name)
+        sums = WeightedSums({key: totals[key] for key in self.gradients}, totals[" loss"], totals[" units"])
+        return sums, {key: totals[f" tally/{key}"] for key in tallies}
 
 
 class TrainStep:
@@ -135,10 +135,10 @@ class TrainStep:
         if self._is_simple:
             return self._update_at_once(batches)[0]
         replicas = self._runner.local_replicas
-        own = {name: tf.constant(value, tf.float32) for name, value in (tallies or {}).items()}
-        per_replica = [own, *[{name: tf.constant(0.0, tf.float32) for name in own}] * (replicas - 1)]
+        tensors = {name: tf.constant(value, tf.float32) for name, value in (tallies or {}).items()}
+        per_replica = [tensors, *[{name: tf.constant(0.0, tf.float32) for name in tensors}] * (replicas - 1)]
         if self._overlapping:
-            self._together = self._together or self._make_together(own)
+            self._together = self._together or self._make_together(tensors)
             return self._together(batches, per_replica)[0]
         sums = self._weigh(batches[:replicas])
         for start in range(replicas, len(batches), replicas):
@@ -216,8 +216,8 @@ class TrainStep:
         losses: list[tf.Tensor] = []
         counted: Tensors = {}
         for number, weighed in enumerate(sums.values()):
-            total, found = weighed.reduced(self._runner, f"gradients.{number}", tallies if number == 0 else {})
-            counted.update(found)
+            total, total_tallies = weighed.reduced(self._runner, f"gradients.{number}", tallies if number == 0 else {})
+            counted.update(total_tallies)
             losses.append(tf.math.divide_no_nan(total.loss, total.units))
             _add_to(gradients, {name: map_values(lambda v, n=total.units: tf.math.divide_no_nan(v, n), gradient)
                                 for name, gradient in total.gradients.items()})
@@ -237,8 +237,8 @@ class TrainStep:
         return self._gradients(tape, scaled)
 
     def _gradients(self, tape: tf.GradientTape, loss: tf.Tensor) -> Tensors:
-        found = tape.gradient(loss, self._variables)
-        return {name: gradient for name, gradient in found.items() if gradient is not None}
+        gradients = tape.gradient(loss, self._variables)
+        return {name: gradient for name, gradient in gradients.items() if gradient is not None}
 
     def _apply(self, gradients: Tensors) -> Tensors:
         with tf.name_scope("optimizer"):  # identifies the optimizer in profiles
