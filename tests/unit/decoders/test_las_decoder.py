@@ -80,17 +80,17 @@ def test_attention_equals_numpy(name: str, coverage: bool):
         layer = stirred(AdditiveAttention(name, SOURCE, 4, 3, coverage))
     source, random = encoded(padding=2), np.random.default_rng(1)
     query = random.normal(size=[3, 2, 4]).astype(np.float32)
-    coverage = random.uniform(size=[3, 2, 11]).astype(np.float32) * tf.sequence_mask(LENGTHS, 11, tf.float32)[:, None]
-    context, weights, after = layer(tf.constant(query), coverage, layer.memory(source["outputs"], source["src_length"]))
+    before = random.uniform(size=[3, 2, 11]).astype(np.float32) * tf.sequence_mask(LENGTHS, 11, tf.float32)[:, None]
+    context, weights, after = layer(tf.constant(query), before, layer.memory(source["outputs"], source["src_length"]))
     for row, beam in itertools.product(range(3), range(2)):
         length = LENGTHS[row]
         values = source["outputs"].numpy()[row, :length]
-        expected = naive_weights(layer, name, query[row, beam], coverage.numpy()[row, beam, :length], values)
+        expected = naive_weights(layer, name, query[row, beam], before.numpy()[row, beam, :length], values)
         np.testing.assert_allclose(weights[row, beam, :length], expected, atol=1e-5)
         assert not weights[row, beam, length:].numpy().any()
         np.testing.assert_allclose(context[row, beam], expected @ values, atol=1e-5)
     adds_up = name == "zhaopeng" or coverage
-    np.testing.assert_allclose(after, coverage + weights if adds_up else weights, atol=1e-6)
+    np.testing.assert_allclose(after, before + weights if adds_up else weights, atol=1e-6)
 
 
 @pytest.mark.long
