@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.data.image2label import augmentation, cropping, randaugment
+from open_seq2seq.data.image2label import augmentation, pipeline, randaugment
 from open_seq2seq.parts.randomness import example_uniforms
 
 
@@ -33,19 +33,19 @@ def test_uniforms_are_uniform_and_depend_on_seed_example_epoch_and_draw():
 def test_padded_crops_are_windows_of_the_padded_image():
     x, numbers = images(), draws(4, 2)
     numbers[0] = 0.0, 0.9999999
-    cropped = cropping.pad_and_crop(x, 2, 5, numbers).numpy()
+    cropped = pipeline.pad_and_crop(x, 2, 5, numbers).numpy()
     padded = np.pad(x, [(0, 0), (2, 2), (2, 2), (0, 0)])
     for row in range(4):
         top, left = (int(numbers[row, axis] * (size + 4 - 5 + 1)) for axis, size in ((0, 7), (1, 9)))
         np.testing.assert_array_equal(cropped[row], padded[row, top:top + 5, left:left + 5])
-    np.testing.assert_array_equal(cropping.pad_and_crop(x, 2, 5, None), x[:, 1:6, 2:7])
+    np.testing.assert_array_equal(pipeline.pad_and_crop(x, 2, 5, None), x[:, 1:6, 2:7])
 
 
 @pytest.mark.parametrize("height,width", [(40, 60), (1, 1), (3, 200)])
 def test_random_boxes_lie_in_the_image_and_have_the_area(height, width):
     shapes = []
-    for row in draws(200, cropping.BOX_DRAWS):
-        top, left, tall, wide = cropping.random_box(row, height, width, [0.3, 0.6], [0.75, 1.33]).numpy()
+    for row in draws(200, pipeline.BOX_DRAWS):
+        top, left, tall, wide = pipeline.random_box(row, height, width, [0.3, 0.6], [0.75, 1.33]).numpy()
         assert 0 <= top and top + tall <= height and 0 <= left and left + wide <= width and tall > 0 and wide > 0
         shapes.append((tall * wide / (height * width), wide / tall))
     if height == 40:
@@ -56,8 +56,8 @@ def test_random_boxes_lie_in_the_image_and_have_the_area(height, width):
 def test_short_side_is_resized_and_the_centre_cropped():
     wide = np.zeros([10, 30, 3], np.uint8)
     wide[:, 10:20] = 200
-    np.testing.assert_allclose(cropping.resized_short_side(tf.constant(wide), 10), np.full([10, 10, 3], 200.0))
-    half = cropping.resized_short_side(tf.constant(wide[:, 10:20]), 5)
+    np.testing.assert_allclose(pipeline.resized_short_side(tf.constant(wide), 10), np.full([10, 10, 3], 200.0))
+    half = pipeline.resized_short_side(tf.constant(wide[:, 10:20]), 5)
     np.testing.assert_allclose(half, np.full([5, 5, 3], 200.0), rtol=1e-6)
 
 
