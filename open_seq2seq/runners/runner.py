@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -165,5 +166,9 @@ def compiled_graph(function: Callable[..., Any], signature: Sequence[Any] | None
         and sizes that change between calls become None.
       use_xla_jit: whether to compile with XLA.
     """
-    return tf.function(function, input_signature=signature, autograph=False, jit_compile=use_xla_jit or None,
+    # TensorFlow counts the traces of all objects with the same code together, so it would warn of frequent retracing after
+    # five models have been loaded; it does not count those of a partial function.
+    counted_alone: Any = functools.partial(function)
+    counted_alone.__name__ = getattr(function, "__name__", "function")  # the name of the function in profiles
+    return tf.function(counted_alone, input_signature=signature, autograph=False, jit_compile=use_xla_jit or None,
                        reduce_retracing=signature is None)
