@@ -166,8 +166,8 @@ def compiled_graph(function: Callable[..., Any], signature: Sequence[Any] | None
         and sizes that change between calls become None.
       use_xla_jit: whether to compile with XLA.
     """
-    # TensorFlow counts the traces of all objects with the same code together, so it would warn of frequent retracing after
-    # five models have been loaded; it does not count those of a partial function.
+    # TensorFlow counts the traces of all objects with the same code together, so it would warn of retracing after
+    # five models have been loaded. It does not count those of a partial function.
     counted_alone: Any = functools.partial(function)
     counted_alone.__name__ = getattr(function, "__name__", "function")  # the name of the function in profiles
     return tf.function(counted_alone, input_signature=signature, autograph=False, jit_compile=use_xla_jit or None,

@@ -14,8 +14,7 @@ from open_seq2seq.runners.build import check_params, load_horovod
 from open_seq2seq.runners.horovod.runner import HorovodRunner
 from open_seq2seq.runners.horovod.tcp_connections import Connections
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.runners.watchdog.failure import FAILED, Failure
-from open_seq2seq.runners.watchdog.watchdog import end_here
+from open_seq2seq.runners.watchdog import FAILED, Failure, end_here
 from open_seq2seq.utils.errors import ConfigError, UserError
 
 EXAMPLE = ("horovodrun --gloo -np 2 --min-np 1 --max-np 3 --host-discovery-script ./hosts.sh python run.py … "

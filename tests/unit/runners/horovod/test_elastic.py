@@ -11,7 +11,7 @@ import tensorflow as tf
 from open_seq2seq.runners.horovod import elastic
 from open_seq2seq.runners.horovod.elastic import Membership, RanksLost, join
 from open_seq2seq.runners.horovod.tcp_connections import Connections
-from open_seq2seq.runners.watchdog.failure import DIED, FAILED, SILENT, Failure
+from open_seq2seq.runners.watchdog import DIED, FAILED, SILENT, Failure
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 
 SHUT_DOWN = "Horovod has been shut down. This was caused by an exception on one of the ranks."

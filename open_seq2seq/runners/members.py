@@ -99,13 +99,3 @@ def interface_addresses() -> list[str]:
                 answer = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
                 found.append(socket.inet_ntoa(answer[20:24]))
     return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
-
-
-def neighbours(rank: int, size: int) -> list[int]:
-    """Returns the ranks that a rank is connected to: those at distances 1, 2, 4, 8, … on a ring.
-
-    Each rank is watched by about 2 log2(size) others (by all others if there are up to five ranks), and messages reach
-    all ranks within log2(size) hops.
-    """
-    steps = [1 << power for power in range(size.bit_length()) if 1 << power < size]
-    return sorted({(rank + sign * step) % size for step in steps for sign in (1, -1)} - {rank})

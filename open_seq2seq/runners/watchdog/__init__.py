@@ -1,1 +1,0 @@
-"""Processes that watch one another, so that none waits forever for a lost process."""
