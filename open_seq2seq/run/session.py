@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -256,15 +257,23 @@ def _explaining_data(options: RunOptions) -> Iterator[None]:
         raise
 
 
+_dropped: list[str] = []  # checkpoints of loaded models that are no longer used, but may still take up memory
+
+
 def load(options: RunOptions) -> TrainedModel:
     """Builds the model of a mode that does not train, and restores its weights.
 
     Raises:
       UserError: there is no usable checkpoint, or the config is invalid.
     """
+    if _dropped:  # models consist of reference cycles, of which Python would let several accumulate
+        _dropped.clear()
+        gc.collect()
     spec = training_setup.describe_sections(options)[options.mode]
     set_up_process([spec.params])
     runner = Runner()
     spec = settle_precision({options.mode: spec}, runner)[options.mode]
     model, path = _restored_model(options, spec, check_logdir(options, spec.params), runner)
-    return TrainedModel(model, spec, path)
+    trained = TrainedModel(model, spec, path)
+    weakref.finalize(trained, _dropped.append, path)
+    return trained

@@ -28,6 +28,7 @@ TEMPORARY = ".tmp-"
 """Prefix of the names of unfinished files and folders."""
 # A new file or folder, or an old folder that is being removed, with its name.
 UNFINISHED = re.compile(rf"{re.escape(TEMPORARY)}[0-9a-f]{{16}}\.(new(\..*)?|old\.(?P<name>.+))", re.DOTALL)
+_MOST_ROW_BYTES = 1 << 16  # of a line that ``append`` has written
 _LONGEST_ENDING = 20  # characters of a suffix that temporary names keep
 
 StrPath = str | os.PathLike[str]
@@ -215,16 +216,16 @@ def fill(path: StrPath, content: bytes | str) -> None:
 def append(path: StrPath, text: str, is_own: IsOwn) -> None:
     """Appends lines to a file, as UTF-8; a symbolic link is not followed.
 
-    If the file does not end with a line break, because a full disk or a kill cut the last line off, one is added first.
+    If a full disk or a kill has cut the file's last line off, its beginning is removed first.
 
     Raises:
       ForeignError: the path is not a regular file, or ``is_own`` does not accept the file.
     """
     check_replaceable(path, is_own)
     with naming(path), open(path, "a+b", opener=without_links) as file:
-        if file.seek(0, os.SEEK_END):
-            file.seek(-1, os.SEEK_END)
-            text = text if file.read(1) == b"\n" else f"\n{text}"
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_ROW_BYTES))
+        cut = file.read().rpartition(b"\n")[2]
+        file.truncate(file.tell() - len(cut))
         file.write(text.encode())
 
 

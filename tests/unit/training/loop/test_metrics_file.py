@@ -18,11 +18,11 @@ def written(folder) -> str:
     return path.read_text()
 
 
-def test_a_row_that_was_cut_off_does_not_swallow_the_next(tmp_path):
+def test_a_row_that_was_cut_off_is_removed(tmp_path):
     MetricsFile(tmp_path, is_new=False).write(1, 0.25, {"loss": 1.5, "rate": 0.125})
     table = tmp_path / "metrics.csv"
     table.write_bytes(table.read_bytes()[:-len("e,0.125\n")])
-    assert written(tmp_path).splitlines()[-2:] == ["1,0.2500,rat", "2,0.5000,loss,0.25"]
+    assert written(tmp_path).splitlines()[-2:] == ["1,0.2500,loss,1.5", "2,0.5000,loss,0.25"]
     assert read_metrics(table) == {"loss": {1: 1.5, 2: 0.25}}
 
 
