@@ -29,7 +29,7 @@ class DataLayer(Component):
 
     A batch is a dict ``{"source_tensors": [values, lengths, …], "target_tensors": [values, lengths, …], "ids":
     [batch]}`` of NumPy arrays ``[batch, …]``, declared by ``fields``. With ``xla_buckets``, batches are then padded
-    to static shapes, which can add rows with the id -1 (``data.static_batches``).
+    to static shapes, which can add rows with the id -1 (``data.static_shapes``).
 
     A subclass implements either ``make_batch`` (and optionally ``make_training_batch``), which background threads
     call, or ``make_dataset``, which uses ``tf.data``. If a class implements one and its base class the other, the

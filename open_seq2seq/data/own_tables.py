@@ -6,8 +6,9 @@ import codecs
 import csv
 import json
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,36 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import opened_data, read_data, read_lines, shown
 from open_seq2seq.utils.errors import DataError, did_you_mean
 from open_seq2seq.utils.progress import format_count
+
+
+def groups_in_common(keys: Sequence[Iterable[Hashable]]) -> list[list[int]]:
+    """Returns groups of the indices of examples, so that examples of different groups have no key in common.
+
+    Args:
+      keys: the keys of each example, such as its sentences.
+    """
+    parent = list(range(len(keys)))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    first: dict[Hashable, int] = {}
+    for index, own in enumerate(keys):
+        for key in own:
+            parent[root(index)] = root(first.setdefault(key, index))
+    groups: dict[int, list[int]] = {}
+    for index in range(len(keys)):
+        groups.setdefault(root(index), []).append(index)
+    return list(groups.values())
+
+
+def bare(text: str) -> str:
+    """Returns a text without case, punctuation and white space; a text of punctuation alone is returned unchanged."""
+    return "".join(char for char in text.casefold() if char.isalnum() or unicodedata.category(char)[0] == "M") or text
+
 
 JSON_SUFFIXES = (".jsonl", ".json", ".ndjson", ".manifest")
 _MOST_BAD_ROWS = 0.05  # largest share of the rows that may lack a column

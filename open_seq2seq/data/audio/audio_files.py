@@ -10,8 +10,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from open_seq2seq.data.audio.audio_headers import header_mismatch, log_mismatch
-from open_seq2seq.data.audio.audio_parts import LAST_FRAME, Part, PartReader, flac_to_count, parts_of
+from open_seq2seq.data.audio.audio_parts import (
+    LAST_FRAME,
+    Part,
+    PartReader,
+    flac_to_count,
+    header_mismatch,
+    log_mismatch,
+    parts_of,
+)
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import open_regular, shown
 from open_seq2seq.utils.errors import DataError

@@ -25,7 +25,7 @@ from open_seq2seq.data.speech2text.params import (
 )
 from open_seq2seq.data.speech2text.pipeline import Pipeline, cache_parameters
 from open_seq2seq.data.speech2text.recordings import Problem, Recordings, StepsOf, cache_folder, describe_problems
-from open_seq2seq.data.static_batches import with_empty_row
+from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input

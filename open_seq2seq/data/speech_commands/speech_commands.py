@@ -29,7 +29,7 @@ from open_seq2seq.data.fields import Field
 from open_seq2seq.data.folders import files_below
 from open_seq2seq.data.image2label.labelled_files import number_of, read_class_file, read_rows
 from open_seq2seq.data.speech2text.augmentation import Draw
-from open_seq2seq.data.static_batches import with_empty_row
+from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.own_classes import ClassFile, keep_distinct
-from open_seq2seq.data.own_tables import OwnTable
-from open_seq2seq.data.splitting import bare
+from open_seq2seq.data.own_tables import OwnTable, bare
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.image2label.image_layer import ImageDataLayer
-from open_seq2seq.data.static_batches import without_empty_rows
+from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.encoders.speech_encoder import TimeWindows
 from open_seq2seq.metrics.classification import confusion_matrix, in_top, most_confused
 from open_seq2seq.models.confusion import report_confusion

@@ -11,7 +11,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.speech2text.transcripts import NORMALIZATION
-from open_seq2seq.data.static_batches import without_empty_rows
+from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
 from open_seq2seq.decoding.ctc.frames import says_nothing

@@ -16,7 +16,7 @@ from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH
 from open_seq2seq.data.batching import PlanLoader, evaluation_plan
 from open_seq2seq.data.contiguous import OnePass, PassBatch
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.data.static_batches import without_empty_rows
+from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.windows import WindowLoader, inference_plan
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import Reporter

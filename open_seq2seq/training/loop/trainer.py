@@ -19,7 +19,7 @@ from open_seq2seq.config.files import DATA
 from open_seq2seq.data.batch_loader import LoaderGroup
 from open_seq2seq.data.batching import BatchStream
 from open_seq2seq.data.contiguous import ContiguousStream
-from open_seq2seq.data.static_batches import StaticBatches, describe_shapes
+from open_seq2seq.data.static_shapes import StaticBatches, describe_shapes
 from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import report_sample

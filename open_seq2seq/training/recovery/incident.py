@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.static_batches import EMPTY_ID
+from open_seq2seq.data.static_shapes import EMPTY_ID
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.training.loop.diagnosis import Diagnosis, Examiner
 from open_seq2seq.training.loop.divergence import Divergence, listed

@@ -17,7 +17,7 @@ from open_seq2seq.data import DataLayer
 from open_seq2seq.data.batch_loader import LoaderGroup
 from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
 from open_seq2seq.data.fields import Field
-from open_seq2seq.data.static_batches import EMPTY_ID, StaticBatches
+from open_seq2seq.data.static_shapes import EMPTY_ID, StaticBatches
 from open_seq2seq.parts.randomness import example_seeds, next_seed, random_scope
 from open_seq2seq.utils.errors import ConfigError, DataError
 

@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.data import DataLayer
 from open_seq2seq.data.fields import Field, fields_of, flatten, signature_of, timed_groups
-from open_seq2seq.data.static_batches import EMPTY_ID, StaticBatches, pad_batch
-from open_seq2seq.data.static_shapes import StaticShape
+from open_seq2seq.data.static_shapes import EMPTY_ID, StaticBatches, StaticShape, pad_batch
 from open_seq2seq.utils.errors import ConfigError
 
 LENGTHS, IDS = Field(tf.int32, (None,)), Field(tf.int64, (None,))

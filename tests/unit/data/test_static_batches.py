@@ -8,15 +8,16 @@ import tensorflow as tf
 
 from open_seq2seq.data.batching import BatchLoader, BatchStream
 from open_seq2seq.data.fields import Field
-from open_seq2seq.data.static_batches import (
+from open_seq2seq.data.static_shapes import (
     EMPTY_ID,
     StaticBatches,
+    StaticShape,
+    arrange,
     describe_shapes,
     pad_batch,
     with_empty_row,
     without_empty_rows,
 )
-from open_seq2seq.data.static_shapes import StaticShape, arrange
 from open_seq2seq.utils.errors import ConfigError
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from open_seq2seq.data.audio import audio_files, audio_index
+from open_seq2seq.data.audio import audio_files
 from open_seq2seq.data.audio.audio_files import (
     AudioError,
     AudioInfo,
@@ -18,7 +18,8 @@ from open_seq2seq.data.audio.audio_files import (
     read_info,
     resampled_length,
 )
-from open_seq2seq.data.audio.audio_index import AudioIndex
+from open_seq2seq.data.speech2text import recordings
+from open_seq2seq.data.speech2text.recordings import AudioIndex
 from open_seq2seq.utils.errors import DataError
 
 
@@ -340,14 +341,14 @@ def test_silence():
 
 
 def test_index_is_remembered_and_notices_changes(tmp_path, monkeypatch):
-    monkeypatch.setattr(audio_index, "_REMEMBERED_FROM", 2)
+    monkeypatch.setattr(recordings, "_REMEMBERED_FROM", 2)
     paths = [str(tmp_path / f"{number}.wav") for number in range(3)]
     for number, path in enumerate(paths):
         soundfile.write(path, np.zeros(100 * (number + 1)), 8000)
     folder = str(tmp_path / "cache")
     assert AudioIndex(paths, folder, 2).samples.tolist() == [100, 200, 300]
     read = []
-    monkeypatch.setattr(audio_index, "read_info", lambda path: read.append(path) or read_info(path))
+    monkeypatch.setattr(recordings, "read_info", lambda path: read.append(path) or read_info(path))
     assert AudioIndex(paths, folder, 2).samples.tolist() == [100, 200, 300]
     assert read == []
     soundfile.write(paths[1], np.zeros((70, 2)), 16000)
@@ -367,12 +368,12 @@ def test_index_of_a_small_set_leaves_nothing_behind(tmp_path):
 @pytest.fixture
 def remembered(tmp_path, monkeypatch):
     """(recordings, the file of their lengths, a function that reads them again: samples and how many were opened)."""
-    monkeypatch.setattr(audio_index, "_REMEMBERED_FROM", 2)
+    monkeypatch.setattr(recordings, "_REMEMBERED_FROM", 2)
     paths = [str(tmp_path / f"{number}.wav") for number in range(3)]
     for number, path in enumerate(paths):
         soundfile.write(path, np.zeros(100 * (number + 1)), 8000)
     read: list[str] = []
-    monkeypatch.setattr(audio_index, "read_info", lambda path: read.append(path) or read_info(path))
+    monkeypatch.setattr(recordings, "read_info", lambda path: read.append(path) or read_info(path))
 
     def again() -> tuple[list[int], int]:
         read.clear()

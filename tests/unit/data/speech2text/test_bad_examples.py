@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from open_seq2seq.data.audio.audio_files import read_audio
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
-from open_seq2seq.data.static_batches import EMPTY_ID, StaticBatches
-from open_seq2seq.data.static_shapes import StaticShape
+from open_seq2seq.data.static_shapes import EMPTY_ID, StaticBatches, StaticShape
 from open_seq2seq.utils.errors import DataError
 
 

@@ -8,12 +8,12 @@ import pytest
 import soundfile
 import tensorflow as tf
 
-from open_seq2seq.data.audio import audio_index
 from open_seq2seq.data.audio.audio_files import read_audio
 from open_seq2seq.data.audio.features import audio_features, normalized_audio
 from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
+from open_seq2seq.data.speech2text import recordings
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
-from open_seq2seq.data.static_batches import StaticBatches
+from open_seq2seq.data.static_shapes import StaticBatches
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 AUGMENTATION = {"speed_perturbation_ratio": 0.1, "noise_level_min": -60, "noise_level_max": -40,
@@ -231,7 +231,7 @@ def test_inference_keeps_no_silence_that_training_would_then_take(one_list, voic
 
 
 def test_inference_remembers_no_headers(make_layer, toy, monkeypatch, tmp_path):
-    monkeypatch.setattr(audio_index, "_REMEMBERED_FROM", 2)
+    monkeypatch.setattr(recordings, "_REMEMBERED_FROM", 2)
     for mode in ("infer", "eval"):
         make_layer(mode, cache_dir=str(tmp_path))
         assert any(tmp_path.rglob("lengths-*")) == (mode == "eval")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.text2text import corpus as corpus_module
-from open_seq2seq.data.text2text import corpus_index as index_module
+from open_seq2seq.data.text2text import corpus as index_module
 from open_seq2seq.data.text2text.corpus import Layout, corpus_of_lines, load_corpus
 from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer
 from open_seq2seq.data.text2text.vocabulary import Vocabulary

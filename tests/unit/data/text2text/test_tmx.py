@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from open_seq2seq.data.text2text.tmx import read_tmx
+from open_seq2seq.data.text2text.own_text import read_tmx
 from open_seq2seq.utils.errors import DataError
 
 HEAD = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4"><header srclang="en"/><body>\n'
