@@ -65,12 +65,12 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
     used: list[Path] = []
     for path in map(Path, paths):
         try:
-            found = load_checkpoint(path)
-            found.check_finite()
+            checkpoint = load_checkpoint(path)
+            checkpoint.check_finite()
         except CheckpointError as error:
             deco_print(f"WARNING: {error} It is left out of the average.")
             continue
-        last: Checkpoint = found
+        last: Checkpoint = checkpoint
         values = _to_average(last)
         shapes = {name: value.shape for name, value in values.items()}
         if sums and shapes != {name: value.shape for name, value in sums.items()}:

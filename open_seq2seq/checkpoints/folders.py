@@ -80,13 +80,13 @@ def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list
       best: if False, regular checkpoints are listed, named ``model.ckpt-<step>``; if True, best models, named
         ``<metric>=<value>-step-<step>``.
     """
-    found = []
+    steps = []
     with contextlib.suppress(OSError):
         for entry in Path(folder).iterdir():
             step = step_in_name(entry.name) if bool(_BEST.match(entry.name)) == best else None
             if step is not None and _has_checkpoint_files(entry):
-                found.append((step, entry.name, entry))
-    return [entry for _, _, entry in sorted(found, reverse=True)]
+                steps.append((step, entry.name, entry))
+    return [entry for _, _, entry in sorted(steps, reverse=True)]
 
 
 def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) -> Path | None:
@@ -98,8 +98,8 @@ def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) 
     Raises:
       CheckpointError: a subfolder that runs use is a symbolic link.
     """
-    found = find_checkpoints(folder, restore_best)
-    return found[0] if found else None
+    checkpoints = find_checkpoints(folder, restore_best)
+    return checkpoints[0] if checkpoints else None
 
 
 def find_checkpoints(folder: str | os.PathLike[str], restore_best: bool = False) -> list[Path]:

@@ -62,13 +62,13 @@ def read_assets(spec: ModelSpec) -> Contents:
     Call this before the model is built. Files that are missing, unreadable or too large are left out; the component
     that needs them reports the error.
     """
-    found: Contents = {}
+    contents: Contents = {}
     for file in model_files(spec.model_class, spec.params):
         if file.kind == ASSET and file.value and os.path.isfile(file.value):
             with contextlib.suppress(OSError, DataError):
                 if os.path.getsize(file.value) <= _MOST_ASSET_BYTES:
-                    found[file.value] = read_data(file.value)
-    return found
+                    contents[file.value] = read_data(file.value)
+    return contents
 
 
 class RunInputs:
@@ -143,8 +143,8 @@ class RunInputs:
           CheckpointError: an asset, such as a vocabulary, differs.
         """
         for name, asset in self.assets.items():
-            kept = checkpoint.checksums.get(f"{ASSETS}/{name}")
-            if kept is not None and asset.sha256 != kept:
+            checksum = checkpoint.checksums.get(f"{ASSETS}/{name}")
+            if checksum is not None and asset.sha256 != checksum:
                 raise asset_error(self._layers.get("train"), name, asset.path, checkpoint)
         before = checkpoint.state.get("data", {})  # older checkpoints have none
         for section, now in self.described.items():
@@ -209,14 +209,14 @@ def _file_changes(before: Mapping[str, Any] | None, now: Mapping[str, Any], whol
 
 def hash_slowly(path: str, idle_parts: float) -> str:
     """Returns a file's SHA-256 checksum; after each block, sleeps ``idle_parts`` times as long as the block took."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         began = time.perf_counter()
         while block := file.read(_BLOCK_BYTES):
-            found.update(block)
+            digest.update(block)
             time.sleep(idle_parts * (time.perf_counter() - began))
             began = time.perf_counter()
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 class _WholeHashes:
@@ -238,9 +238,9 @@ class _WholeHashes:
     def _hash(self) -> None:
         for file in self._files:
             with contextlib.suppress(OSError):
-                found = hash_slowly(file.path, _IDLE_PARTS)
+                checksum = hash_slowly(file.path, _IDLE_PARTS)
                 if identity_of(file.path) == file.identity:
-                    self.found[file.path] = found
+                    self.found[file.path] = checksum
 
 
 def check_read(model: Model, before: Contents) -> None:

@@ -132,8 +132,8 @@ def assets_of(model: Model) -> dict[str, str]:
 def check_assets(model: Model, checkpoint: Checkpoint) -> None:
     """Raises CheckpointError if an asset of a model differs from the checkpoint's copy."""
     for name, path in assets_of(model).items():
-        kept = checkpoint.assets.get(name)
-        if kept is not None and sha256(kept) != sha256(path):
+        copy = checkpoint.assets.get(name)
+        if copy is not None and sha256(copy) != sha256(path):
             raise asset_error(model.data_layer, name, path, checkpoint)
 
 
@@ -146,10 +146,10 @@ def asset_error(layer: DataLayer | None, name: str, path: str, checkpoint: Check
       path: the asset.
       checkpoint: the checkpoint.
     """
-    kept = checkpoint.assets_dir / name
-    own = None if layer is None else layer.asset_mismatch(name, str(kept))
-    return CheckpointError(own or f"{path} is not the file that {checkpoint.path} was trained with: its content "
-                           f"differs from {kept}. Name that copy in the config.")
+    copy = checkpoint.assets_dir / name
+    of_layer = None if layer is None else layer.asset_mismatch(name, str(copy))
+    return CheckpointError(of_layer or f"{path} is not the file that {checkpoint.path} was trained with: its content "
+                           f"differs from {copy}. Name that copy in the config.")
 
 
 def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[str, Any]]) -> None:
@@ -173,8 +173,8 @@ def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[st
         try:
             problem = copies.keep(name, source)
         except OSError as error:
-            kept = "an earlier copy is kept" if copies.has(name) else "inference will need the original"
-            problem = f"{error.strerror or error}: {kept}"
+            consequence = "an earlier copy is kept" if copies.has(name) else "inference will need the original"
+            problem = f"{error.strerror or error}: {consequence}"
         if problem:
             deco_print(f"The file {source} cannot be copied to {copies.folder / name} ({problem}).")
     copies.remove_others(wanted)
@@ -241,14 +241,14 @@ def _moved_by_data_layer(base_model: Any, params: Mapping[str, Any],
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
-    found: dict[tuple[str, ...], Any] = {}
+    changes: dict[tuple[str, ...], Any] = {}
     for key, value in after.items():
         old = before.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
-            found |= {(key, *below): changed for below, changed in _changes(old, value).items()}
+            changes |= {(key, *below): changed for below, changed in _changes(old, value).items()}
         elif key not in before or old is not value:
-            found[(key,)] = value
-    return found
+            changes[(key,)] = value
+    return changes
 
 
 def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
@@ -257,8 +257,8 @@ def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
     Such parameters are declared with ``Param(file="asset")`` or ``Param(file="large")``.
     """
     model_class = part_class(base_model, "model")
-    found = named_files_below(model_class, params, part_class) if isinstance(model_class, type) else ()
-    return [file for file in found if file.kind in (ASSET, LARGE)]
+    files = named_files_below(model_class, params, part_class) if isinstance(model_class, type) else ()
+    return [file for file in files if file.kind in (ASSET, LARGE)]
 
 
 def part_class(value: Any, kind: str) -> Any:
@@ -284,7 +284,7 @@ def _beside(checkpoint: Path, mode: str, file: NamedFile) -> Path | None:
     inner = checkpoint.absolute().parent
     for folder in (inner, inner.parent) if inner.name in (BEST_MODELS, AVERAGED) else (inner,):
         copies = KeptCopies(folder / KEPT_FILES)
-        for known in names:
-            if copies.has(known):
-                return copies.folder / known
+        for candidate in names:
+            if copies.has(candidate):
+                return copies.folder / candidate
     return None

@@ -79,9 +79,9 @@ class Checkpoint:
         Args:
           optimizer: whether to check the optimizer's other variables, too.
         """
-        kept = {name: value for name, value in self.optimizer.items()
+        of_optimizer = {name: value for name, value in self.optimizer.items()
                 if name.startswith(AVERAGE) or (optimizer and not name.startswith(CARRIED))}
-        for name, value in {**self.weights, **kept}.items():
+        for name, value in {**self.weights, **of_optimizer}.items():
             if value.dtype.kind == "f" and not _is_finite(value):
                 raise CheckpointError(f"The checkpoint {self.path} cannot be used: {name} contains inf or NaN. Choose "
                                       "another checkpoint, or remove this folder to use the previous one.")

@@ -271,5 +271,5 @@ class RunSaver:
     def _snapshot(self, position: RunPosition, variables: RunVariables, more: Mapping[str, Any],
                   carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:
         state = {**position.as_state(), RUN: self._run, "data": self.inputs.state(), **more}
-        kept = {**variables.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
-        return Snapshot.take(variables.weights, kept, state, self.config_yaml, self.inputs.contents())
+        optimizer = {**variables.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
+        return Snapshot.take(variables.weights, optimizer, state, self.config_yaml, self.inputs.contents())

@@ -214,8 +214,8 @@ class Checkpointer:
         # either, because they may have the only copy of later weights.
         others = sorted((key, path) for path in self._directory.iterdir()
                         if path.name != written and (key := self._order(path.name)) is not None and key <= newest)
-        own = [(path, files) for _, path in others if (files := files_of(path, self._run)) is not None]
-        for path, files in own[:max(0, len(own) + 1 - self._keep)]:
+        of_run = [(path, files) for _, path in others if (files := files_of(path, self._run)) is not None]
+        for path, files in of_run[:max(0, len(of_run) + 1 - self._keep)]:
             try:
                 disk.remove_folder(path, files)
             except OSError as error:

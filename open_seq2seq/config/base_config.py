@@ -110,8 +110,8 @@ def merge_sections(base: Sections, variant: Sections) -> tuple[dict[str, dict[st
             for other in merged.values() if name == _BASE_PARAMS else ():
                 if other is not section:
                     _forget(other, keys[:-1], [keys[-1], keys[-1] + PARAMS])
-        merged[name], found = merge_params(section, variant.get(name, {}), name, keep_drops=name != _BASE_PARAMS)
-        problems += found
+        merged[name], conflicts = merge_params(section, variant.get(name, {}), name, keep_drops=name != _BASE_PARAMS)
+        problems += conflicts
     return merged, problems
 
 

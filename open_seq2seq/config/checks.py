@@ -79,15 +79,15 @@ def _xla_problems(params: Mapping[str, Any]) -> list[str]:
 
 
 def _dtype_problems(params: dict[str, Any]) -> list[str]:
-    given = params.get("dtype")
-    if given is None:
+    dtype = params.get("dtype")
+    if dtype is None:
         return []
-    name = given if isinstance(given, str) else getattr(given, "name", None)
-    name = name.removeprefix("tf.") if isinstance(name, str) else repr(given)
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
+    name = name.removeprefix("tf.") if isinstance(name, str) else repr(dtype)
     if name in DTYPES:
         params["dtype"] = name
         return []
-    shown = repr(given) if isinstance(given, str) else f"tf.{name}" if hasattr(given, "name") else name
+    shown = repr(dtype) if isinstance(dtype, str) else f"tf.{name}" if hasattr(dtype, "name") else name
     if name in ("float16", "bfloat16", "half"):
         better = "mixed_bfloat16" if name == "bfloat16" else "mixed_float16"
         return [f"'dtype' is {shown}, but training purely in half precision is unstable: use \"{better}\", which "
@@ -97,21 +97,21 @@ def _dtype_problems(params: dict[str, Any]) -> list[str]:
 
 
 def _loss_scaling_problems(params: dict[str, Any]) -> list[str]:
-    given = params.get("loss_scaling")
-    if given is None:
+    loss_scaling = params.get("loss_scaling")
+    if loss_scaling is None:
         return []
     names = {name.lower(): name for name in LOSS_SCALERS}
-    if isinstance(given, str) and given.lower() in names:
-        params["loss_scaling"] = names[given.lower()]
+    if isinstance(loss_scaling, str) and loss_scaling.lower() in names:
+        params["loss_scaling"] = names[loss_scaling.lower()]
         return []
-    number = _number(given)
+    number = _number(loss_scaling)
     if number is not None and number > 0 and math.isfinite(number):
         params["loss_scaling"] = number
         return []
-    if isinstance(given, type) or (isinstance(given, str) and "." in given and number is None):
+    if isinstance(loss_scaling, type) or (isinstance(loss_scaling, str) and "." in loss_scaling and number is None):
         return []  # a user-defined scaler, or the name of one
-    hint = did_you_mean(given, LOSS_SCALERS) if isinstance(given, str) else ""
-    return [f"'loss_scaling' is {given!r} but has to be a positive number, 'Backoff' or 'LogMax'.{hint}"]
+    hint = did_you_mean(loss_scaling, LOSS_SCALERS) if isinstance(loss_scaling, str) else ""
+    return [f"'loss_scaling' is {loss_scaling!r} but has to be a positive number, 'Backoff' or 'LogMax'.{hint}"]
 
 
 def _number(value: Any) -> float | None:

@@ -20,16 +20,16 @@ _LONGEST = 500  # characters of a note
 def note_in(text: str) -> str:
     """Returns the note in a docstring, in one line; "" if there is none."""
     lines = iter(text.splitlines())
-    found = []
+    lines_of_note = []
     for line in lines:
         if line.startswith(_MARK):
-            found.append(line.removeprefix(_MARK))
+            lines_of_note.append(line.removeprefix(_MARK))
             break
     for line in lines:
-        if not found or not line.strip() or re.match(r"\w[\w ]*:", line):
+        if not lines_of_note or not line.strip() or re.match(r"\w[\w ]*:", line):
             break
-        found.append(line)
-    return " ".join(" ".join(line.strip().removesuffix("\\") for line in found).split())[:_LONGEST]
+        lines_of_note.append(line)
+    return " ".join(" ".join(line.strip().removesuffix("\\") for line in lines_of_note).split())[:_LONGEST]
 
 
 def comment_in(text: str) -> str:

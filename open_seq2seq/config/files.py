@@ -50,7 +50,7 @@ def named_files(part_class: Any, params: Mapping[str, Any], part: tuple[str, ...
       params: the component's parameters; defaults may be missing.
       part: path of the parameters in the config.
     """
-    found = []
+    files = []
     for name, spec in _declared(part_class).items():
         value = params.get(name, spec.default)
         entries: list[tuple[tuple[str, ...], str, Any]]
@@ -60,9 +60,9 @@ def named_files(part_class: Any, params: Mapping[str, Any], part: tuple[str, ...
         else:
             found_in = value if isinstance(value, Mapping) else {}
             entries = [((name, entry), kind, found_in.get(entry)) for entry, kind in spec.file.items()]
-        found += [NamedFile(part, keys, kind, value if isinstance(value, str) and value else None)
+        files += [NamedFile(part, keys, kind, value if isinstance(value, str) and value else None)
                   for keys, kind, value in entries]
-    return found
+    return files
 
 
 def named_files_below(part_class: Any, params: Mapping[str, Any], resolve: Resolve,

@@ -34,9 +34,9 @@ def known_parameters(value: Any) -> list[str] | None:
         return list(value.get_optional_params())
     # A class with **kwargs is assumed to pass them to the constructors of its base classes, so their arguments are
     # included. A function with **kwargs is assumed to accept every name.
-    made = [cls.__init__ for cls in value.__mro__[:-1]] if inspect.isclass(value) else [value]  # type: ignore[misc]
+    functions = [cls.__init__ for cls in value.__mro__[:-1]] if inspect.isclass(value) else [value]  # type: ignore[misc]
     try:
-        arguments = [argument for function in made for argument in inspect.signature(function).parameters.values()]
+        arguments = [argument for function in functions for argument in inspect.signature(function).parameters.values()]
     except (TypeError, ValueError):
         return None
     if not inspect.isclass(value) and any(one.kind is one.VAR_KEYWORD for one in arguments):
@@ -80,15 +80,15 @@ def drop_unknown(base_model: Any, params: dict[str, Any], before: Mapping[str, A
     overrides = list(overrides)
     typed = {override.keys for override in overrides}
     for keys in typed:
-        places = _places(params, keys), _places(before, keys)
-        if None in places or not isinstance(places[0].get(keys[-1] + PARAMS), dict):  # type: ignore[union-attr]
+        dicts = _places(params, keys), _places(before, keys)
+        if None in dicts or not isinstance(dicts[0].get(keys[-1] + PARAMS), dict):  # type: ignore[union-attr]
             continue
         owner = _owner(base_model, params, keys[:-1])
-        value, old = (place.get(keys[-1]) for place in places)  # type: ignore[union-attr]
-        known = _known(owner, keys[-1], value, old) if owner is not None else None
-        if known is not None:
-            below = places[0][keys[-1] + PARAMS]  # type: ignore[index]
-            for name in [name for name in below if name not in known]:
+        value, old = (place.get(keys[-1]) for place in dicts)  # type: ignore[union-attr]
+        accepted = _known(owner, keys[-1], value, old) if owner is not None else None
+        if accepted is not None:
+            below = dicts[0][keys[-1] + PARAMS]  # type: ignore[index]
+            for name in [name for name in below if name not in accepted]:
                 if not any(one[:len(keys) + 1] == (*keys[:-1], keys[-1] + PARAMS, name) for one in typed):
                     del below[name]
 
@@ -102,8 +102,8 @@ def _known(owner: Any, name: str, value: Any, old: Any) -> list[str] | None:
         return None
     if not isinstance(value, str) and not callable(value):
         return []  # a number, such as a static loss scale
-    found = named_object(owner, name, value)
-    return None if found is None or found is named_object(owner, name, old) else known_parameters(found)
+    component = named_object(owner, name, value)
+    return None if component is None or component is named_object(owner, name, old) else known_parameters(component)
 
 
 def _places(params: Any, keys: tuple[str, ...]) -> dict[str, Any] | None:
@@ -190,10 +190,10 @@ def suggest_for(owner: Any, params: Mapping[str, Any]) -> Any:
 
 
 def _paths_by_name(owner: Any, params: Mapping[str, Any]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     for path in parameter_paths(owner, params):
-        found.setdefault(path[-1], []).append("/".join(path))
-    return found
+        paths.setdefault(path[-1], []).append("/".join(path))
+    return paths
 
 
 def _asked(paths: list[str]) -> str:

@@ -193,11 +193,11 @@ def possible_keys(path: str | os.PathLike[str]) -> set[str] | None:
     variants: list[str] = []
     file: str | None = _absolute(path)
     while file is not None:
-        found = _words_and_base(file)
-        if found is None:
+        words_and_base = _words_and_base(file)
+        if words_and_base is None:
             return None
-        words |= found[0]
-        base = None if found[1] is None else base_path(found[1], file, variants)
+        words |= words_and_base[0]
+        base = None if words_and_base[1] is None else base_path(words_and_base[1], file, variants)
         variants.append(file)
         if base is not None:
             check_exists(base, variants)

@@ -69,9 +69,9 @@ class Kind:
 
     def nearest(self, name: str) -> str:
         """Returns ``" Did you mean 'Adam'?"`` if a registered name is similar, else ``""``."""
-        known = [known for names in self.entries() for known in names if "." not in known or known.startswith("tf.")]
-        same = [one for one in known if one.lower() == name.lower()]
-        return f" Did you mean '{same[0]}'?" if same else did_you_mean(name, known)
+        spellings = [one for names in self.entries() for one in names if "." not in one or one.startswith("tf.")]
+        same = [one for one in spellings if one.lower() == name.lower()]
+        return f" Did you mean '{same[0]}'?" if same else did_you_mean(name, spellings)
 
 
 _KINDS: dict[str, Kind] = {}
@@ -89,16 +89,16 @@ def register(kind: str, catalogue: Catalogue | None = None, *, base: type | None
         is callable if there is no ``base``.
       wanted: what ``fits`` requires, in words, for messages.
     """
-    known = _KINDS.setdefault(kind, Kind(kind.replace("_", " ")))
+    kind_of_name = _KINDS.setdefault(kind, Kind(kind.replace("_", " ")))
     if base is not None:
-        known.base, known.wanted = base, f"a subclass of {base.__name__}"
-        known.fits = functools.partial(_is_subclass, base)
+        kind_of_name.base, kind_of_name.wanted = base, f"a subclass of {base.__name__}"
+        kind_of_name.fits = functools.partial(_is_subclass, base)
     if fits is not None:
-        known.fits = fits
-    known.wanted = wanted or known.wanted
+        kind_of_name.fits = fits
+    kind_of_name.wanted = wanted or kind_of_name.wanted
     if catalogue is not None:
-        known.catalogues.append(catalogue)
-    known._read.clear()
+        kind_of_name.catalogues.append(catalogue)
+    kind_of_name._read.clear()
 
 
 def in_package(value: Any) -> bool:
@@ -146,12 +146,12 @@ def resolve_name(value: Any, kind: str, path: str, base: type | None = None) -> 
       ConfigError: the object cannot be found or imported, is of another kind, or is defined by code that must not run.
     """
     known = _KINDS.get(kind) or Kind("object", fits=lambda _: True)
-    found = _found(value, known, path) if isinstance(value, str) else value
+    resolved = _found(value, known, path) if isinstance(value, str) else value
     wanted = known.wanted if base is None else f"a subclass of {base.__name__}"
-    if not (known.fits(found) if base is None else _is_subclass(base, found)):
+    if not (known.fits(resolved) if base is None else _is_subclass(base, resolved)):
         shown = repr(value) if isinstance(value, str) or not inspect.isclass(value) else value.__name__
         raise ConfigError([f"'{path}' is {shown} but has to be {wanted}."])
-    return found
+    return resolved
 
 
 def resolve_names(params: Mapping[str, Any], specs: Specs, path: str = "") -> tuple[dict[str, Any], list[str]]:
@@ -172,22 +172,22 @@ def resolve_names(params: Mapping[str, Any], specs: Specs, path: str = "") -> tu
     for name, value in params.items():
         kind = as_param(specs.get(name)).names if name in specs else ""
         if kind:
-            resolved[name], found = _resolved(value, kind, f"{path}/{name}" if path else name)
-            problems += found
+            resolved[name], problems_of_name = _resolved(value, kind, f"{path}/{name}" if path else name)
+            problems += problems_of_name
         below = f"{name}_params"
         if kind and inspect.isclass(resolved[name]) and isinstance(params.get(below), Mapping) \
                 and hasattr(resolved[name], "declared_params"):
             required, optional = resolved[name].declared_params()
-            resolved[below], found = resolve_names(params[below], {**optional, **required},
+            resolved[below], problems_of_name = resolve_names(params[below], {**optional, **required},
                                                    f"{path}/{below}" if path else below)
-            problems += found
+            problems += problems_of_name
     return resolved, problems
 
 
 def _resolved(value: Any, kind: str, path: str) -> tuple[Any, list[str]]:
     if isinstance(value, (list, tuple)):
         pairs = [_resolved_one(item, kind, f"{path}/{number}") for number, item in enumerate(value)]
-        return [item for item, _ in pairs], [problem for _, found in pairs for problem in found]
+        return [item for item, _ in pairs], [problem for _, problems in pairs for problem in problems]
     return _resolved_one(value, kind, path) if isinstance(value, str) or callable(value) else (value, [])
 
 

@@ -257,21 +257,21 @@ def check_params(params: Mapping[str, Any], required: Specs, optional: Specs, pa
     Returns:
       The parameters with defaults filled in, and the problems found, one sentence each.
     """
-    known = {**optional, **required}
+    declared = {**optional, **required}
     prefix = f"{path}/" if path else ""
     problems: list[str] = []
     checked: dict[str, Any] = {}
     for name, value in params.items():
-        if name not in known:
-            problems.append(f"Unknown parameter '{prefix}{name}'." + suggest(str(name), known))
+        if name not in declared:
+            problems.append(f"Unknown parameter '{prefix}{name}'." + suggest(str(name), declared))
             continue
-        checked[name], problem = check_value(value, known[name], prefix + name, name in required)
+        checked[name], problem = check_value(value, declared[name], prefix + name, name in required)
         if name.endswith("_params") and isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
             problem = f"'{prefix}{name}' is {shown(value)} but has to be a dict whose keys are strings."
         problems += [problem] if problem else []
     for name in required:
         if name not in params:
-            problems.append(f"'{prefix}{name}' is missing: give {describe_type(known[name])}.")
+            problems.append(f"'{prefix}{name}' is missing: give {describe_type(declared[name])}.")
     for name, spec in optional.items():
         if name not in checked and isinstance(spec, Param):
             checked[name] = copy.deepcopy(spec.default)

@@ -88,8 +88,8 @@ class ResolvedConfig:
         the result, the section or the command line replaces the decoder's class. The caller may then drop inherited
         ``decoder_params`` that the new class does not declare, but not the ``decoder_params`` in the result.
         """
-        own = self.config_file.sections.get(_source(self.config_file, section), {})
-        given, _ = apply_overrides(own, self.overrides, _names(self.config_file, section))
+        section_values = self.config_file.sections.get(_source(self.config_file, section), {})
+        given, _ = apply_overrides(section_values, self.overrides, _names(self.config_file, section))
         base = self.config_file.sections["base_params"]
         return {key: value for key, value in given.items()
                 if isinstance(value, Mapping) or key not in base or not same(base[key], value)}
@@ -148,9 +148,9 @@ def _names(file: ConfigFile, section: str) -> tuple[str, str]:
 
 def _replace_length(params: dict[str, Any], overrides: Sequence[Override]) -> None:
     """Lets max_steps or num_epochs on the command line replace the config's length in the other unit."""
-    given = {one.keys for one in overrides}
+    keys = {one.keys for one in overrides}
     for name, other in (("max_steps", "num_epochs"), ("num_epochs", "max_steps")):
-        if (name,) in given and (other,) not in given and params.get(name) is not None and other in params:
+        if (name,) in keys and (other,) not in keys and params.get(name) is not None and other in params:
             params[other] = None
 
 

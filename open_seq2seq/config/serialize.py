@@ -116,11 +116,11 @@ def _what_is_lost(value: Any) -> str:
     if in_package(value) and "<" not in name:
         return ""
     try:
-        found = None if "<" in name else resolve_name(name, "", "")
+        resolved = None if "<" in name else resolve_name(name, "", "")
     except ConfigError:
-        found = None
+        resolved = None
     what = "a lambda" if value.__qualname__ == "<lambda>" else shown(value.__qualname__)
-    return "" if found is value else f"{what}, which cannot be found by name in the config of a checkpoint: {advice}"
+    return "" if resolved is value else f"{what}, which cannot be found by name in the config of a checkpoint: {advice}"
 
 
 def _without_generator(value: Any) -> Any:

@@ -224,8 +224,8 @@ def attribute(found: Any, place: str, names: list[str], what: str) -> Any:
         try:
             found = found[name] if isinstance(found, Mapping) else getattr(found, name)
         except (KeyError, AttributeError):
-            known = [n for n in (found if isinstance(found, Mapping) else dir(found)) if not n.startswith("_")]
-            raise ConfigError([f"{what}: {place} has no {name}." + did_you_mean(name, known)]) from None
+            names_inside = [n for n in (found if isinstance(found, Mapping) else dir(found)) if not n.startswith("_")]
+            raise ConfigError([f"{what}: {place} has no {name}." + did_you_mean(name, names_inside)]) from None
         place = f"{place}.{name}"
     return found
 
@@ -300,7 +300,7 @@ def _importable_siblings(folder: str, forgotten: list[str]) -> Iterator[None]:
     """
     for name in forgotten:
         sys.modules.pop(name, None)
-    before, places = set(sys.modules), list(sys.path)
+    before, search_path = set(sys.modules), list(sys.path)
     sys.path.insert(0, folder)
     try:
         yield
@@ -311,7 +311,7 @@ def _importable_siblings(folder: str, forgotten: list[str]) -> Iterator[None]:
             sys.path.remove(folder)
         # The folder is moved to the end of sys.path, where imports inside functions can still find it later. Entries
         # that the code removed are restored, because the toolkit's own imports need them.
-        sys.path.extend(place for place in dict.fromkeys((*places, folder)) if place not in sys.path)
+        sys.path.extend(place for place in dict.fromkeys((*search_path, folder)) if place not in sys.path)
         new = set(sys.modules) - before - set(_named)
         _siblings.update({name: str(sys.modules[name].__file__) for name in new if _lies_in(name, folder)})
 

@@ -81,11 +81,11 @@ def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
     Raises:
       yaml.YAMLError: an anchor contains itself, or the limit is exceeded.
     """
-    known = counts.get(id(node))
-    if known == 0:
+    count = counts.get(id(node))
+    if count == 0:
         raise yaml.composer.ComposerError(None, None, "an anchor contains itself", node.start_mark)
-    if known is not None:
-        return known
+    if count is not None:
+        return count
     counts[id(node)] = 0
     children: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):

@@ -260,8 +260,8 @@ class BatchStream:
                 future: Future = Future()
                 # Number of earlier plans to keep. A plan is usually computed one epoch ahead, so the plan in use is the
                 # previous one. With several replicas, a slower loader thread may still use the plan before that.
-                kept = 1 if self._replicas == 1 else 2
-                self._plans = {e: f for e, f in self._plans.items() if 0 < epoch - e <= kept}
+                queued = 1 if self._replicas == 1 else 2
+                self._plans = {e: f for e, f in self._plans.items() if 0 < epoch - e <= queued}
                 self._plans[epoch] = future
                 threading.Thread(target=self._work, args=(epoch, future), name="epoch-plan", daemon=True).start()
             return self._plans[epoch]

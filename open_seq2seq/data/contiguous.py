@@ -156,10 +156,10 @@ class ContiguousPass:
         for first in range(rank, self.slots, world_size):
             if self._offsets[first] == len(self):  # this slot and the later ones have no examples
                 return
-            own = range(first, min(first + replicas, self.slots))
+            slots = range(first, min(first + replicas, self.slots))
             for position in range(int(self._offsets[first + 1] - self._offsets[first])):
                 # A slot has at most as many batches as the slot before it, so the first slot of ``own`` has the most.
-                yield [int(self._offsets[slot]) + position for slot in own
+                yield [int(self._offsets[slot]) + position for slot in slots
                        if position < self._offsets[slot + 1] - self._offsets[slot]]
 
 

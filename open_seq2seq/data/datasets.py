@@ -85,10 +85,10 @@ class _Run:
 
     def batches(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yields (number, batch); replaces TensorFlow's errors with errors that name the example."""
-        made = self.raw_batches()
+        batches = self.raw_batches()
         while True:
             try:
-                wanted, batch = next(made)
+                wanted, batch = next(batches)
             except StopIteration:
                 return
             except tf.errors.OpError as error:
@@ -158,11 +158,11 @@ def _check_elements(layer: DatasetMaker, dataset: tf.data.Dataset) -> None:
     if not isinstance(dataset.element_spec, Mapping):
         raise ConfigError([f"The elements of {name}.make_dataset must be dicts with the keys "
                            f"{', '.join(layer.input_signature)}."])
-    given, promised = dict(flatten(dataset.element_spec)), dict(flatten(layer.input_signature))
-    problems = [f"{path}: {name}.make_dataset makes {_say(given.get(path))}, but the layer's fields declare "
+    actual, promised = dict(flatten(dataset.element_spec)), dict(flatten(layer.input_signature))
+    problems = [f"{path}: {name}.make_dataset makes {_say(actual.get(path))}, but the layer's fields declare "
                 f"{_say(promised.get(path))}. In a data set, lists of arrays must be tuples."
-                for path in sorted({*given, *promised})
-                if path not in given or path not in promised or not _fits(given[path], promised[path])]
+                for path in sorted({*actual, *promised})
+                if path not in actual or path not in promised or not _fits(actual[path], promised[path])]
     if problems:
         raise ConfigError(problems)
 

@@ -47,8 +47,8 @@ class Fingerprint:
     @property
     def is_current(self) -> bool:
         """Whether the file still has this content; reads the file only if its identity has changed."""
-        return identity_of(self.path) == self.identity or (found := fingerprint(self.path)) is not None and (
-            found.sha256 == self.sha256)
+        return identity_of(self.path) == self.identity or (now := fingerprint(self.path)) is not None and (
+            now.sha256 == self.sha256)
 
 
 def identity_of(path: str) -> Identity | None:
@@ -71,31 +71,31 @@ def fingerprint(path: str) -> Fingerprint | None:
         with open(path, "rb") as file:
             if size < WHOLE_BELOW:
                 return Fingerprint(path, identity, hashlib.file_digest(file, "sha256").hexdigest(), True)
-            found = hashlib.sha256(str(size).encode())
+            digest = hashlib.sha256(str(size).encode())
             for place in np.linspace(0, size - _SAMPLE_BYTES, _SAMPLES, dtype=np.int64).tolist():
                 file.seek(place)
-                found.update(file.read(_SAMPLE_BYTES))
+                digest.update(file.read(_SAMPLE_BYTES))
     except OSError:
         return None
-    return Fingerprint(path, identity, found.hexdigest(), False)
+    return Fingerprint(path, identity, digest.hexdigest(), False)
 
 
 def digest_of_beginnings(paths: Sequence[str]) -> str:
     """Returns a checksum of the beginnings of at most 32 of the files; missing files and devices count as empty."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for number in np.unique(np.linspace(0, len(paths) - 1, _FILES, dtype=np.int64)) if paths else ():
         path = paths[number]
         content = b""
         if identity_of(path) is not None:
             with open(path, "rb") as file:
                 content = file.read(_SAMPLE_BYTES)
-        found.update(len(content).to_bytes(8, "little") + content)
-    return found.hexdigest()
+        digest.update(len(content).to_bytes(8, "little") + content)
+    return digest.hexdigest()
 
 
 def digest_of_array(array: np.ndarray) -> str:
     """Returns a checksum of an integer array that does not depend on its dtype; works in chunks to save memory."""
-    found = hashlib.sha256(repr(array.shape).encode())
+    digest = hashlib.sha256(repr(array.shape).encode())
     for begin in range(0, len(array), _ROWS_AT_ONCE):
-        found.update(np.ascontiguousarray(array[begin:begin + _ROWS_AT_ONCE], np.int64).data)
-    return found.hexdigest()
+        digest.update(np.ascontiguousarray(array[begin:begin + _ROWS_AT_ONCE], np.int64).data)
+    return digest.hexdigest()

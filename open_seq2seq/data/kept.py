@@ -39,8 +39,8 @@ class Kept(Generic[Row]):
 
     def all_dropped(self) -> list[tuple[str, Row]]:
         """Returns (reason, row) of all rows that were left out, in the order of their lines."""
-        found = [(reason, row) for reason, rows in self.dropped.items() for row in rows]
-        return sorted(found, key=lambda pair: pair[1].line)
+        dropped = [(reason, row) for reason, rows in self.dropped.items() for row in rows]
+        return sorted(dropped, key=lambda pair: pair[1].line)
 
     def report(self, noun: str, path: str | None = None, place: Callable[[Row], str] | None = None) -> None:
         """Prints how many rows were left out and why.

@@ -77,14 +77,14 @@ def class_files(folder: str) -> list[ClassFile]:
         names = _subfolders(folder)
     parts = [_NAMES_OF_PARTS.get(name.lower(), "") for name in names]
     if "train" in parts and all(parts):
-        found = [file for name, part in zip(names, parts, strict=True)
+        files = [file for name, part in zip(names, parts, strict=True)
                  for file in _files(os.path.join(folder, name), part)]
     else:
-        found = list(_files(folder, ""))
-    if len({file.label for file in found}) < 2:
+        files = list(_files(folder, ""))
+    if len({file.label for file in files}) < 2:
         raise DataError(f"The folder {shown(folder)} must contain a folder of files for each class, at least two: its "
                         f"folders are {', '.join(map(shown, names))[:200] or 'none'}.")
-    return found
+    return files
 
 
 def _subfolders(folder: str) -> list[str]:
@@ -171,4 +171,4 @@ def split(examples: Sequence[Example], dev_share: float, test_share: float, seed
             count = min(max(1, round(share * sizes[name])), len(indices) - 1 - (part == "test"))
             for _ in range(count):
                 part_of[indices.pop()] = part
-    return {part: [example for example, own in zip(examples, part_of, strict=True) if own == part] for part in PARTS}
+    return {part: [example for example, its in zip(examples, part_of, strict=True) if its == part] for part in PARTS}

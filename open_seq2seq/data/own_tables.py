@@ -34,8 +34,8 @@ def groups_in_common(keys: Sequence[Iterable[Hashable]]) -> list[list[int]]:
         return index
 
     first: dict[Hashable, int] = {}
-    for index, own in enumerate(keys):
-        for key in own:
+    for index, keys_of_row in enumerate(keys):
+        for key in keys_of_row:
             parent[root(index)] = root(first.setdefault(key, index))
     groups: dict[int, list[int]] = {}
     for index in range(len(keys)):
@@ -106,7 +106,7 @@ class OwnTable:
         """
         named = has_names or self.has_names(columns)
         records = self.records[1:] if named and self.delimiter else self.records
-        places = [self.place(column, option) for column in columns]
+        indices = [self.place(column, option) for column in columns]
         if not records:
             raise DataError(f"{shown(self.path)} has no rows" + (" below its header." if named else "."))
         width = len(self.names) if named else Counter(len(cells) for _, cells in records).most_common(1)[0][0]
@@ -115,11 +115,11 @@ class OwnTable:
         has_more = not named and self.delimiter == "\t" and longer > _MOST_BAD_ROWS * len(records)
         most = None if has_more else width
         bad = [(line, len(cells)) for line, cells in records
-               if len(cells) <= max(places, default=0) or (most and len(cells) > most)]
+               if len(cells) <= max(indices, default=0) or (most and len(cells) > most)]
         if bad:
-            self._report(bad, len(records), max(places) + 1, most, option)
+            self._report(bad, len(records), max(indices) + 1, most, option)
         lines = {line for line, _ in bad}
-        return [(line, [""] * len(places) if line in lines else [cells[place] for place in places])
+        return [(line, [""] * len(indices) if line in lines else [cells[place] for place in indices])
                 for line, cells in records]
 
     def place(self, column: int | str, option: str = "--columns") -> int:
@@ -263,17 +263,17 @@ def _objects(path: str, lines: Sequence[str]) -> Iterator[tuple[int, dict[str, A
     number = 1
     try:
         if is_array:
-            found = list(enumerate(json.loads("\n".join(lines)), 1))
+            objects = list(enumerate(json.loads("\n".join(lines)), 1))
         else:
-            found = []
+            objects = []
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    found.append((number, json.loads(line)))
+                    objects.append((number, json.loads(line)))
     except (ValueError, RecursionError) as error:  # also raised for huge numbers and deep nesting
         number = getattr(error, "lineno", 1) if is_array else number
         raise DataError(f"{shown(path)}:{number}: the line is not valid JSON: {getattr(error, 'msg', error)}."
                         ) from error
-    for number, row in found:
+    for number, row in objects:
         if not isinstance(row, dict):
             raise DataError(f"{shown(path)}:{number}: the line must be a JSON object, with the names of the columns as "
                             "keys.")

@@ -111,11 +111,11 @@ def without_empty_rows(batch: dict[str, Any], outputs: list[np.ndarray]) -> tupl
       outputs: arrays; those whose number of rows differs from the batch's are returned unchanged.
     """
     ids = np.asarray(batch["ids"])
-    if ids.dtype.kind not in "iu" or (held := ids != EMPTY_ID).all():
+    if ids.dtype.kind not in "iu" or (is_row := ids != EMPTY_ID).all():
         return batch, outputs
 
     def rows(value: Any) -> Any:
-        return value[held] if np.ndim(value) and len(value) == len(ids) else value
+        return value[is_row] if np.ndim(value) and len(value) == len(ids) else value
 
     return tf.nest.map_structure(rows, (batch, outputs))
 
@@ -141,14 +141,14 @@ def describe_shapes(shapes: Sequence[StaticShape], arrangement: Arrangement, pos
 def _widths(batch: Mapping[str, Any], groups: Sequence[Mapping[str, int]], refusal: str) -> tuple[int, ...]:
     """Returns the width of the arrays in each group; raises ConfigError if the widths within a group differ."""
     arrays = dict(flatten(batch))
-    found = [{path: np.shape(arrays[path])[axis] for path, axis in group.items()} for group in groups]
-    for group in found:
+    widths = [{path: np.shape(arrays[path])[axis] for path, axis in group.items()} for group in groups]
+    for group in widths:
         if len(set(group.values())) > 1:
             raise ConfigError([
                 f"{refusal}: {' and '.join(f'{path} is {width} wide' for path, width in group.items())}, but arrays "
                 "with the same lengths must have the same width: declare in the data layer's fields which lengths "
                 "belong to which array."])
-    return tuple(next(iter(group.values())) for group in found)
+    return tuple(next(iter(group.values())) for group in widths)
 
 
 # Maximum number of cells of the joint histogram. The time of the search grows with the square of this number.
@@ -238,13 +238,13 @@ def choose_shapes(lengths: np.ndarray, limit: int, batch_size: int,
 def assign_shapes(lengths: np.ndarray, shapes: Sequence[StaticShape]) -> np.ndarray:
     """Returns, for each example, the index of the narrowest shape that it fits into: uint16 ``[examples]``."""
     table = _as_table(lengths)
-    found = np.full(len(table), len(shapes) - 1, np.uint16)
+    shape_of = np.full(len(table), len(shapes) - 1, np.uint16)
     for number in reversed(range(len(shapes) - 1)):
         fits = np.ones(len(table), bool)
         for column, edge in zip(table.T, shapes[number].edges, strict=True):
             fits &= column <= edge
-        found[fits] = number
-    return found
+        shape_of[fits] = number
+    return shape_of
 
 
 def arrange(counts: Sequence[int], shapes: Sequence[StaticShape]) -> Arrangement:
@@ -304,19 +304,19 @@ def _edges_of(column: np.ndarray, most: int) -> np.ndarray:
     if len(present) <= most:
         return present
     mass = np.cumsum((present * counts[present]).astype(np.float64))
-    places = np.searchsorted(mass, np.linspace(0, mass[-1], most + 1)[1:], side="left")
-    return present[np.unique(np.minimum(places, len(present) - 1))]
+    quantiles = np.searchsorted(mass, np.linspace(0, mass[-1], most + 1)[1:], side="left")
+    return present[np.unique(np.minimum(quantiles, len(present) - 1))]
 
 
 def _histogram(table: np.ndarray, edges: list[np.ndarray]) -> _Histogram:
     cell = np.zeros(len(table), np.int64)
     for column, candidates in zip(table.T, edges, strict=True):
-        places = np.searchsorted(candidates, np.arange(int(candidates[-1]) + 1))  # length → index of its edge
-        cell = cell * len(candidates) + places[column]
+        edge_of = np.searchsorted(candidates, np.arange(int(candidates[-1]) + 1))  # length → index of its edge
+        cell = cell * len(candidates) + edge_of[column]
     counts = np.bincount(cell, minlength=int(np.prod([len(e) for e in edges])))
-    held = np.flatnonzero(counts)
-    places_of = np.unravel_index(held, [len(e) for e in edges])
-    return _Histogram(np.stack([e[p] for e, p in zip(edges, places_of, strict=True)], axis=1), counts[held])
+    occupied = np.flatnonzero(counts)
+    places_of = np.unravel_index(occupied, [len(e) for e in edges])
+    return _Histogram(np.stack([e[p] for e, p in zip(edges, places_of, strict=True)], axis=1), counts[occupied])
 
 
 def _search(histogram: _Histogram, candidates: np.ndarray, limit: int) -> np.ndarray:

@@ -66,11 +66,11 @@ class Table:
         first = next(rows, None)
         if first is None:
             raise DataError(f"The file {shown(self.path)} is empty.")
-        places = [self._place(column, first[1]) for column in self.columns if column is not None]
+        indices = [self._place(column, first[1]) for column in self.columns if column is not None]
         for number, cells in (rows if header else itertools.chain([first], rows)):
-            if len(cells) <= max(places, default=0):
-                raise DataError(self._too_few(number, len(cells), max(places)))
-            yield number, [cells[place] for place in places]
+            if len(cells) <= max(indices, default=0):
+                raise DataError(self._too_few(number, len(cells), max(indices)))
+            yield number, [cells[place] for place in indices]
 
     def _split(self) -> Iterator[tuple[int, list[str]]]:
         lines = read_lines(self.path, "The file")

@@ -69,9 +69,9 @@ class WindowedPlan:
         return np.asarray(cuts)
 
     def _planner(self, window: int) -> EpochPlanner:
-        held = slice(self.cuts[window], self.cuts[window + 1])
-        return EpochPlanner(self._lengths[held], costs=None if self._costs is None else self._costs[held], strict=False,
-                            **self._settings)
+        examples = slice(self.cuts[window], self.cuts[window + 1])
+        costs = None if self._costs is None else self._costs[examples]
+        return EpochPlanner(self._lengths[examples], costs=costs, strict=False, **self._settings)
 
     def __len__(self) -> int:
         return len(self.cuts) - 1

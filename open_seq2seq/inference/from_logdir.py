@@ -39,11 +39,11 @@ def config_of_logdir(mode: str, overrides: Sequence[Override],
       ConfigError: the config cannot be read.
     """
     restore_best = _given(mode, overrides, "restore_best_checkpoint") is True
-    folder, found = _checkpoints(given_logdir(mode, overrides), restore_best)
-    checkpoint = first_whole(found, whole)
+    folder, checkpoints = _checkpoints(given_logdir(mode, overrides), restore_best)
+    checkpoint = first_whole(checkpoints, whole)
     file = load_config(checkpoint / CONFIG, trusted=trust_code)
     wanted = offered(folder, _merged(file, mode, overrides)).paths
-    if wanted != found:  # the config just read selects another checkpoint, such as the best or averaged one
+    if wanted != checkpoints:  # the config just read selects another checkpoint, such as the best or averaged one
         checkpoint = first_whole(wanted, whole)
         file = load_config(checkpoint / CONFIG, trusted=trust_code)
     file.checkpoint = str(checkpoint)
@@ -87,8 +87,8 @@ def data_layer_of(file: ConfigFile, overrides: Sequence[Override]) -> type[DataL
     """Returns the class of the data layer that inference uses; None if the config names none that exists."""
     named = _merged(file, "infer", overrides).get("data_layer")
     with file.in_use():
-        found = part_class(named, "data_layer")
-    return found if isinstance(found, type) and issubclass(found, DataLayer) else None
+        layer = part_class(named, "data_layer")
+    return layer if isinstance(layer, type) and issubclass(layer, DataLayer) else None
 
 
 def _merged(file: ConfigFile, mode: str, overrides: Sequence[Override]) -> dict[str, Any]:
@@ -101,8 +101,8 @@ def _add_data_layer(file: ConfigFile, mode: str) -> None:
     if mode == "eval" or any("data_layer" in sections.get(name, {}) for name in ("base_params", *_SECTIONS[mode])):
         return
     for name in ("eval_params", "train_params"):
-        if "data_layer" in (given := sections.get(name, {})):
-            layer = {key: given[key] for key in ("data_layer", _DATA) if key in given}
+        if "data_layer" in (section := sections.get(name, {})):
+            layer = {key: section[key] for key in ("data_layer", _DATA) if key in section}
             sections[_SECTION] = merge_params(layer, sections.get(_SECTION, {}), _SECTION)[0]
             return
 
@@ -127,11 +127,11 @@ def _checkpoints(logdir: str | None, restore_best: bool) -> tuple[Path, list[Pat
                         "--logdir=FOLDER with the logdir of a trained model.")
     root = Path(logdir).expanduser()
     folder = checkpoint_folder(root)
-    found = find_checkpoints(folder, restore_best)
-    if not found:
+    checkpoints = find_checkpoints(folder, restore_best)
+    if not checkpoints:
         state = "has no checkpoint" if root.exists() else "does not exist"
         raise UserError(f"The folder {logdir} {state}: give the logdir that training wrote to.")
-    return folder, found
+    return folder, checkpoints
 
 
 def whole(path: Path) -> Path:

@@ -153,7 +153,7 @@ class TrainedModel:
         if n_best is None:
             return self._answers(sentences)
         model = self._variant({"decoder_params": {"n_best": n_best}})
-        texts = [[found.text for found in result] for result in model.infer(_listed(sentences))]
+        texts = [[hypothesis.text for hypothesis in result] for result in model.infer(_listed(sentences))]
         return texts[0] if _is_single(sentences) else texts
 
     @overload

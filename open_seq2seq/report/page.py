@@ -34,9 +34,9 @@ def curve(series: Mapping[str, Mapping[int, float]]) -> str:
     Args:
       series: step → value, by name; at least one has a finite value.
     """
-    kept = {name: thinned([(step, value) for step, value in sorted(values.items()) if math.isfinite(value)])
+    curves = {name: thinned([(step, value) for step, value in sorted(values.items()) if math.isfinite(value)])
             for name, values in series.items()}
-    points = [point for row in kept.values() for point in row]
+    points = [point for row in curves.values() for point in row]
     xs, ys = _range([x for x, _ in points]), _range([y for _, y in points])
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -50,7 +50,7 @@ def curve(series: Mapping[str, Mapping[int, float]]) -> str:
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{up:.1f}" y2="{up:.1f}"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{up + 4:.1f}" text-anchor="end">{_number(y)}</text>')
         parts.append(f'<text x="{across:.1f}" y="{_HEIGHT - 8}" text-anchor="middle">{_number(round(x))}</text>')
-    for color, row in zip(_COLORS * len(kept), kept.values(), strict=False):
+    for color, row in zip(_COLORS * len(curves), curves.values(), strict=False):
         placed = [place(x, y) for x, y in row]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
         parts.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.6" points="{line}"/>')
@@ -58,7 +58,7 @@ def curve(series: Mapping[str, Mapping[int, float]]) -> str:
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4" fill="{color}"/>' for x, y in dots]
     names = html.escape(", ".join(series))
     return (f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{names} over steps">' + "".join(parts)
-            + "</svg>" + _legend(list(kept)))
+            + "</svg>" + _legend(list(curves)))
 
 
 def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -151,7 +151,7 @@ def read_content(logdir: Path) -> Content:
 
 def _read_samples(content: Content) -> None:
     for step in reversed(_steps(content.folder / "samples", "step-*")):
-        texts = [found for path in _plain(step, "texts*.json") for found in _dicts([_json(path)])]
+        texts = [text for path in _plain(step, "texts*.json") for text in _dicts([_json(path)])]
         if texts:
             content.samples[step.name] = texts
         images = _plain(step, "*.png") if not content.images else []
@@ -171,8 +171,8 @@ def _plain(folder: Path, pattern: str) -> list[Path]:
 
 
 def _steps(folder: Path, pattern: str) -> list[Path]:
-    found = [path for path in _plain(folder, pattern) if _STEP.match(path.name) and path.is_dir()]
-    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+    folders = [path for path in _plain(folder, pattern) if _STEP.match(path.name) and path.is_dir()]
+    return sorted(folders, key=lambda path: int(path.name.rpartition("-")[2]))
 
 
 def _text(path: Path) -> str:
@@ -273,8 +273,8 @@ def _results(content: Content) -> str:
 def _curves(content: Content) -> str:
     values = {name: len(_different(content.metrics[name])) for name in _ordered(content.metrics)}
     losses = {name: content.metrics[name] for name in _FIRST if values.get(name)}
-    found = {name: content.metrics[name] for name, count in values.items() if count > 1 and name not in losses}
-    charts = {**({", ".join(losses): losses} if losses else {}), **{name: {name: found[name]} for name in found}}
+    curves = {name: content.metrics[name] for name, count in values.items() if count > 1 and name not in losses}
+    charts = {**({", ".join(losses): losses} if losses else {}), **{name: {name: curves[name]} for name in curves}}
     return "".join(f"<figure><figcaption>{escape(title)}</figcaption>{curve(series)}</figure>"
                    for title, series in charts.items())
 
@@ -296,8 +296,8 @@ def _ordered(metrics: Mapping[str, object]) -> list[str]:
 
 def _samples(content: Content) -> str:
     parts = [f"<h3>{escape(step)}</h3>" + "".join(_table([], [[name, text] for name, text in texts.items()])
-                                                  for texts in found)
-             for step, found in list(content.samples.items())[:_MOST_SAMPLES]]
+                                                  for texts in samples_of_step)
+             for step, samples_of_step in list(content.samples.items())[:_MOST_SAMPLES]]
     parts += [f'<figure><figcaption>{escape(name)}</figcaption><img alt="{escape(name)}" '
               f'src="data:image/png;base64,{base64.b64encode(data).decode()}"></figure>'
               for name, data in content.images.items()]

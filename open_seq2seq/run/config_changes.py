@@ -59,8 +59,8 @@ def changes(part_class: Any, before: Mapping[str, Any], now: Mapping[str, Any], 
     """
     required, optional = part_class.declared_params()
     declared = {name: as_param(spec) for name, spec in {**optional, **required}.items()}
-    inside = {name: found for name in now if name + PARAMS in declared or name + PARAMS in now
-              if hasattr(found := resolve(now[name], declared[name].names if name in declared else ""),
+    inside = {name: nested for name in now if name + PARAMS in declared or name + PARAMS in now
+              if hasattr(nested := resolve(now[name], declared[name].names if name in declared else ""),
                          "declared_params")}
     for name, spec in declared.items():
         stem = name.removesuffix(PARAMS)
@@ -135,17 +135,17 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
         deco_print(f"WARNING: the config cannot be compared with that of {checkpoint.path.name}: {error.problems[0]}")
         return
     training = options.mode.startswith("train")
-    found: dict[str, Change] = {}
+    all_changes: dict[str, Change] = {}
     for section in options.config.sections:
         different = _changes(options, before, section, section if training else "train")
         if not training:  # Other data than in training is expected; report only changes to this mode's own data.
-            own = {str(change) for change in _changes(options, before, section, section)}
-            different = [change for change in different if change.path[0] != _DATA or str(change) in own]
-        found |= {str(change): change for change in different}
-    for line, change in found.items():
+            of_mode = {str(change) for change in _changes(options, before, section, section)}
+            different = [change for change in different if change.path[0] != _DATA or str(change) in of_mode]
+        all_changes |= {str(change): change for change in different}
+    for line, change in all_changes.items():
         if training and change.kind != REFUSE:
             deco_print(f"The config has changed since {checkpoint.path.name}: {line}.")
-    refused = [line for line, change in found.items() if change.kind == REFUSE]
+    refused = [line for line, change in all_changes.items() if change.kind == REFUSE]
     if refused:
         _refuse(refused, checkpoint, options.no_dir_check)
 
@@ -166,8 +166,8 @@ def validates(options: RunOptions, checkpoint: Checkpoint) -> bool:
     declared = {name: as_param(spec).file for part in layer.declared_params() for name, spec in part.items()}
     kinds = {name: kind for name, file in declared.items()
              for name, kind in ({name: file} if isinstance(file, str) else file).items()}
-    kept = {name for name, kind in kinds.items() if kind in (ASSET, LARGE)}
-    return dict(strings_in(old.get(_DATA), kept)) == dict(strings_in(new.get(_DATA), kept))
+    kept_names = {name for name, kind in kinds.items() if kind in (ASSET, LARGE)}
+    return dict(strings_in(old.get(_DATA), kept_names)) == dict(strings_in(new.get(_DATA), kept_names))
 
 
 def _refuse(lines: list[str], checkpoint: Checkpoint, lenient: bool) -> None:

@@ -87,24 +87,24 @@ def config_of_run(config: ConfigFile | str | None, mode: str, overrides: Sequenc
       UserError: there is no config; or the input files are missing, or unsuitable for the data layer.
       CheckpointError: no checkpoint in the log directory is intact.
     """
-    given = list(overrides)
+    values = list(overrides)
     if mode not in _FINISHED:
-        return _config_of_training(config, mode, given, trust_code, resumes)
+        return _config_of_training(config, mode, values, trust_code, resumes)
     if config is None:
-        file, kept = config_of_logdir(mode, given, trust_code)
+        file, moved = config_of_logdir(mode, values, trust_code)
     else:
         file = _loaded(config, trust_code)
-        kept = _with_files_of_checkpoint(file, mode, given)
+        moved = _with_files_of_checkpoint(file, mode, values)
     if verb is not None:
         with file.in_use():
-            check_verb(part_class(file.base_model, "model"), verb, given_logdir(mode, given) or file.path)
-    given = [*kept, *given]
+            check_verb(part_class(file.base_model, "model"), verb, given_logdir(mode, values) or file.path)
+    values = [*moved, *values]
     if not infer_files:
-        return Source(file, given, mode)
-    if _has_live_lines(infer_files, file, given):
+        return Source(file, values, mode)
+    if _has_live_lines(infer_files, file, values):
         file.sections.pop("interactive_infer_params", None)  # so that the run uses infer_params
-        return Source(file, given, "interactive_infer")
-    return Source(file, [*given, *overrides_for(infer_files, file, given)], mode)
+        return Source(file, values, "interactive_infer")
+    return Source(file, [*values, *overrides_for(infer_files, file, values)], mode)
 
 
 def _loaded(config: ConfigFile | str, trust_code: bool) -> ConfigFile:
@@ -132,8 +132,8 @@ def _config_of_training(config: ConfigFile | str | None, mode: str, overrides: l
 
 def _newest(logdir: str) -> Path | None:
     """Returns the newest intact checkpoint of a log directory; None if it has no checkpoints."""
-    found = list_checkpoints(checkpoint_folder(Path(logdir).expanduser()))
-    return first_whole(found, whole) if found else None
+    checkpoints = list_checkpoints(checkpoint_folder(Path(logdir).expanduser()))
+    return first_whole(checkpoints, whole) if checkpoints else None
 
 
 def _moved_files(file: ConfigFile, overrides: list[Override]) -> list[Override]:
@@ -148,8 +148,8 @@ def _moved_files(file: ConfigFile, overrides: list[Override]) -> list[Override]:
         checkpoint = _newest(logdir) if gone and isinstance(logdir, str) and logdir else None
         if checkpoint is None:
             return []  # later checks explain what is missing
-        kept = kept_files_of(checkpoint, _TRAIN, file.base_model, params, lambda named: named.path in gone)
-    return [_with_copy(override) for override in kept]
+        moved = kept_files_of(checkpoint, _TRAIN, file.base_model, params, lambda named: named.path in gone)
+    return [_with_copy(override) for override in moved]
 
 
 def _with_copy(override: Override) -> Override:
@@ -175,28 +175,28 @@ def _with_files_of_checkpoint(file: ConfigFile, mode: str, overrides: list[Overr
 
     If the config is itself that of a checkpoint, the model uses the copies of all files.
     """
-    own = _checkpoint_of(file.path)
-    found: list[Override] = []
+    beside = _checkpoint_of(file.path)
+    moved: list[Override] = []
     params = ResolvedConfig(file, mode, overrides).merge(mode)[0]
     logdir = params.get("logdir")
-    if own is not None and not os.path.isdir(os.path.expanduser(str(logdir))):
-        found = [Override(None, ("logdir",), str(own))]  # the logdir was moved, together with this config
-        logdir = str(own)
+    if beside is not None and not os.path.isdir(os.path.expanduser(str(logdir))):
+        moved = [Override(None, ("logdir",), str(beside))]  # the logdir was moved, together with this config
+        logdir = str(beside)
     with file.in_use():
         gone = _missing_files(file, params)
-        if not isinstance(logdir, str) or not logdir or (own is None and not gone):
-            return found
+        if not isinstance(logdir, str) or not logdir or (beside is None and not gone):
+            return moved
         paths = offered(checkpoint_folder(Path(logdir).expanduser()), params).paths
         if not paths:
-            return found
+            return moved
         checkpoint = first_whole(paths, whole)
-        if own is not None:
-            return found + kept_files_of(checkpoint, mode, file.base_model, params)
-        kept = kept_files_of(checkpoint, mode, file.base_model, params, lambda named: named.path in gone)
-    if kept:
+        if beside is not None:
+            return moved + kept_files_of(checkpoint, mode, file.base_model, params)
+        moved_here = kept_files_of(checkpoint, mode, file.base_model, params, lambda named: named.path in gone)
+    if moved_here:
         deco_print(f"Of the files that the config names, these do not exist and are taken from {checkpoint}: "
-                   + ", ".join("/".join(override.keys) for override in kept))
-    return kept
+                   + ", ".join("/".join(override.keys) for override in moved_here))
+    return moved_here
 
 
 def _missing_files(file: ConfigFile, params: Mapping[str, Any]) -> set[tuple[str, ...]]:

@@ -176,14 +176,14 @@ class ElasticTraining:
 
     def _train(self, runner: ElasticRunner, notes: list[str]) -> tuple[int | None, dict[str, float]]:
         positions = runner.gather([self._kept.position])
-        known = [position for position in positions if position is not None]
-        self._open_logdir(runner, fresh=not known)
-        if not known:
+        positions_known = [position for position in positions if position is not None]
+        self._open_logdir(runner, fresh=not positions_known)
+        if not positions_known:
             trainer = self._begin(runner, notes)
             if training_setup.nothing_left(trainer, self._logdir or LogDir(None)):
                 return None, trainer.last_metrics
         else:
-            latest = max(known, key=lambda position: position.step)
+            latest = max(positions_known, key=lambda position: position.step)
             trainer = self._continue(runner, latest, positions.index(latest), notes)
         hook = CommitHook(self._kept, self._membership, self._params["elastic_commit_steps"])
         signum = None if trainer.finished and not awaits_evaluation(trainer) else train(trainer, [hook])

@@ -98,8 +98,8 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
         or cannot be written, or something else has the name of a later checkpoint.
     """
     lenient = options.no_dir_check or options.benchmark
-    given = params.get("logdir")
-    root = Path(given).expanduser() if given else None
+    logdir = params.get("logdir")
+    root = Path(logdir).expanduser() if logdir else None
     if root is not None:
         refuse_links(root)
     folder = None if root is None else _folder(options, root)
@@ -140,8 +140,8 @@ def _folder(options: RunOptions, root: Path) -> Path:
 
 def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     """Returns the log directory of a run in progress that has lost its rank 0."""
-    given = params.get("logdir")
-    root = Path(given).expanduser() if given else None
+    logdir = params.get("logdir")
+    root = Path(logdir).expanduser() if logdir else None
     folder = None if root is None else _folder(options, root)
     best = folder / BEST_MODELS if folder else None
     return LogDir(root, folder, best) if root is None else LogDir(root, folder, best, run=started_run(root, options))

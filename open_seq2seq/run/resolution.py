@@ -38,12 +38,12 @@ def missing_files(base_model: Any, params: Mapping[str, Any], section: str, resu
     if section not in ("train", "eval"):
         return []
     kinds = (DATA, LIST) if resumes or section == "eval" else (DATA, LIST, ASSET)
-    places: dict[str, list[str]] = {}  # missing file → the parameters that name it
+    naming: dict[str, list[str]] = {}  # missing file → the parameters that name it
     for name, layer in _data_layers(base_model, params):
         for file in named_files(layer, layer.opened_files(params[name]), (name,)):
             if file.kind in kinds and not _exists(file.value):
-                places.setdefault(str(file.value), []).append(f"'{'/'.join(file.path)}'")
-    return [_sentence(value, names) for value, names in places.items()]
+                naming.setdefault(str(file.value), []).append(f"'{'/'.join(file.path)}'")
+    return [_sentence(value, names) for value, names in naming.items()]
 
 
 def half_replaced(base_model: Any, params: Mapping[str, Any], own: Mapping[str, Any], section: str,
@@ -66,11 +66,11 @@ def half_replaced(base_model: Any, params: Mapping[str, Any], own: Mapping[str, 
             # A file that is no longer where the config says has been moved; the other still belongs to it.
             moved = [key for key in old if not os.path.exists(os.path.expanduser(old[key]))]
             new = [key for key in files if old.get(key) != files[key] and key not in moved]
-            kept = [key for key in files if key not in new and not _given((*place, key), section, overrides)]
-            if new and kept:
-                first, other = (f"--{section}_params/{'/'.join((*place, key))}" for key in (new[0], kept[0]))
-                problems.append(f"'{first}' is {files[new[0]]!r}, but '{other}' is still {files[kept[0]]!r}, as in the "
-                                "config: give both, because line n of one file belongs to line n of the other.")
+            unchanged = [key for key in files if key not in new and not _given((*place, key), section, overrides)]
+            if new and unchanged:
+                first, other = (f"--{section}_params/{'/'.join((*place, key))}" for key in (new[0], unchanged[0]))
+                problems.append(f"'{first}' is {files[new[0]]!r}, but '{other}' is still {files[unchanged[0]]!r}, as "
+                                "in the config: give both, because line n of one file belongs to line n of the other.")
     return problems
 
 
@@ -159,8 +159,8 @@ def _in_full(overrides: list[Override], file: ConfigFile, mode: str) -> list[Ove
     params = ResolvedConfig(file, mode, overrides).merge(sections_of(mode)[0])[0]
     with file.in_use():
         paths = {name: short_name_paths(file.base_model, params, name) for name in names}
-    several = [f"{name!r} may mean {' or '.join(map('/'.join, found))}: give one of these paths."
-               for name, found in paths.items() if len(found) > 1]
+    several = [f"{name!r} may mean {' or '.join(map('/'.join, paths_of_name))}: give one of these paths."
+               for name, paths_of_name in paths.items() if len(paths_of_name) > 1]
     if several:
         raise ConfigError(several)
     return [dataclasses.replace(one, keys=paths[one.keys[0]][0])

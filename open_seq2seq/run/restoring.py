@@ -47,9 +47,9 @@ def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
         deco_print("WARNING: this checkpoint has no average of the weights, because its run did not enable one: using "
                    "the weights as trained.", offset=1)
     else:
-        kept = ("; the checkpoint also has their average, which ema_decay, average_from or "
+        hint = ("; the checkpoint also has their average, which ema_decay, average_from or "
                 "average_after_evals_without_gain selects" if averages else "")
-        deco_print(f"Weights: as trained{kept}", offset=1)
+        deco_print(f"Weights: as trained{hint}", offset=1)
     # Parts that exist only in other modes, such as a loss, may have weights in the checkpoint.
     left_out = model.parts_of_other_modes
     weights = {name: value for name, value in {**checkpoint.weights, **used}.items()

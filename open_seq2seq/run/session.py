@@ -80,8 +80,8 @@ def _made_in(folder: Path) -> Iterator[str]:
     for pattern in _MADE_FILES:
         yield from map(str, folder.glob(pattern))
     for pattern in _MADE_FOLDERS:
-        for made in folder.glob(pattern):
-            for place, _, names in os.walk(made):
+        for path in folder.glob(pattern):
+            for place, _, names in os.walk(path):
                 yield from (os.path.join(place, name) for name in names)
 
 

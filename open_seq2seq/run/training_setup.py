@@ -111,13 +111,13 @@ def shared_seed(spec: ModelSpec, state: Mapping[str, Any] | None, runner: Runner
 
 
 def _seed(spec: ModelSpec, state: Mapping[str, Any] | None) -> int:
-    given = spec.params.get("random_seed")
-    if state is not None and state["random_seed"] != given:
+    seed = spec.params.get("random_seed")
+    if state is not None and state["random_seed"] != seed:
         stored = int(state["random_seed"])
-        if given is not None:
-            deco_print(f"random_seed is {given} in the config, but this run started with {stored}, which is kept.")
+        if seed is not None:
+            deco_print(f"random_seed is {seed} in the config, but this run started with {stored}, which is kept.")
         return stored
-    return int(time.time()) if given is None else int(given)
+    return int(time.time()) if seed is None else int(seed)
 
 
 def build_models(specs: Mapping[str, ModelSpec], seed: int, runner: Runner,

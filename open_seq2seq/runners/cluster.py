@@ -80,9 +80,9 @@ class ClusterRunner(TowerRunner):
     def gather(self, results: list[Any]) -> list[Any]:
         lists = self._gather_objects(results)
         size = self.local_replicas
-        longest = max(len(held) for held in lists)
+        longest = max(len(row) for row in lists)
         # In each round of batches, every process computes as many consecutive batches as it has replicas.
-        return [result for start in range(0, longest, size) for held in lists for result in held[start:start + size]]
+        return [result for start in range(0, longest, size) for row in lists for result in row[start:start + size]]
 
     def share(self, value: Any) -> Any:
         return self._gather_objects(value if self.is_chief else None)[0]
@@ -96,8 +96,8 @@ class ClusterRunner(TowerRunner):
             is_first = tf.equal(self.replica_rank, 0)
             values: dict[str, dict[str, tf.Tensor]] = {}
             for name, variable in variables.items():  # in the sums, replica 0 contributes its values, all others zeros
-                own = variable.read_value()
-                values.setdefault(own.dtype.name, {})[name] = tf.where(is_first, own, tf.zeros_like(own))
+                value = variable.read_value()
+                values.setdefault(value.dtype.name, {})[name] = tf.where(is_first, value, tf.zeros_like(value))
             for of_type in values.values():
                 self.update(assign, self.reduce(of_type))
 

@@ -91,11 +91,11 @@ def _space(kind: str) -> str:
 
 def interface_addresses() -> list[str]:
     """Returns the IPv4 addresses of this host's network interfaces, except loopback addresses."""
-    found = []
+    addresses = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):  # an interface without an address
                 # In the kernel's struct ifreq, the name has at most 15 bytes, and the address is in bytes 20 to 23.
                 answer = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-                found.append(socket.inet_ntoa(answer[20:24]))
-    return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
+                addresses.append(socket.inet_ntoa(answer[20:24]))
+    return [address for address in dict.fromkeys(addresses) if not address.startswith("127.")]

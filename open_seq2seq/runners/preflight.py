@@ -142,9 +142,9 @@ def check_data(runner: Runner, section: str, lengths: np.ndarray, costs: np.ndar
     """
     if runner.num_processes == 1:
         return
-    own = {"examples": str(len(lengths)), "lengths": _hash(lengths),
+    facts_of_data = {"examples": str(len(lengths)), "lengths": _hash(lengths),
            "what they cost": "" if costs is None else _hash(costs)}
-    hosts, all_ranks = zip(*runner.gather([(socket.gethostname(), own)]), strict=True)
+    hosts, all_ranks = zip(*runner.gather([(socket.gethostname(), facts_of_data)]), strict=True)
     for rank, name in differences(all_ranks):
         what = (f"{all_ranks[rank][name]} examples instead of {all_ranks[0][name]}" if name == "examples" else
                 "the same number of examples, but different " + ("lengths" if name == "lengths" else "costs"))
@@ -157,10 +157,10 @@ def _hash(array: np.ndarray) -> str:
 
 
 def _refuse_configs(hosts: tuple[str, ...], configs: list[dict[str, str]]) -> NoReturn:
-    found = differences(configs)
+    different = differences(configs)
     words = [f"'{name}' is {configs[rank].get(name, 'absent')} on rank {rank} (host {hosts[rank]}) and "
-             f"{configs[0].get(name, 'absent')} on rank 0 (host {hosts[0]})" for rank, name in found[:_SHOWN]]
-    more = f"; and {len(found) - _SHOWN} more differences" if len(found) > _SHOWN else ""
+             f"{configs[0].get(name, 'absent')} on rank 0 (host {hosts[0]})" for rank, name in different[:_SHOWN]]
+    more = f"; and {len(different) - _SHOWN} more differences" if len(different) > _SHOWN else ""
     raise UserError(f"The ranks have different configs: {'; '.join(words)}{more}. Start all ranks with the same config "
                     "file and the same command line.")
 
@@ -171,8 +171,8 @@ def differences(ranks: Any) -> list[tuple[int, str]]:
     Args:
       ranks: for each rank, a mapping from name to value.
     """
-    return [(rank, name) for rank, own in enumerate(ranks) for name in sorted({*own, *ranks[0]})
-            if own.get(name) != ranks[0].get(name)]
+    return [(rank, name) for rank, facts_of_rank in enumerate(ranks) for name in sorted({*facts_of_rank, *ranks[0]})
+            if facts_of_rank.get(name) != ranks[0].get(name)]
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

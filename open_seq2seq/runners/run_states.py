@@ -109,9 +109,9 @@ class RunStates:
         copies = {name: [copy.numpy() for copy in self._copies(name)] for name in self._states}
         # ``Runner.gather`` expects the values in the order of their micro-batches: the first slot of each replica of
         # this process, then the second slot of each, and so on.
-        own = [{name: np.array(of_replica[replica][turn]) for name, of_replica in copies.items()}
+        of_process = [{name: np.array(of_replica[replica][turn]) for name, of_replica in copies.items()}
                for turn in range(self._iter_size) for replica in range(self._runner.local_replicas)]
-        slots = self._runner.gather(own)
+        slots = self._runner.gather(of_process)
         return {name: np.stack([slot[name] for slot in slots]) for name in self._states}
 
     def assign(self, values: Mapping[str, np.ndarray]) -> None:
@@ -167,10 +167,10 @@ class RunStates:
         """
         turn, rank = divmod(micro_batch % self.slots, self._runner.world_size)
         replica = rank - self._runner.replica_rank
-        found = {name: np.array(self._copies(name)[replica].numpy()[turn]) for name in self._states}
+        values_before = {name: np.array(self._copies(name)[replica].numpy()[turn]) for name in self._states}
         if micro_batch // self.slots % self._positions:
-            return found
-        return {name: np.zeros_like(value) for name, value in found.items()}
+            return values_before
+        return {name: np.zeros_like(value) for name, value in values_before.items()}
 
     def _copies(self, name: str) -> list[tf.Variable]:
         variable = self._states[name].variable

@@ -113,11 +113,11 @@ class _Towers(Compiled):
         self._replicas = replicas
 
     def __call__(self, *arguments: Sequence[Any]) -> list[Any]:
-        held = min((len(values) for values in arguments), default=self._replicas)
+        count = min((len(values) for values in arguments), default=self._replicas)
         # Replicas without a value repeat the last one.
         full = [[*values, *[values[-1]] * (self._replicas - len(values))] for values in arguments]
         with tf.device("CPU:0"):  # copies batches directly from the host to each device
-            return list(self._function(*full))[:held]
+            return list(self._function(*full))[:count]
 
 
 def _create(create: Callable[..., tf.Variable], **settings: Any) -> tf.Variable:

@@ -76,9 +76,9 @@ def problem_in(text: str) -> str | None:
 
 def failing_line(error: BaseException) -> str:
     """Returns the file and line of the user's own code in which an error arose, as a message prefix, or ""."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
            if not frame.filename.startswith((*_INSTALLED, "<"))]
-    return f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""
+    return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
 
 
 def with_home(argument: str) -> str:

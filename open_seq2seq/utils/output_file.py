@@ -71,10 +71,10 @@ def _exists(path: Path) -> bool:
 
 def _is_full(folder: Path) -> bool:
     """Returns whether a file system has no free block or inode for this user; False if it does not report these."""
-    found = os.statvfs(folder)
+    status = os.statvfs(folder)
     root = os.geteuid() == 0
-    blocks, files = (found.f_bfree, found.f_ffree) if root else (found.f_bavail, found.f_favail)
-    return (found.f_blocks > 0 and blocks == 0) or (found.f_files > 0 and files == 0)
+    blocks, files = (status.f_bfree, status.f_ffree) if root else (status.f_bavail, status.f_favail)
+    return (status.f_blocks > 0 and blocks == 0) or (status.f_files > 0 and files == 0)
 
 
 def check_no_input(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:

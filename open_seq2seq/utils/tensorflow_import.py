@@ -122,7 +122,7 @@ def _stderr_held_back() -> Iterator[None]:
     After Ctrl-C it is not shown.
     """
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr = os.dup(2)
     with scratch_file() as buffer:
         os.dup2(buffer.fileno(), 2)
         failed = False
@@ -133,8 +133,8 @@ def _stderr_held_back() -> Iterator[None]:
             raise
         finally:
             sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)
             if failed:
                 buffer.seek(0)
                 os.write(2, buffer.read())

@@ -72,8 +72,8 @@ class Trail:
     @property
     def last(self) -> str:
         """The newest batch in words, such as ``step 7, on examples 3, 17, 4``; empty if no batch is recorded."""
-        places = self.places
-        return str(places[-1]) if places else ""
+        places_so_far = self.places
+        return str(places_so_far[-1]) if places_so_far else ""
 
     @property
     def places(self) -> Sequence[Place]:

@@ -105,13 +105,13 @@ def read_info(path: str) -> AudioInfo:
       AudioError: the file is missing, empty or not audio, has fewer or more samples than its header declares, or has an
         impossible rate or length.
     """
-    found = _header(path)
-    if found.samples < _UNKNOWN_SAMPLES:
-        return found
+    info = _header(path)
+    if info.samples < _UNKNOWN_SAMPLES:
+        return info
     samples = sum(len(block) for block in _blocks(path))
     if not samples:
         raise AudioError("empty", "contains no samples")
-    return AudioInfo(samples, found.rate, found.channels)
+    return AudioInfo(samples, info.rate, info.channels)
 
 
 def read_audio(path: str, sample_freq: int, segment: Segment | None = None) -> np.ndarray:
@@ -130,8 +130,8 @@ def read_audio(path: str, sample_freq: int, segment: Segment | None = None) -> n
         other out.
     """
     info = _header(path)
-    if segment is not None and (found := _sought(path, segment)) is not None:
-        return converted(found, info.rate, sample_freq)
+    if segment is not None and (decoded := _sought(path, segment)) is not None:
+        return converted(decoded, info.rate, sample_freq)
     audio = np.concatenate([np.zeros([0, info.channels], np.float32), *_blocks(path)])
     if len(audio) < info.samples < _UNKNOWN_SAMPLES:
         raise AudioError("truncated", f"is truncated: it has {len(audio):,} of {info.samples:,} samples")
@@ -191,15 +191,15 @@ def recordings_of(folder: str, files: Iterable[str]) -> list[str]:
     Audio files have a suffix of ``AUDIO_SUFFIXES``, or a content that libsndfile can read.
     """
     files = list(files)
-    found = [path for path in files if path.lower().endswith(AUDIO_SUFFIXES) or _is_audio(path)]
-    others = sorted(set(files) - set(found))
+    recordings = [path for path in files if path.lower().endswith(AUDIO_SUFFIXES) or _is_audio(path)]
+    others = sorted(set(files) - set(recordings))
     if others:
         kinds = Counter(os.path.splitext(path)[1].lower() or "without suffix" for path in others)
         count = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(5))
         count += ", …" if len(kinds) > 5 else ""
         deco_print(f"Left out {format_count(len(others), 'file')} of {shown(folder)} that libsndfile cannot read "
                    f"({shown(count)}), the first is {shown(others[0])}: convert recordings, for example with ffmpeg.")
-    return found
+    return recordings
 
 
 def _is_audio(path: str) -> bool:
@@ -227,29 +227,29 @@ def _header(path: str) -> AudioInfo:
         raise AudioError("unreadable", f"cannot be read: {error.strerror or error}") from error
     if len({(info.rate, info.channels) for info in infos}) > 1:
         raise AudioError(*_SEVERAL_FORMATS)
-    found = AudioInfo(sum(info.samples for info in infos), infos[0].rate, infos[0].channels)
-    if size * _MOST_SAMPLES_A_BYTE < found.samples < _UNKNOWN_SAMPLES:
-        raise AudioError("impossible length", f"declares {found.samples:,} samples, but has only {size:,} bytes")
+    whole = AudioInfo(sum(info.samples for info in infos), infos[0].rate, infos[0].channels)
+    if size * _MOST_SAMPLES_A_BYTE < whole.samples < _UNKNOWN_SAMPLES:
+        raise AudioError("impossible length", f"declares {whole.samples:,} samples, but has only {size:,} bytes")
     if mismatch:
         raise AudioError(*mismatch)
-    return found
+    return whole
 
 
 def _part_info(path: str, file: BinaryIO, part: Part) -> AudioInfo:
     import soundfile
 
     try:
-        found = soundfile.info(os.fsencode(path) if part.is_plain and not part.start else PartReader(file, part))
+        header = soundfile.info(os.fsencode(path) if part.is_plain and not part.start else PartReader(file, part))
     except (soundfile.SoundFileError, OSError, ValueError, TypeError) as error:
         raise AudioError("unreadable", f"cannot be read as audio: {_reason(error)}") from error
-    if found.frames <= 0:
+    if header.frames <= 0:
         raise AudioError("empty", "contains no samples")
-    if not RATES[0] <= found.samplerate <= RATES[1]:
-        raise AudioError("impossible rate", f"declares an impossible sampling rate of {found.samplerate} Hz")
-    if mismatch := log_mismatch(found.extra_info):
+    if not RATES[0] <= header.samplerate <= RATES[1]:
+        raise AudioError("impossible rate", f"declares an impossible sampling rate of {header.samplerate} Hz")
+    if mismatch := log_mismatch(header.extra_info):
         raise AudioError(*mismatch)
-    return AudioInfo(_UNKNOWN_SAMPLES if part.is_counted else int(found.frames), int(found.samplerate),
-                     int(found.channels))
+    return AudioInfo(_UNKNOWN_SAMPLES if part.is_counted else int(header.frames), int(header.samplerate),
+                     int(header.channels))
 
 
 def _sought(path: str, segment: Segment) -> np.ndarray | None:

@@ -67,12 +67,12 @@ class FeatureCache:
         with contextlib.suppress(OSError):
             path = self.path_of(recording, segment)
             if (not self._regenerate or path in self._written) and os.path.lexists(path):
-                found = _read(path, self._format, _stamp(recording))
-                if found is None and not self._said:
+                array = _read(path, self._format, _stamp(recording))
+                if array is None and not self._said:
                     self._said = True
                     deco_print(f"Computing features again: cached files in {self.folder} are damaged, or their "
                                f"recordings have changed (first such file: {os.path.basename(path)}).")
-                return found
+                return array
         return None
 
     def store(self, recording: str, array: np.ndarray, segment: Segment | None = None) -> None:
@@ -112,12 +112,12 @@ def _unpacked(packed: bytes, file_format: str) -> np.ndarray:
         import h5py
 
         with _HDF5, h5py.File(io.BytesIO(packed), "r") as file:
-            found = file["features"]
-            if not isinstance(found, h5py.Dataset) or found.file != file or found.external or found.is_virtual:
+            content = file["features"]
+            if not isinstance(content, h5py.Dataset) or content.file != file or content.external or content.is_virtual:
                 raise ValueError("the values are in another file")
-            return found[()]
-    found = np.load(io.BytesIO(packed), allow_pickle=False)
-    return found if file_format == "npy" else found["features"]
+            return content[()]
+    content = np.load(io.BytesIO(packed), allow_pickle=False)
+    return content if file_format == "npy" else content["features"]
 
 
 def _packed(array: np.ndarray, file_format: str) -> bytes:

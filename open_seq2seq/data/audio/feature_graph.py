@@ -65,10 +65,10 @@ class AudioFeatures:
         if settings.has_preemphasis:
             audio -= PREEMPHASIS * tf.pad(audio[:, :-1], [[0, 0], [1, 0]])
         points, size, hop = settings.fft_points, settings.window_samples, settings.hop
-        places = tf.range(samples // hop * hop + size) - settings.samples_before
+        sample_indices = tf.range(samples // hop * hop + size) - settings.samples_before
         # Each utterance is extended by reflection at both ends, repeatedly if it is very short.
         period = tf.maximum(1, 2 * (lengths - 1))[:, tf.newaxis]
-        folded = tf.abs(places) % period
+        folded = tf.abs(sample_indices) % period
         indices = tf.minimum(folded, period - folded)
         indices = tf.clip_by_value(indices, 0, tf.maximum(lengths - 1, 0)[:, tf.newaxis])
         frames = tf.signal.frame(tf.gather(audio, indices, batch_dims=1), size, hop)

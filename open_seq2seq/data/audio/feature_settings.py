@@ -100,8 +100,8 @@ class FeatureSettings:
     @functools.cached_property
     def window_values(self) -> np.ndarray:
         """The window function ``[window_samples]``, float64."""
-        own = "none" if self.backend == "psf" and self.input_type != "spectrogram" else "hanning"
-        return filter_banks.window(self.window or own, self.window_samples)
+        default = "none" if self.backend == "psf" and self.input_type != "spectrogram" else "hanning"
+        return filter_banks.window(self.window or default, self.window_samples)
 
     @functools.cached_property
     def filters(self) -> np.ndarray:
@@ -146,38 +146,39 @@ class FeatureSettings:
 
     def problems(self, path: str) -> list[str]:
         """Returns one sentence for each invalid setting; ``path`` is the path of the settings in the config."""
-        found = self._size_problems(path) or self._shape_problems(path)
+        problems = self._size_problems(path) or self._shape_problems(path)
         if self.pad_signal and self.backend != "psf":
-            found.append(f"'{path}/pad_signal' is supported only by the backend 'psf', because the others always pad "
-                         "the features: remove it.")
-        return found
+            problems.append(f"'{path}/pad_signal' is supported only by the backend 'psf', because the others always "
+                            "pad the features: remove it.")
+        return problems
 
     def _size_problems(self, path: str) -> list[str]:
-        found = []
+        problems = []
         if self.window_samples < 2:
-            found.append(f"'{path}/window_size' is {self.window_size} s, but must be at least 2 samples at "
+            problems.append(f"'{path}/window_size' is {self.window_size} s, but must be at least 2 samples at "
                          f"{self.sample_freq} Hz.")
-        if not found and self.hop < 1:
-            found.append(f"'{path}/window_stride' is {self.window_stride} s, but must be at least one sample at "
+        if not problems and self.hop < 1:
+            problems.append(f"'{path}/window_stride' is {self.window_stride} s, but must be at least one sample at "
                          f"{self.sample_freq} Hz.")
-        return found
+        return problems
 
     def _shape_problems(self, path: str) -> list[str]:
-        found = []
+        problems = []
         if self.fft_points < self.window_samples:
-            found.append(f"'{path}/num_fft' is {self.num_fft}, but must be at least the number of samples in a window, "
-                         f"{self.window_samples}.")
+            problems.append(f"'{path}/num_fft' is {self.num_fft}, but must be at least the number of samples in a "
+                            f"window, {self.window_samples}.")
         bins = self.fft_points // 2 + 1
         if self.input_type == "spectrogram" and self.num_features > bins:
-            found.append(f"'{path}/num_audio_features' is {self.num_features}, but a spectrogram of {self.fft_points} "
-                         f"points has only {bins} frequencies: lower num_audio_features or raise num_fft.")
+            problems.append(f"'{path}/num_audio_features' is {self.num_features}, but a spectrogram of "
+                            f"{self.fft_points} points has only {bins} frequencies: lower num_audio_features or raise "
+                            "num_fft.")
         for name, value in (("features_mean", self.mean), ("features_std_dev", self.std_dev)):
             if value is not None and value.shape not in ((), (1,), (self.num_features,)):
-                found.append(f"'{path}/{name}' must be one number or a list of {self.num_features} numbers, got shape "
-                             f"{list(value.shape)}.")
+                problems.append(f"'{path}/{name}' must be one number or a list of {self.num_features} numbers, got "
+                                f"shape {list(value.shape)}.")
         if self.std_dev is not None and np.any(self.std_dev <= 0):
-            found.append(f"'{path}/features_std_dev' must be greater than 0.")
-        return found
+            problems.append(f"'{path}/features_std_dev' must be greater than 0.")
+        return problems
 
     def describe_empty_filters(self) -> str | None:
         """Returns a warning if some mel filters are so narrow that they contain no frequency bin; None otherwise."""

@@ -78,11 +78,11 @@ def moved(images: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
 def beta_quantiles(alpha: float) -> np.ndarray:
     """Returns the quantiles of the distribution Beta(alpha, alpha) for the probabilities i / 4096, FP32 ``[4097]``."""
     # Values between 0 and 1, closer together near the ends, where the density can be infinite.
-    places = np.sin(np.linspace(0.0, math.pi / 2, 1 << 14)) ** 2
+    points = np.sin(np.linspace(0.0, math.pi / 2, 1 << 14)) ** 2
     with tf.device("CPU:0"):
         probabilities = tf.math.betainc(tf.constant(alpha, tf.float64), tf.constant(alpha, tf.float64),
-                                        tf.constant(places)).numpy()
-    return np.interp(np.arange(_QUANTILES + 1) / _QUANTILES, probabilities, places).astype(np.float32)
+                                        tf.constant(points)).numpy()
+    return np.interp(np.arange(_QUANTILES + 1) / _QUANTILES, probabilities, points).astype(np.float32)
 
 
 def mixing_weights(draws: tf.Tensor, quantiles: np.ndarray) -> tf.Tensor:

@@ -55,12 +55,12 @@ def find_files(data_dir: str, num_classes: int, training: bool) -> list[CifarFil
     for folder in _FOLDERS[num_classes]:
         for suffix in (".bin", ""):
             paths = [os.path.join(data_dir, folder, name + suffix) for name in names]
-            found = [path for path in paths if os.path.isfile(path)]
-            if found and len(found) < len(paths):
-                missing = next(path for path in paths if path not in found)
-                raise DataError(f"The file {shown(missing)} does not exist, but {shown(found[0])} does: unpack the "
+            existing = [path for path in paths if os.path.isfile(path)]
+            if existing and len(existing) < len(paths):
+                missing = next(path for path in paths if path not in existing)
+                raise DataError(f"The file {shown(missing)} does not exist, but {shown(existing[0])} does: unpack the "
                                 "whole archive.")
-            if found:
+            if existing:
                 return [CifarFile(path, bool(suffix)) for path in paths]
     raise DataError(f"The folder {shown(data_dir)} has no file {names[0]}.bin or {names[0]} of CIFAR-{num_classes}: "
                     "set data_dir to the folder with the unpacked files.")
@@ -120,9 +120,9 @@ class _DataUnpickler(pickle.Unpickler):
 
 def _read_pickle(path: str, content: bytes, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
     try:
-        found = _DataUnpickler(io.BytesIO(content), encoding="bytes").load()
-        values = {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()} \
-            if isinstance(found, Mapping) else {}
+        loaded = _DataUnpickler(io.BytesIO(content), encoding="bytes").load()
+        values = {key.decode() if isinstance(key, bytes) else key: value for key, value in loaded.items()} \
+            if isinstance(loaded, Mapping) else {}
     except Exception as error:  # a damaged pickle can raise anything
         why = str(error) or type(error).__name__
         raise DataError(f"{shown(path)} is not a pickled batch file of CIFAR: {why.rstrip('.')}.") from error

@@ -45,13 +45,13 @@ def cached_set(files: FileSet, pipeline: Pipeline, skips: bool) -> PixelSet:
     side = pipeline.read_size(False)
     _check_memory(files.num_images, side)
     pixels = np.zeros([files.num_images, side, side, 3], np.uint8)
-    kept: list[int] = []
+    readable: list[int] = []
     start = 0
     while start < files.num_images:  # after an image that cannot be decoded, a new data set continues with the next
         try:
             for image in _decoded(files, pipeline, start).as_numpy_iterator():
-                pixels[len(kept)] = image
-                kept.append(start)
+                pixels[len(readable)] = image
+                readable.append(start)
                 start += 1
         except tf.errors.OpError as error:
             words = f"{files.describe(start)} cannot be read: {reason(error)}"
@@ -59,12 +59,12 @@ def cached_set(files: FileSet, pipeline: Pipeline, skips: bool) -> PixelSet:
                 raise DataError(f"{words}. Correct or remove it, or set on_bad_example to skip.") from error
             deco_print(f"Skipped an image: {words}.")
             start += 1
-    if not kept:
+    if not readable:
         raise DataError(f"None of the {files.num_images:,} images can be read: give JPEG, PNG, GIF or BMP files.")
-    labels = files.labels(tf.constant(kept, tf.int64)).numpy()
-    dropped = {**files.dropped, **({"cannot be read": files.num_images - len(kept)}
-                                   if len(kept) < files.num_images else {})}
-    return PixelSet(pixels[:len(kept)], labels, lambda example: files.describe(kept[example]), dropped)
+    labels = files.labels(tf.constant(readable, tf.int64)).numpy()
+    dropped = {**files.dropped, **({"cannot be read": files.num_images - len(readable)}
+                                   if len(readable) < files.num_images else {})}
+    return PixelSet(pixels[:len(readable)], labels, lambda example: files.describe(readable[example]), dropped)
 
 
 def _decoded(files: FileSet, pipeline: Pipeline, start: int) -> tf.data.Dataset:
@@ -136,9 +136,9 @@ class ImageFolderDataLayer(ImageDataLayer):
             raise ConfigError([f"'{self.params_path}/cache_images' is True, but the train_crop resized needs images of "
                                "the original size: set train_crop to padded or centre, or cache_images to False."])
         if params["folder"]:
-            found = files_in_folders(params["folder"], self.class_names, self.mode == "train")
+            images = files_in_folders(params["folder"], self.class_names, self.mode == "train")
         else:
-            found = files_of_lists(params["dataset_files"], params["image_root"], self.class_names)
+            images = files_of_lists(params["dataset_files"], params["image_root"], self.class_names)
         if not params["cache_images"]:
-            return found
-        return cached_set(found, self._pipeline, params["on_bad_example"] == "skip")
+            return images
+        return cached_set(images, self._pipeline, params["on_bad_example"] == "skip")

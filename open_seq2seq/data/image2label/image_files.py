@@ -28,8 +28,8 @@ def images_below(folder: str) -> tuple[list[str], int]:
       DataError: a folder cannot be read.
     """
     files = list(files_below(folder))
-    found = list(filter(is_image, files))
-    return found, len(files) - len(found)
+    images = list(filter(is_image, files))
+    return images, len(files) - len(images)
 
 
 def find_images(name: str) -> list[str]:
@@ -42,10 +42,10 @@ def find_images(name: str) -> list[str]:
     """
     if not os.path.isdir(name):
         return [name]
-    found, others = images_below(name)
-    if not found:
+    images, others = images_below(name)
+    if not images:
         raise UserError(f"--infer_files names {shown(name)}, a folder without images: give JPEG, PNG, GIF or BMP files "
                         "with their usual suffixes.")
     if others:
         deco_print(f"Left out {format_count(others, 'file')} of {shown(name)}: {NOT_IMAGES}")
-    return found
+    return images

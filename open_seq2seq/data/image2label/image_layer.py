@@ -56,8 +56,8 @@ class ImageDataLayer(DataLayer):
         self._set: PixelSet | FileSet | None = None
         if self.mode != "interactive_infer":
             _ = self.fingerprints  # computed before the files are read, to detect later changes
-            given = self.params["files"]
-            self._set = FileSet(given, np.zeros(len(given), np.int32)) if given else self._labelled_images()
+            files = self.params["files"]
+            self._set = FileSet(files, np.zeros(len(files), np.int32)) if files else self._labelled_images()
             if not self._set.num_images:
                 raise DataError(f"'{self.params_path}' names files without images: name files that contain some.")
             self._print_left_out()
@@ -106,16 +106,16 @@ class ImageDataLayer(DataLayer):
             images, labels, good = self._read(examples, epoch, training)
             if training and self._quantiles is not None:
                 images, labels = self._mixed(images, labels, examples, epoch)
-            made = {"source_tensors": standardized(images, self.params["standardize"]), "target_tensors": labels,
+            arrays = {"source_tensors": standardized(images, self.params["standardize"]), "target_tensors": labels,
                     "ids": tf.where(good, examples, -1)}
             if self.params["on_bad_example"] == "skip":
                 # If no image could be decoded, keep one row with the id -1, because every planned batch must be made.
-                kept = tf.concat([good[:1] | ~tf.reduce_any(good), good[1:]], axis=0)
-                made = {key: tf.boolean_mask(value, kept) for key, value in made.items()}
-            made = {key: (value,) if key.endswith("tensors") else value for key, value in made.items()}
+                selected = tf.concat([good[:1] | ~tf.reduce_any(good), good[1:]], axis=0)
+                arrays = {key: tf.boolean_mask(value, selected) for key, value in arrays.items()}
+            arrays = {key: (value,) if key.endswith("tensors") else value for key, value in arrays.items()}
             if self.mode not in ("train", "eval"):
-                del made["target_tensors"]
-            return made
+                del arrays["target_tensors"]
+            return arrays
 
         return plan.map(batch, num_parallel_calls=min(self.params["num_parallel_calls"], os.cpu_count() or 1))
 
@@ -232,7 +232,7 @@ class ImageDataLayer(DataLayer):
         """
         if not len(inputs):
             raise DataError("There are no images: pass a list of paths or arrays.")
-        images = tf.stack([self._pipeline.read(self._seen(given), None) for given in inputs])
+        images = tf.stack([self._pipeline.read(self._seen(image), None) for image in inputs])
         images = standardized(self._pipeline.finished(images, None, True), self.params["standardize"])
         return {"source_tensors": [images.numpy()], "ids": np.arange(len(inputs))}
 

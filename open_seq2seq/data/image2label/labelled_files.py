@@ -74,13 +74,13 @@ def files_in_folders(folder: str, classes: Sequence[str], needs_all: bool) -> Fi
     dropped: Counter[str] = Counter()
     unknown = [name for name in present if numbers[name] < 0]
     for name in present:
-        found, others = images_below(os.path.join(folder, name))
+        images, others = images_below(os.path.join(folder, name))
         dropped[NOT_IMAGES] += others
         if name not in unknown:
-            paths += found
-            labels += [numbers[name]] * len(found)
+            paths += images
+            labels += [numbers[name]] * len(images)
         else:
-            dropped[f"in folders that are not among the classes, such as {shown(unknown[0])}"] += len(found)
+            dropped[f"in folders that are not among the classes, such as {shown(unknown[0])}"] += len(images)
     without = sorted(set(range(len(classes))) - set(labels))
     if not paths or (needs_all and without):
         raise DataError(f"The folder {shown(os.path.join(folder, classes[without[0]]))} of the class "
@@ -149,11 +149,11 @@ def _checked_lines(path: str, what: str) -> Iterator[str]:
 def _order(values: Sequence[str], header: Sequence[Sequence[str]], place: str) -> list[int]:
     """Returns the indices of the columns of files and labels, found by their names in a header."""
     names = [value.strip().lower() for value in values]
-    found = [next((names.index(name) for name in accepted if name in names), None) for accepted in header]
-    if None in found:
+    columns = [next((names.index(name) for name in accepted if name in names), None) for accepted in header]
+    if None in columns:
         raise DataError(f"{place}: the first line must be a header with the columns {header[0][0]} and {header[1][0]}, "
                         f"but is {shown(','.join(values))[:200]!r}.")
-    return [place for place in found if place is not None]
+    return [place for place in columns if place is not None]
 
 
 def numbers_of(classes: Sequence[str]) -> TextIds:
@@ -192,7 +192,7 @@ def files_of_lists(lists: Sequence[str], root: str | None, classes: Sequence[str
       DataError: a file or a row cannot be used.
     """
     numbers = numbers_of(classes)
-    paths, labels, places = [], [], []
+    paths, labels, lines = [], [], []
     for path in lists:
         base = os.path.dirname(path) if root is None else root
         for row in read_rows(path, "The list of images", None, _HEADER):
@@ -202,7 +202,7 @@ def files_of_lists(lists: Sequence[str], root: str | None, classes: Sequence[str
                                 "image_root.")
             paths.append(image)
             labels.append(number_of(row.label, numbers, row.place))
-            places.append(row.place)
+            lines.append(row.place)
     if not paths:
         raise DataError(f"The list of images {shown(lists[0])} has no rows after its header.")
-    return FileSet(paths, np.asarray(labels, np.int32), places)
+    return FileSet(paths, np.asarray(labels, np.int32), lines)

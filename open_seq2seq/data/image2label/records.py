@@ -60,8 +60,8 @@ class RecordSet(FileSet):
         records = tf.raw_ops.TFRecordDatasetV2(
             filenames=tf.gather(self._names, file), compression_type="", buffer_size=0,
             byte_offsets=tf.gather(self._starts, [example]))
-        found = tf.data.experimental.from_variant(records, tf.TensorSpec([], tf.string))
-        return found.take(1).get_single_element()
+        dataset = tf.data.experimental.from_variant(records, tf.TensorSpec([], tf.string))
+        return dataset.take(1).get_single_element()
 
     def _place(self, example: int) -> tuple[int, int]:
         """Returns the index of an image's file, and the index of the image's record in the file."""

@@ -96,8 +96,8 @@ class _Corpus(TextClassificationDataLayer):
         }
 
     def _missing(self) -> list[str]:
-        given = self.params["data_root"] or self.params["text_file"] or self.mode == "interactive_infer"
-        return [] if given else [f"'{self.params_path}/data_root' is missing: name the folder of the corpus."]
+        source = self.params["data_root"] or self.params["text_file"] or self.mode == "interactive_infer"
+        return [] if source else [f"'{self.params_path}/data_root' is missing: name the folder of the corpus."]
 
     @property
     def _source_name(self) -> str:
@@ -169,9 +169,9 @@ class SSTDataLayer(_Corpus):
         root = self.params["data_root"]
         names = [name + ending for name in self._names[self.mode]
                  for ending in ((".txt",) if self._wants_phrases else (".csv", ".tsv", ".txt"))]
-        found = next((name for name in names if os.path.exists(os.path.join(root, name))), None)
-        if found is not None:
-            return os.path.join(root, found)
+        existing = next((name for name in names if os.path.exists(os.path.join(root, name))), None)
+        if existing is not None:
+            return os.path.join(root, existing)
         if self._wants_phrases:
             raise DataError(f"{shown(root)} has no {names[0]} with trees, from which '{self.params_path}/phrases' "
                             "takes the phrases: add it, or set 'phrases' to False.")
@@ -192,10 +192,10 @@ def _of_trees(path: str, phrases: bool) -> Iterator[list[str]]:
         if not line.strip():
             continue
         stack: list[tuple[int, list[str]]] = []
-        found: list[tuple[int, list[str]]] = []
+        sentences: list[tuple[int, list[str]]] = []
         try:
             for label, word, close in re.findall(r"\(([0-4])\s|([^\s()]+)|(\))", line):
-                if found and not stack:
+                if sentences and not stack:
                     raise DataError(f"{shown(path)}:{number}: the line goes on after the end of a tree: write one tree "
                                     "per line.")
                 if label:
@@ -203,14 +203,14 @@ def _of_trees(path: str, phrases: bool) -> Iterator[list[str]]:
                 elif word:
                     stack[-1][1].append(word)
                 elif close:
-                    found.append(stack.pop())
+                    sentences.append(stack.pop())
                     if stack:
-                        stack[-1][1].extend(found[-1][1])
+                        stack[-1][1].extend(sentences[-1][1])
         except IndexError:
-            found = []
-        if stack or not found:
+            sentences = []
+        if stack or not sentences:
             raise DataError(f"{shown(path)}:{number}: the line must be a tree such as (3 (2 It) (4 works)).")
-        for label, words in found if phrases else found[-1:]:
+        for label, words in sentences if phrases else sentences[-1:]:
             if label != 2:
                 yield [" ".join(words), _SENTIMENT[label > 2]]
 

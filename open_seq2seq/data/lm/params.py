@@ -69,9 +69,9 @@ class LMTextDataLayer(TextDataLayer):
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
-        given = {} if model is None else {name: model.params.get(name) for name in ("lm_vocab_file",
+        of_model = {} if model is None else {name: model.params.get(name) for name in ("lm_vocab_file",
                                                                                   "processed_data_folder")}
-        missing = {name: value for name, value in given.items() if params.get(name) is None and value}
+        missing = {name: value for name, value in of_model.items() if params.get(name) is None and value}
         super().__init__({**params, **missing}, model, name, mode)
 
     @property

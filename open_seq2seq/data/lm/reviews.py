@@ -16,14 +16,14 @@ def review_files(folder: str) -> list[str]:
       DataError: the folder cannot be read or has no reviews.
     """
     try:
-        found = sorted(name for name in os.listdir(folder) if name.endswith(".txt"))
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".txt"))
     except OSError as error:
         raise DataError(f"The folder {shown(folder)} cannot be read ({error.strerror}): give the unpacked folder "
                         "aclImdb as data_root or --data_dir.") from error
-    if not found:
+    if not names:
         raise DataError(f"The folder {shown(folder)} has no reviews (.txt): give the unpacked folder aclImdb as "
                         "data_root or --data_dir.")
-    return [os.path.join(folder, name) for name in found]
+    return [os.path.join(folder, name) for name in names]
 
 
 def read_review(path: str) -> str:
@@ -37,8 +37,8 @@ def rating_of(path: str) -> str:
     Raises:
       DataError: the name has no rating.
     """
-    found = re.fullmatch(r"\d+_(\d+)\.txt", os.path.basename(path))
-    if found is None:
+    match = re.fullmatch(r"\d+_(\d+)\.txt", os.path.basename(path))
+    if match is None:
         raise DataError(f"{shown(path)}: the name must be ID_RATING.txt, such as 12_7.txt, to classify ratings: rename "
                         "the file, or set binary to True.")
-    return found[1]
+    return match[1]

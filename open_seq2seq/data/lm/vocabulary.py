@@ -60,10 +60,10 @@ class LMVocabulary:
           counts: how often each token occurs; tokens of equal frequency keep their order.
           min_count: rarer tokens are left out, except ``<eos>``.
         """
-        kept = {token: count for token, count in counts.items() if token != UNKNOWN and count >= min_count}
-        kept.setdefault(END, counts[END])
-        rare = sum(count for token, count in counts.items() if token not in kept)
-        ordered = sorted(kept.items(), key=lambda item: -item[1])
+        frequent = {token: count for token, count in counts.items() if token != UNKNOWN and count >= min_count}
+        frequent.setdefault(END, counts[END])
+        rare = sum(count for token, count in counts.items() if token not in frequent)
+        ordered = sorted(frequent.items(), key=lambda item: -item[1])
         return cls([UNKNOWN, *(token for token, _ in ordered)], [rare, *(count for _, count in ordered)])
 
     @classmethod
@@ -135,9 +135,9 @@ def _settings_path(path: str) -> str:
 
 def _settings_beside(path: str, fingerprint: str) -> dict[str, Any]:
     with contextlib.suppress(DataError, ValueError, RecursionError):
-        found = json.loads(read_data(_settings_path(path), most_bytes=_MOST_SETTINGS_BYTES))
-        if isinstance(found, dict) and found.pop(_DIGEST, None) == fingerprint:
-            return found
+        settings = json.loads(read_data(_settings_path(path), most_bytes=_MOST_SETTINGS_BYTES))
+        if isinstance(settings, dict) and settings.pop(_DIGEST, None) == fingerprint:
+            return settings
     return {}
 
 

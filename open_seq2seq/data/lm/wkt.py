@@ -164,8 +164,8 @@ class WKTDataLayer(LMTextDataLayer):
         if not params["data_root"]:
             raise ConfigError([f"'{path}/data_root' is missing: name the folder that contains {_FILES[mode][0]}, or "
                                "name the text itself as text_file."])
-        found = [os.path.join(params["data_root"], name + packed) for name in _FILES[mode] for packed in ("", ".gz")]
-        return next((file for file in found if os.path.exists(file)), found[0])
+        paths = [os.path.join(params["data_root"], name + packed) for name in _FILES[mode] for packed in ("", ".gz")]
+        return next((file for file in paths if os.path.exists(file)), paths[0])
 
     def _build(self, split: Any) -> LMVocabulary:
         """Returns the vocabulary of the training text."""
@@ -257,9 +257,9 @@ class WKTDataLayer(LMTextDataLayer):
         """Returns the batch of some chunks, given their first tokens' positions in the text and their lengths."""
         assert self._text is not None
         # Chunks are not wider than the text.
-        places = begins[:, np.newaxis] + np.arange(-1, min(int(lengths.max()), self._size))
-        tokens = self._text.tokens_at(np.clip(places, 0, self._size - 1).reshape(-1)).reshape(places.shape)
-        tokens = np.where(places < 0, self.end_id, tokens).astype(np.int32)
+        positions = begins[:, np.newaxis] + np.arange(-1, min(int(lengths.max()), self._size))
+        tokens = self._text.tokens_at(np.clip(positions, 0, self._size - 1).reshape(-1)).reshape(positions.shape)
+        tokens = np.where(positions < 0, self.end_id, tokens).astype(np.int32)
         lengths = np.minimum(lengths, self._size - begins).astype(np.int32)
         return {"source_tensors": [tokens[:, :-1], lengths], "target_tensors": [tokens[:, 1:], lengths],
                 "ids": examples}

@@ -64,10 +64,11 @@ class Alphabet(abc.ABC):
 
     def _visible(self, ids: Iterable[int]) -> list[int]:
         """Returns the ids up to ``</S>`` that have a label."""
-        found = np.asarray(list(ids) if not isinstance(ids, np.ndarray) else ids).reshape(-1).astype(np.int64).tolist()
-        if self.end_id in found:
-            found = found[:found.index(self.end_id)]
-        return [i for i in found if 0 <= i < len(self.labels)]
+        array = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
+        numbers = array.reshape(-1).astype(np.int64).tolist()
+        if self.end_id in numbers:
+            numbers = numbers[:numbers.index(self.end_id)]
+        return [i for i in numbers if 0 <= i < len(self.labels)]
 
 
 class Characters(Alphabet):

@@ -44,14 +44,14 @@ def write_alphabet(path: str, utterances: Sequence[Utterance], normalize: Callab
     Raises:
       DataError: all transcripts are empty, or one has several lines.
     """
-    counts, places = _count_characters(utterances, normalize)
+    counts, first_uses = _count_characters(utterances, normalize)
     if not counts:
         lists = ", ".join(dict.fromkeys(utterance.source for utterance in utterances))
         raise DataError(f"All transcripts in {lists} are empty, so there is no alphabet to write.")
     _merge_apostrophes(counts)
     write_lines(path, sorted(counts, key=lambda character: (character != " ", character)))
     deco_print(f"{place or path}: {len(counts):,} characters from {len(utterances):,} transcripts, the rarest first:")
-    for line in _describe(counts, places, shown):
+    for line in _describe(counts, first_uses, shown):
         deco_print(line, offset=1)
     if any(character.lower() != character and character.lower() in counts for character in counts):
         deco_print("Some letters occur in upper and lower case: --lower_case merges them.")
@@ -71,7 +71,7 @@ def _count_characters(utterances: Sequence[Utterance], normalize: Callable[[str]
                       ) -> tuple[Counter[str], dict[str, str]]:
     """Returns how often each character occurs, and the file and line where it first occurs."""
     counts: Counter[str] = Counter()
-    places: dict[str, str] = {}
+    first_uses: dict[str, str] = {}
     for utterance in utterances:
         text = normalize(utterance.text or "")
         if "\n" in text or "\r" in text:
@@ -79,8 +79,8 @@ def _count_characters(utterances: Sequence[Utterance], normalize: Callable[[str]
                             "write the transcript on one line.")
         counts.update(text)
         for character in text:
-            places.setdefault(character, utterance.place)
-    return counts, places
+            first_uses.setdefault(character, utterance.place)
+    return counts, first_uses
 
 
 def _describe(counts: Counter[str], places: dict[str, str], shown: int) -> list[str]:

@@ -175,21 +175,21 @@ def make_augmentation(params: Mapping[str, Any] | None, num_features: int, dithe
 
 
 def _problems(values: Mapping[str, Any], num_features: int, path: str) -> list[str]:
-    found = []
+    problems = []
     ratio, name = values["speed_perturbation_ratio"], f"'{path}/speed_perturbation_ratio'"
     if isinstance(ratio, list) and not (ratio and all(isinstance(r, (int, float)) and 0.1 <= r <= 10 for r in ratio)):
-        found.append(f"{name} must be a list of factors from 0.1 to 10, got {ratio}.")
+        problems.append(f"{name} must be a list of factors from 0.1 to 10, got {ratio}.")
     if isinstance(ratio, float) and not 0 <= ratio < 0.9:
-        found.append(f"{name} must be at least 0 and below 0.9, got {ratio}.")
+        problems.append(f"{name} must be at least 0 and below 0.9, got {ratio}.")
     low, high = values["noise_level_min"], values["noise_level_max"]
     if (low is None) != (high is None):
-        found.append(f"Only one of '{path}/noise_level_min' and 'noise_level_max' is set: set both or neither.")
+        problems.append(f"Only one of '{path}/noise_level_min' and 'noise_level_max' is set: set both or neither.")
     elif low is not None and low >= high:
-        found.append(f"'{path}/noise_level_min' is {low}, but must be below noise_level_max, which is {high}.")
+        problems.append(f"'{path}/noise_level_min' is {low}, but must be below noise_level_max, which is {high}.")
     if values["n_freq_mask"] and values["width_freq_mask"] > num_features:
-        found.append(f"'{path}/width_freq_mask' is {values['width_freq_mask']}, but there are only {num_features} "
+        problems.append(f"'{path}/width_freq_mask' is {values['width_freq_mask']}, but there are only {num_features} "
                      "features: lower width_freq_mask.")
-    return found
+    return problems
 
 
 def _span(random: np.random.Generator, widest: int, places: int) -> tuple[int, int]:

@@ -63,15 +63,15 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
     Raises:
       DataError: a list is missing, empty, not UTF-8, not valid CSV or JSON, or lacks a column.
     """
-    found: list[Utterance] = []
+    utterances: list[Utterance] = []
     for entry in entries:
         rows = list(_read(entry, audio_root, needs_text))
         if not rows:
             raise DataError(f"The folder {shown(entry)} contains no recordings ({', '.join(AUDIO_SUFFIXES)}, or "
                             "another format of libsndfile)."
                             if os.path.isdir(entry) else f"{shown(entry)} lists no recordings.")
-        found += rows
-    return found
+        utterances += rows
+    return utterances
 
 
 class CsvList:

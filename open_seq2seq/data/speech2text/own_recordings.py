@@ -78,14 +78,14 @@ def read_recordings(path: str, columns: Sequence[str] | None = None, speaker_col
     if not os.path.isdir(path):
         return _read_table(path, columns, speaker_column)
     kaldi = os.path.exists(os.path.join(path, "wav.scp"))
-    header, found = _read_kaldi(path) if kaldi else ([FILE_COLUMN, TEXT_COLUMN], _read_folder(path))
+    header, rows = _read_kaldi(path) if kaldi else ([FILE_COLUMN, TEXT_COLUMN], _read_folder(path))
     column = _SPEAKER if speaker_column is None and _SPEAKER in header else speaker_column
     if not column:
-        return header, found
+        return header, rows
     if column not in header:
         raise DataError(f"The folder {path} has no column {column!r} for --speaker_column: only a folder of Kaldi with "
                         f"utt2spk has speakers, whose column is {_SPEAKER}.")
-    return header, [Recording(row.utterance, row.cells, row.cells[header.index(column)], row.span) for row in found]
+    return header, [Recording(row.utterance, row.cells, row.cells[header.index(column)], row.span) for row in rows]
 
 
 def _read_table(path: str, columns: Sequence[str] | None, speaker_column: str | None,
@@ -97,24 +97,24 @@ def _read_table(path: str, columns: Sequence[str] | None, speaker_column: str | 
     if columns is None:
         raise DataError(f"{path}:1: the columns are {', '.join(names)[:200]}: name those with the files and the "
                         f"transcripts with --columns, or call them {FILE_COLUMN} and {TEXT_COLUMN}.")
-    places = [table.place(column, "--columns") for column in columns]
+    indices = [table.place(column, "--columns") for column in columns]
     if speaker_column is None and _SPEAKER_OF_COMMON_VOICE in names and columns == COLUMNS[1]:
         speaker_column = _SPEAKER_OF_COMMON_VOICE
     speaker = table.place(speaker_column, "--speaker_column") if speaker_column else None
-    renamed = dict(zip(places, (FILE_COLUMN, TEXT_COLUMN), strict=True))
+    renamed = dict(zip(indices, (FILE_COLUMN, TEXT_COLUMN), strict=True))
     parts = {name: names.index(name) for name in _PART if name in names and columns == COLUMNS[2]}
-    kept = [place for place, name in enumerate(names) if place in renamed or (
+    others = [place for place, name in enumerate(names) if place in renamed or (
         name not in (FILE_COLUMN, TEXT_COLUMN) and place not in parts.values())]
     folder = os.path.dirname(path)
     folders = [folder, os.path.join(folder, "clips"), ""]  # Common Voice has its recordings in clips
-    found = []
+    recordings = []
     for line, values in table.rows(range(1, len(names) + 1), has_names=True):
-        name, text = values[places[0]].strip(), values[places[1]]
+        name, text = values[indices[0]].strip(), values[indices[1]]
         utterance = Utterance(shown(name), _located(name, folders), text, path, line)
-        found.append(Recording(utterance, [values[place] for place in kept],
+        recordings.append(Recording(utterance, [values[place] for place in others],
                                None if speaker is None else values[speaker].strip(),
                                _span({name: values[place] for name, place in parts.items()}, utterance.place)))
-    return [renamed.get(place, names[place]) for place in kept], found
+    return [renamed.get(place, names[place]) for place in others], recordings
 
 
 def _located(name: str, folders: Sequence[str]) -> str:
@@ -157,14 +157,14 @@ def _read_kaldi(folder: str) -> tuple[list[str], list[Recording]]:
         spans = {name: _segment(rest, f"{segments}:{number}") for number, name, rest in _entries(segments)}
     speaker_of = {name: speaker for _, name, speaker in _entries(speakers)} if os.path.exists(speakers) else None
     texts = {name: (number, words) for number, name, words in _entries(text)}
-    found = []
+    recordings = []
     for name in {**texts, **spans}:
         number, words = texts.get(name, (0, ""))
         recording, span = spans.get(name, (name, None))
         utterance = Utterance(shown(name), files.get(recording, os.path.join(folder, recording)), words, text, number)
         cells = ["", words, name] if speaker_of is None else ["", words, name, speaker_of.get(name, "")]
-        found.append(Recording(utterance, cells, None, span))
-    return [FILE_COLUMN, TEXT_COLUMN, "utterance", _SPEAKER][:3 if speaker_of is None else 4], found
+        recordings.append(Recording(utterance, cells, None, span))
+    return [FILE_COLUMN, TEXT_COLUMN, "utterance", _SPEAKER][:3 if speaker_of is None else 4], recordings
 
 
 def _entries(path: str) -> Iterator[tuple[int, str, str]]:
@@ -196,10 +196,10 @@ def _read_folder(folder: str) -> list[Recording]:
         raise DataError(f"The folder {shown(folder)} has no wav.scp (Kaldi), no *.trans.txt (LibriSpeech), and no "
                         "recordings with text files of the same names: give a table"
                         + (f", such as {shown(tables[-1])}." if tables else "."))
-    found = []
+    recordings = []
     for path in audio:
         beside = f"{os.path.splitext(path)[0]}.txt"
         text = " ".join(" ".join(read_lines(beside)).split()) if beside in texts else ""
         utterance = Utterance(shown(os.path.relpath(path, folder)), path, text, path, 0)
-        found.append(Recording(utterance, ["", text], None))
-    return found
+        recordings.append(Recording(utterance, ["", text], None))
+    return recordings

@@ -50,8 +50,8 @@ class Pipeline:
         Raises:
           AudioError: the recording cannot be used.
         """
-        found = self._cached(path, samples, segment)
-        return self._masked(found, draw) if self._caches_features else self.from_audio(found, draw)
+        cached = self._cached(path, samples, segment)
+        return self._masked(cached, draw) if self._caches_features else self.from_audio(cached, draw)
 
     def audio(self, path: str, samples: int, segment: Segment | None = None) -> np.ndarray:
         """Reads a recording, or a segment of it, and returns its audio ``[samples]`` at the features' sampling rate.
@@ -100,16 +100,16 @@ class Pipeline:
 
     def _cached(self, path: str, samples: int, segment: Segment | None) -> np.ndarray:
         """Returns the result of the steps before the first random step, from the cache if possible."""
-        found = self.cache.load(path, segment) if self.cache is not None else None
-        if found is not None and found.dtype == np.float32 and found.shape == self._shape(samples):
-            return found
+        cached = self.cache.load(path, segment) if self.cache is not None else None
+        if cached is not None and cached.dtype == np.float32 and cached.shape == self._shape(samples):
+            return cached
         audio = self.audio(path, samples, segment)
-        made = self.from_audio(audio, None)[0] if self._caches_features else audio
+        computed = self.from_audio(audio, None)[0] if self._caches_features else audio
         # Silent recordings are not cached: inference accepts them, but training and evaluation, which may share the
         # cache, have to reject them and cannot recognise silence in cached features.
         if self.cache is not None and not is_silent(audio):
-            self.cache.store(path, made, segment)
-        return made
+            self.cache.store(path, computed, segment)
+        return computed
 
     def _shape(self, samples: int) -> tuple[int, ...]:
         """Returns the shape of a recording's cached array."""

@@ -56,14 +56,14 @@ class AudioIndex:
     def __init__(self, paths: Sequence[str], folder: str | None, threads: int) -> None:
         self.errors: dict[int, AudioError] = {}
         folder = folder if len(paths) >= _REMEMBERED_FROM else None
-        known = None if folder is None else self._remembered(paths, folder)
+        cached = None if folder is None else self._remembered(paths, folder)
         table = np.zeros([len(paths), _COLUMNS], np.int64)
 
         def look(number: int) -> None:
             stamp = _stamp(paths[number])
-            if known is not None and stamp is not None and tuple(known[number, :_STAMP]) == stamp \
-                    and known[number, _STAMP + 1]:
-                table[number] = known[number]
+            if cached is not None and stamp is not None and tuple(cached[number, :_STAMP]) == stamp \
+                    and cached[number, _STAMP + 1]:
+                table[number] = cached[number]
                 return
             try:
                 info = read_info(paths[number])
@@ -82,7 +82,7 @@ class AudioIndex:
         table = table[first]
         self.errors = {number: self.errors[one] for number, one in enumerate(first.tolist()) if one in self.errors}
         self.samples, self.rates, self.channels = table[:, _STAMP:].T
-        if folder is not None and (known is None or not np.array_equal(table, known)):
+        if folder is not None and (cached is None or not np.array_equal(table, cached)):
             self._remember(paths, folder, table)
 
     def __len__(self) -> int:
@@ -263,31 +263,31 @@ class Recordings:
                 yield row, (start, min(stop, samples))
 
     def _header_problems(self, settings: FeatureSettings) -> dict[int, tuple[str, str]]:
-        found = {row: (error.kind, error.detail) for row, error in self.index.errors.items()} | self._outside
+        problems = {row: (error.kind, error.detail) for row, error in self.index.errors.items()} | self._outside
         if not self._params["convert_audio"]:
             for row in range(len(self.index)):
                 info = self.index.info(row)
-                if row not in found and info.rate != settings.sample_freq:
-                    found[row] = ("another rate", f"has a rate of {info.rate} Hz instead of {settings.sample_freq}")
-                elif row not in found and info.channels > 1:
-                    found[row] = ("several channels", f"has {info.channels} channels instead of one")
+                if row not in problems and info.rate != settings.sample_freq:
+                    problems[row] = ("another rate", f"has a rate of {info.rate} Hz instead of {settings.sample_freq}")
+                elif row not in problems and info.channels > 1:
+                    problems[row] = ("several channels", f"has {info.channels} channels instead of one")
         if self.transcripts is not None:
-            found = {**self.transcripts.problems, **self._duplicates(), **found}
-        return dict(sorted(found.items()))
+            problems = {**self.transcripts.problems, **self._duplicates(), **problems}
+        return dict(sorted(problems.items()))
 
     def _duplicates(self) -> dict[int, tuple[str, str]]:
         """Returns a dict of row → problem, for recordings or segments that are repeated within one list.
 
         The same recording in two lists is allowed, and so is a list that is given twice to use its recordings twice.
         """
-        found: dict[int, tuple[str, str]] = {}
+        problems: dict[int, tuple[str, str]] = {}
         seen: dict[tuple[Any, ...], Utterance] = {}
         for row, utterance in enumerate(self.utterances):
             key = (utterance.source, os.path.normpath(utterance.path), utterance.begin, utterance.duration)
             first = seen.setdefault(key, utterance)
             if first.line < utterance.line:
-                found[row] = ("duplicate", f"is already in line {first.line} of the list")
-        return found
+                problems[row] = ("duplicate", f"is already in line {first.line} of the list")
+        return problems
 
     def _leave_out(self, problems: Mapping[int, tuple[str, str]]) -> None:
         if not problems:

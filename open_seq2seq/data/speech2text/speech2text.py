@@ -152,17 +152,17 @@ class Speech2TextDataLayer(DataLayer):
         In inference, there are no ids, so the shape is ``[num_examples]``. Frames include padding to a multiple of
         ``pad_to``. With speed perturbation, the lengths are the maximum lengths that can be drawn.
         """
-        found, settings = self._set, self.settings
-        samples = found.samples[found.rows]
+        recordings, settings = self._set, self.settings
+        samples = recordings.samples[recordings.rows]
         if self._augmentation is not None:
             samples = stretched_length(samples, self._augmentation.longest)
         source = samples
         if self._in_graph is None:
             multiple = max(1, settings.pad_to)
             source = -(-settings.num_frames(samples) // multiple) * multiple
-        if found.transcripts is None:
+        if recordings.transcripts is None:
             return source
-        return np.stack([source, found.transcripts.lengths[found.rows]], axis=1)
+        return np.stack([source, recordings.transcripts.lengths[recordings.rows]], axis=1)
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
         return self.make_training_batch(examples, 0)
@@ -277,11 +277,12 @@ class Speech2TextDataLayer(DataLayer):
         """
         if not len(inputs):
             raise DataError("There are no recordings: pass a list of paths or arrays of samples.")
-        items = [self._pipeline.from_audio(given_audio(given, self.settings.sample_freq), None) for given in inputs]
+        rate = self.settings.sample_freq
+        items = [self._pipeline.from_audio(given_audio(recording, rate), None) for recording in inputs]
         return {"source_tensors": self._padded(items), "ids": np.arange(len(items))}
 
     def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
-        audio = (given_audio(given, self.settings.sample_freq, warns=False) for given in inputs)
+        audio = (given_audio(recording, self.settings.sample_freq, warns=False) for recording in inputs)
         samples = np.fromiter(map(len, audio), np.int64)
         return samples if self._in_graph is not None else self.settings.num_frames(samples)
 
@@ -294,16 +295,16 @@ class Speech2TextDataLayer(DataLayer):
         Raises:
           DataError: there are bad examples with ``on_bad_example: stop``, or there are only bad examples.
         """
-        found = self._set
-        rows = found.rows.tolist()
-        errors = self._workers.map(lambda row: _audio_error(self._pipeline, found, row), rows)
-        bad = [found.problem(row, error.kind, error.detail)
+        recordings = self._set
+        rows = recordings.rows.tolist()
+        errors = self._workers.map(lambda row: _audio_error(self._pipeline, recordings, row), rows)
+        bad = [recordings.problem(row, error.kind, error.detail)
                for row, error in zip(rows, errors, strict=True) if error is not None]
         if bad and self.params["on_bad_example"] == "stop":
             raise DataError(describe_problems(bad) + "\nFix or remove them, or set on_bad_example to skip.")
         if len(bad) == len(rows):
             raise DataError("No recording can be used. " + describe_problems(bad))
-        hours = float(np.sum(found.samples[found.rows])) / self.settings.sample_freq / 3600
+        hours = float(np.sum(recordings.samples[recordings.rows])) / self.settings.sample_freq / 3600
         lines = [f"{len(rows) - len(bad):,} of {len(rows):,} recordings were decoded: {hours:.2f} hours in all"]
         return lines + (["to be skipped: " + describe_problems(bad)] if bad else [])
 
@@ -369,7 +370,7 @@ def _audio_error(pipeline: Pipeline, found: Recordings, row: int) -> AudioError 
 
 
 def _float_type(dtype: Any, path: str) -> tf.DType:
-    found = tf.as_dtype(dtype)
-    if not found.is_floating:
-        raise ConfigError([f"'{path}/dtype' must be a floating-point type, got {found.name}."])
-    return found
+    float_type = tf.as_dtype(dtype)
+    if not float_type.is_floating:
+        raise ConfigError([f"'{path}/dtype' must be a floating-point type, got {float_type.name}."])
+    return float_type

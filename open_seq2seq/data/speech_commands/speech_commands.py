@@ -185,15 +185,15 @@ class SpeechCommandsDataLayer(DataLayer):
         names = enumerate(self.class_names)
         numbers = TextIds({**{str(number): number for number in range(self.num_classes)},
                            **{name: number for number, name in names}}, -1)
-        found = []
+        listed = []
         for path in self.params["dataset_files"]:
             for row in read_rows(path, "The list of recordings", ("label", "file")):
                 name = os.path.join(self.params["dataset_location"], row.path)
                 if not os.path.isfile(name):
                     raise DataError(f"{row.place}: the recording {shown(name)} does not exist: correct the "
                                     "line or dataset_location.")
-                found.append((name, number_of(row.label, numbers, row.place), row.place))
-        return found
+                listed.append((name, number_of(row.label, numbers, row.place), row.place))
+        return listed
 
     @functools.cached_property
     def class_names(self) -> list[str]:
@@ -239,15 +239,15 @@ class SpeechCommandsDataLayer(DataLayer):
         examples = np.asarray(examples, np.int64)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "features")
-        found = list(self._pool.map(lambda example: self._features(example, epoch), examples.tolist()))
-        good = [place for place, item in enumerate(found) if not isinstance(item, AudioError)]
-        for example, item in zip(examples, found, strict=True):
+        features = list(self._pool.map(lambda example: self._features(example, epoch), examples.tolist()))
+        good = [place for place, item in enumerate(features) if not isinstance(item, AudioError)]
+        for example, item in zip(examples, features, strict=True):
             if isinstance(item, AudioError):
                 self._handle_bad(int(example), item)
-        kept = examples[good]
-        batch: dict[str, Any] = {"source_tensors": self._source([found[place] for place in good]), "ids": kept}
+        readable = examples[good]
+        batch: dict[str, Any] = {"source_tensors": self._source([features[place] for place in good]), "ids": readable}
         if self.mode in ("train", "eval"):
-            labels = [self._rows[example][1] for example in kept]
+            labels = [self._rows[example][1] for example in readable]
             batch["target_tensors"] = [np.eye(self.num_classes, dtype=np.float32)[np.asarray(labels, np.int64)]]
         return batch if good else with_empty_row(batch, self.fields)
 
@@ -298,7 +298,7 @@ class SpeechCommandsDataLayer(DataLayer):
         """
         if not len(inputs):
             raise DataError("There are no recordings: pass a list of paths or arrays of samples.")
-        items = [self._spectrogram(given_audio(given, self.params["sample_freq"]), None) for given in inputs]
+        items = [self._spectrogram(given_audio(recording, self.params["sample_freq"]), None) for recording in inputs]
         return {"source_tensors": self._source(items), "ids": np.arange(len(items))}
 
     def examine(self) -> list[str]:
@@ -334,12 +334,13 @@ class SpeechCommandsDataLayer(DataLayer):
           UserError: a file does not exist, a folder has no recordings, or stdin is empty or a device.
         """
         check_given(files)
-        found = []
+        recordings = []
         for name in files:
             inside = recordings_of(name, sorted(files_below(name))) if os.path.isdir(name) else [name]
             if not inside:
                 raise UserError(f"--infer_files names {shown(name)}, a folder without recordings "
                                 f"({', '.join(AUDIO_SUFFIXES)}, or another format of libsndfile): give recordings, or "
                                 "folders that contain some.")
-            found += inside
-        return {"files": [spooled_input("standard-input.wav") if name == STANDARD_INPUT else name for name in found]}
+            recordings += inside
+        return {"files": [spooled_input("standard-input.wav") if name == STANDARD_INPUT else name
+                          for name in recordings]}

@@ -160,13 +160,13 @@ class LabelledTextDataLayer(TextDataLayer):
             raise DataError(f"{file} contains no examples: correct the path, or add texts.")
         if not self._has_labels:
             return rows, None
-        known = TextIds({label: number for number, label in enumerate(self.labels)}, -1)
+        label_ids = TextIds({label: number for number, label in enumerate(self.labels)}, -1)
         for line, (_, label) in rows:
-            if known[label.strip()] < 0:
+            if label_ids[label.strip()] < 0:
                 raise DataError(f"{file}:{line}: the label {label.strip()[:60]!r} is not one of the classes "
                                 f"{', '.join(self.labels)[:200]}: correct the line, label_column, or the classes in "
                                 f"'{self.params_path}'.{did_you_mean(label.strip(), self.labels)}")
-        return rows, np.array([known[label.strip()] for _, (_, label) in rows], np.int32)
+        return rows, np.array([label_ids[label.strip()] for _, (_, label) in rows], np.int32)
 
     def _nothing_left(self, table: TokenTable) -> str:
         return f"All {table.num_empty} texts of {shown(self._source_name)} are empty."

@@ -62,9 +62,9 @@ def columns_of(table: OwnTable, text: int | str | None, label: int | str | None)
       DataError: a column is not given and cannot be found.
     """
     columns: list[int | str] = []
-    for given, usual in ((text, _TEXT_NAMES), (label, _LABEL_NAMES)):
+    for column, usual in ((text, _TEXT_NAMES), (label, _LABEL_NAMES)):
         names = [name for known in usual for name in table.names if name.lower() == known]
-        columns += [given] if given is not None else names[:1]
+        columns += [column] if column is not None else names[:1]
     if len(columns) == 2:
         return columns
     if len(table.names) == 2 and not columns:

@@ -302,10 +302,10 @@ class TokenCorpus:
 
     def _line_of_file(self, begin: int, end: int) -> bytes:
         assert isinstance(self._source, GuardedIndex)
-        known = self._source.description
+        identity = self._source.description
         with opened_data(self.path, "The text file") as file:
             status = os.fstat(file.fileno())
-            if (status.st_size, status.st_mtime_ns) != (known["size"], known["mtime_ns"]):
+            if (status.st_size, status.st_mtime_ns) != (identity["size"], identity["mtime_ns"]):
                 raise DataError(f"The text file {self.path} has changed since this run started: start the run again.")
             file.seek(begin)
             return file.read(end - begin)
@@ -330,8 +330,8 @@ class TokenCorpus:
         ids = np.full((len(sentences), width), layout.padding, np.int32)
         columns = np.arange(counts.max(initial=0))
         filled = columns < counts[:, np.newaxis]
-        places = (begin[:, np.newaxis] + columns)[filled]
-        ids[:, lead:lead + len(columns)][filled] = self.tokens_at(places)
+        positions = (begin[:, np.newaxis] + columns)[filled]
+        ids[:, lead:lead + len(columns)][filled] = self.tokens_at(positions)
         if layout.start is not None:
             ids[:, 0] = layout.start
         if layout.end is not None:
@@ -406,31 +406,32 @@ def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: i
     name = f"{os.path.basename(path)}.{key}.index"
     try:
         with contextlib.suppress(UnfitIndexError):
-            found = read_index(os.path.join(index_dir or _dir_beside(path), name), path, tokenizer.vocab_size, thorough)
-            if found is not None:
-                return found
+            index = os.path.join(index_dir or _dir_beside(path), name)
+            mapped = read_index(index, path, tokenizer.vocab_size, thorough)
+            if mapped is not None:
+                return mapped
         index_dir = index_dir or _writable_dir(path)
         index = os.path.join(index_dir, name)
         os.makedirs(index_dir, exist_ok=True)
         # Ranks that start together wait here until one of them has built the index.
         with _locked(index + ".lock"):
             try:
-                found = read_index(index, path, tokenizer.vocab_size, thorough)
+                mapped = read_index(index, path, tokenizer.vocab_size, thorough)
             except UnfitIndexError as error:
                 deco_print(f"Rebuilding the index {index}: {error}.")
-                found = None
-            if found is None:
+                mapped = None
+            if mapped is None:
                 _write_index(index, path, tokenizer, threads)
-                found = read_index(index, path, tokenizer.vocab_size)
+                mapped = read_index(index, path, tokenizer.vocab_size)
     except OSError as error:
         raise DataError(f"The index of {path} cannot be written to {index_dir} ({error.strerror}): name a "
                         "writable folder with enough space as index_dir or, for a language model, "
                         "processed_data_folder.") from error
     except UnfitIndexError:
-        found = None
-    if found is None:
+        mapped = None
+    if mapped is None:
         raise DataError(f"{path} changed while it was read: start the run again when no program writes to the file.")
-    return found
+    return mapped
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:

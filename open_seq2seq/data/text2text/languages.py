@@ -129,13 +129,13 @@ def in_wrong_order(languages: Sequence[str], columns: Sequence[Sequence[str]]) -
     by_script = any(scripts[side] and not words[side] for side in (0, 1)) or bool(
         all(scripts) and not scripts[0] & scripts[1])
     marks = scripts if by_script else words
-    own = [marks[0] - marks[1], marks[1] - marks[0]]
-    if not any(own):
+    margins = [marks[0] - marks[1], marks[1] - marks[0]]
+    if not any(margins):
         return None
     counts = [_count_scripts(column) if by_script else _count_words(column) for column in columns]
-    shares = [[_share(mark, count) for count in counts] for mark in own]
+    shares = [[_share(mark, count) for count in counts] for mark in margins]
     right, wrong = shares[0][0] + shares[1][1], shares[0][1] + shares[1][0]
-    hits = sum(counts[1 - side][mark] for side in (0, 1) for mark in own[side])
+    hits = sum(counts[1 - side][mark] for side in (0, 1) for mark in margins[side])
     return hits >= _LEAST and wrong >= _LEAST_SHARE and wrong > _FACTOR * right and all(
         shares[side][1 - side] >= shares[side][side] for side in (0, 1))
 

@@ -99,8 +99,8 @@ def shuffle_files(inputs: Sequence[str], outputs: Sequence[str], seed: int = 0) 
         with writing(output) as file:
             for begin in range(0, len(order), _LINES_AT_ONCE):
                 some = order[begin:begin + _LINES_AT_ONCE]
-                places = zip(starts[some].tolist(), ends[some].tolist(), strict=True)
-                file.write(b"".join(buffer[first:last] for first, last in places))
+                ranges = zip(starts[some].tolist(), ends[some].tolist(), strict=True)
+                file.write(b"".join(buffer[first:last] for first, last in ranges))
 
 
 def _converted(path: str, convert: Callable[[list[str]], list[str]]) -> Iterator[str]:

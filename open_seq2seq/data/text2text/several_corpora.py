@@ -63,11 +63,11 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        own = ParallelTextDataLayer.get_optional_params()
+        inherited = ParallelTextDataLayer.get_optional_params()
         return {
             **DataLayer.get_optional_params(),
             **shared_params(),
-            **{name: own[name] for name in ("pad_lengths_to_eight", "use_start_token")},
+            **{name: inherited[name] for name in ("pad_lengths_to_eight", "use_start_token")},
             "temperature": Param((float, type(None)), None, "If set, the share of a corpus in training is proportional "
                                  "to (number of examples)^(1 / temperature), so that small corpora occur more often; "
                                  "cannot be combined with ratio.", minimum=1.0, maximum=1000.0),
@@ -91,17 +91,17 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
 
     def _checked_corpora(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """Returns the entries of ``corpora`` with all their keys, and one sentence for each problem."""
-        given, path = self.params["corpora"], self.params_path
+        corpora, path = self.params["corpora"], self.params_path
         optional = {**dict.fromkeys(_FILES, Param(PATH)), "language": Param(PATH),
                     "ratio": Param((float, type(None)), above=0.0)}
-        checked, problems = {}, [] if given else [f"'{path}/corpora' is empty: name at least one corpus."]
-        for name, entry in given.items():
+        checked, problems = {}, [] if corpora else [f"'{path}/corpora' is empty: name at least one corpus."]
+        for name, entry in corpora.items():
             if not isinstance(entry, Mapping):
                 problems.append(f"'{self._path(name)}' must be a dict with source_file and target_file, got {entry!r}.")
                 continue
-            checked[name], found = check_params(entry, {}, optional, self._path(name))
+            checked[name], problems_of_entry = check_params(entry, {}, optional, self._path(name))
             checked[name]["language"] = checked[name].get("language") or name
-            problems += found
+            problems += problems_of_entry
         problems += [f"'{path}/corpora' has the language {entry['language']!r}, but the names of languages must "
                      "consist of letters, digits, '_' and '-', and begin with a letter or digit."
                      for entry in checked.values() if not _NAME.fullmatch(str(entry["language"]))]
@@ -219,9 +219,9 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
 
     def assets(self) -> dict[str, str]:
         """Returns a dict of asset name → path of the vocabularies or SentencePiece models of both sides."""
-        own = {f"corpora_{name}_{key}": entry[key] for name, entry in self._corpora.items()
+        of_corpora = {f"corpora_{name}_{key}": entry[key] for name, entry in self._corpora.items()
                for key in _ASSETS if entry[key]}
-        return {**super().assets(), **own}
+        return {**super().assets(), **of_corpora}
 
     def data_files(self, *kinds: str) -> dict[str, str]:
         """Returns a dict of name → path of the text files."""
@@ -237,8 +237,8 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
         changed = super().params_with_assets(params, paths)
         corpora = {}
         for name, entry in (params.get("corpora") or {}).items():
-            known = {key: paths[f"corpora_{name}_{key}"] for key in _ASSETS if f"corpora_{name}_{key}" in paths}
-            corpora[name] = {**entry, **known} if known else entry
+            moved = {key: paths[f"corpora_{name}_{key}"] for key in _ASSETS if f"corpora_{name}_{key}" in paths}
+            corpora[name] = {**entry, **moved} if moved else entry
         return {**changed, "corpora": corpora}
 
 
@@ -269,8 +269,8 @@ def repetitions(sizes: Sequence[int], shares: Sequence[float]) -> list[int]:
     best, error = np.ones(len(sizes), np.int64), np.inf
     for passes in range(1, _MOST_PASSES + 1):
         counts = np.maximum(1, np.rint(rates / rates.min() * passes)).astype(np.int64)
-        found = counts * np.asarray(sizes, np.float64)
-        off = float(np.abs(found / found.sum() / wanted - 1.0).max())
+        read = counts * np.asarray(sizes, np.float64)
+        off = float(np.abs(read / read.sum() / wanted - 1.0).max())
         if off < error:
             best, error = counts, off
         if error <= _TOLERANCE:

@@ -110,9 +110,9 @@ class ParallelTextDataLayer(TextDataLayer):
                     if params["use_targets"] else Column("target", source, file)]
         if params["prefix_column"]:
             return [Column("source", source, file, field=0), Column("prefix", target, file, field=1)]
-        given = {} if self.mode == "interactive_infer" else {
+        files = {} if self.mode == "interactive_infer" else {
             "target": params["score_file"], "prefix": params["prefix_file"]}
-        return [Column("source", source, file), *(Column(side, target, path) for side, path in given.items() if path)]
+        return [Column("source", source, file), *(Column(side, target, path) for side, path in files.items() if path)]
 
     def _check_corpora(self, columns: Sequence[Column], corpora: Sequence[TokenCorpus]) -> None:
         source, most = corpora[0], self._layout.max_tokens

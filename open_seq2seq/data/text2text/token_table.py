@@ -40,8 +40,9 @@ class Column:
     @property
     def fingerprint(self) -> str:
         """Digest of everything that the ids of a line depend on."""
-        known = self.tokenizer.fingerprint
-        return known if self.field is None else hashlib.sha256(f"column {self.field} {known}".encode()).hexdigest()
+        if self.field is None:
+            return self.tokenizer.fingerprint
+        return hashlib.sha256(f"column {self.field} {self.tokenizer.fingerprint}".encode()).hexdigest()
 
     def text(self, line: str) -> str:
         """Returns the text in a line: the line, or its field, which is empty if the line has fewer fields."""
@@ -189,6 +190,6 @@ def _joined(parts: Sequence[tuple[np.ndarray, np.ndarray]], count: int) -> np.nd
     widths = np.max([array.shape[1:] for _, array in parts], axis=0)
     joined = np.zeros((count, *widths.astype(int)), np.int32)
     for rows, array in parts:
-        places: Any = (rows, *map(slice, array.shape[1:]))
-        joined[places] = array
+        where: Any = (rows, *map(slice, array.shape[1:]))
+        joined[where] = array
     return joined

@@ -182,8 +182,8 @@ class SentencePieceTokenizer:
 
     def first_unknown(self, line: str) -> str:
         """Returns the first piece of a line that is not in the model; an empty string if there is none."""
-        places = np.flatnonzero(self.encode([line])[0] == self.unknown_id)
-        return self.split(line)[int(places[0])] if len(places) else ""
+        positions = np.flatnonzero(self.encode([line])[0] == self.unknown_id)
+        return self.split(line)[int(positions[0])] if len(positions) else ""
 
     def normalized(self, line: str) -> str:
         """Returns a line after the changes that the model makes before it splits the line."""
@@ -202,13 +202,13 @@ class SentencePieceTokenizer:
 
 def visible_ids(ids: Iterable[int]) -> list[int]:
     """Returns the ids before the first EOS, without PAD and start tokens."""
-    kept = []
+    visible = []
     for i in np.asarray(ids).reshape(-1).tolist():
         if i == SpecialTextTokens.EOS_ID:
             break
         if i not in (SpecialTextTokens.PAD_ID, SpecialTextTokens.S_ID):
-            kept.append(i)
-    return kept
+            visible.append(i)
+    return visible
 
 
 def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params",

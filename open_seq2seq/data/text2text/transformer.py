@@ -56,8 +56,8 @@ class TransformerDataLayer(ParallelTextDataLayer):
     @classmethod
     def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
         folder = params.get("data_dir") or ""
-        given = {side: params[side] for side in ("source_file", "target_file") if isinstance(params.get(side), str)}
-        return {**params, **{side: os.path.join(folder, path) for side, path in given.items() if path}}
+        files = {side: params[side] for side in ("source_file", "target_file") if isinstance(params.get(side), str)}
+        return {**params, **{side: os.path.join(folder, path) for side, path in files.items() if path}}
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
         if not params["source_file"] and self.mode != "interactive_infer":

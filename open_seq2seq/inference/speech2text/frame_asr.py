@@ -140,17 +140,17 @@ class FrameASR:
           features: all features that ``FeatureStream`` still has, ``[frames, num_features]``.
           ended: whether the utterance has ended.
         """
-        found = self._logits.advance(features, self._features.first, ended)
-        if found.revised:
+        logits = self._logits.advance(features, self._features.first, ended)
+        if logits.revised:
             self._complete = self._settled.fork()
-        self._complete.advance(found.complete)
-        if len(found.settled):
-            self._settled.advance(found.settled)
+        self._complete.advance(logits.complete)
+        if len(logits.settled):
+            self._settled.advance(logits.settled)
             self._settled.decide()
         whole = self._complete
-        if len(found.tentative):
+        if len(logits.tentative):
             whole = self._complete.fork()
-            whole.advance(found.tentative)
+            whole.advance(logits.tentative)
         self._partial = Partial(whole.text(), self._complete.text())
         self._features.forget(self._logits.first_needed)
 

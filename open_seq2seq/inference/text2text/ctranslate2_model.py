@@ -93,8 +93,8 @@ def _tokenizers(model: Any) -> tuple[Any, Any]:
 
 def _tokens(tokenizer: Any) -> list[str]:
     """Returns the token of each id; ids that only pad the vocabulary get unique names."""
-    known = list(tokenizer.tokens)
-    return known + [f"<unused {number}>" for number in range(len(known), tokenizer.vocab_size)]
+    tokens = list(tokenizer.tokens)
+    return tokens + [f"<unused {number}>" for number in range(len(tokens), tokenizer.vocab_size)]
 
 
 def _piece_files(model: Any) -> list[str]:
@@ -138,10 +138,10 @@ def _set_norm(target: Any, norm: Any) -> None:
 
 def _set_attention(target: Any, attention: Any, norm: Any, matrices: Sequence[str]) -> None:
     """Sets an attention's weights; each string of ``matrices`` names the kernels to concatenate (q, k, v, o)."""
-    found = {"q": attention.query, "k": attention.key, "v": attention.value, "o": attention.output}
+    projections = {"q": attention.query, "k": attention.key, "v": attention.value, "o": attention.output}
     _set_norm(target.layer_norm, norm)
     for linear, names in zip(target.linear, matrices, strict=True):
-        linear.weight = np.concatenate([found[name].numpy().T for name in names])
+        linear.weight = np.concatenate([projections[name].numpy().T for name in names])
 
 
 def _set_feed_forward(target: Any, layer: Any) -> None:

@@ -53,12 +53,12 @@ def add_rank_by_rank(values: tf.Tensor, indices: tf.Tensor, counts: tf.Tensor) -
     Returns:
       [sums ``[distinct rows, …]``, their indices].
     """
-    different, places = tf.unique(indices)
+    different, row_of = tf.unique(indices)
     ends = tf.cumsum(counts)
 
     def add(rank: tf.Tensor, sums: tf.Tensor) -> list[tf.Tensor]:
-        own = slice(ends[rank] - counts[rank], ends[rank])
-        return [rank + 1, tf.tensor_scatter_nd_add(sums, places[own][:, tf.newaxis], values[own])]
+        rows_of_rank = slice(ends[rank] - counts[rank], ends[rank])
+        return [rank + 1, tf.tensor_scatter_nd_add(sums, row_of[rows_of_rank][:, tf.newaxis], values[rows_of_rank])]
 
     start = tf.zeros(tf.concat([tf.shape(different), tf.shape(values)[1:]], 0), values.dtype)
     start = tf.ensure_shape(start, [None, *values.shape[1:]])
@@ -166,12 +166,12 @@ class Reduction:
                                      name=f"{name}.counts")  # [ranks, tensors]
         reduced: Gradients = {}
         for number, (key, tensor) in enumerate(tensors.items()):
-            own, of_tensor = f"{name}.rows.{number}", counts[:, number]
+            name_of_rows, of_tensor = f"{name}.rows.{number}", counts[:, number]
             # All ranks have the same counts, so all take the same branch.
             values, indices = tf.cond(
                 travel_as_rows(tensor, tf.reduce_sum(of_tensor), 2 if half else 4),
-                lambda t=tensor, n=own, c=of_tensor: self._gather_rows(t, c, n, half),
-                lambda t=tensor, n=own: self._add_tables(t, n, half))
+                lambda t=tensor, n=name_of_rows, c=of_tensor: self._gather_rows(t, c, n, half),
+                lambda t=tensor, n=name_of_rows: self._add_tables(t, n, half))
             reduced[key] = UniqueRows(values, indices, tensor.dense_shape)
         return reduced
 

@@ -119,11 +119,11 @@ def take_share(local_rank: int, local_size: int) -> int | None:
     if gpus:
         tf.config.set_visible_devices(gpus[local_rank % len(gpus)], "GPU")
     threading = tf.config.threading
-    given = any(name in os.environ for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"))
-    if given or threading.get_intra_op_parallelism_threads():
+    is_set = any(name in os.environ for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"))
+    if is_set or threading.get_intra_op_parallelism_threads():
         return None
-    cores, own = os.cpu_count() or 1, len(os.sched_getaffinity(0))
+    cores, cores_allowed = os.cpu_count() or 1, len(os.sched_getaffinity(0))
     # If the launcher has bound this rank to its share of the cores, they need not be divided again.
-    threads = own if own <= cores // local_size else max(1, own // local_size)
+    threads = cores_allowed if cores_allowed <= cores // local_size else max(1, cores_allowed // local_size)
     threading.set_intra_op_parallelism_threads(threads)
     return threads

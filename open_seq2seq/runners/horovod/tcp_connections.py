@@ -57,10 +57,10 @@ def _end(number: int) -> None:
 
 def _open_sockets() -> dict[int, int]:
     """Returns the inodes of this process's sockets by file descriptor."""
-    found = {}
+    inodes = {}
     for name in os.listdir(_FILES):
         with contextlib.suppress(OSError):  # closed in the meantime
             status = os.stat(_FILES / name)
             if stat.S_ISSOCK(status.st_mode):
-                found[int(name)] = status.st_ino
-    return found
+                inodes[int(name)] = status.st_ino
+    return inodes

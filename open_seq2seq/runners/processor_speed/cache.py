@@ -24,13 +24,13 @@ _LEAST, _MOST = 1e-6, 1e9  # plausible GFLOP/s
 
 def cache_folder() -> Path | None:
     """Returns the cache's folder, in ``XDG_CACHE_HOME`` or ``~/.cache``; None if there is no home folder."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(given):  # the XDG specification ignores relative paths
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(folder):  # the XDG specification ignores relative paths
         home = os.path.expanduser("~")
         if not os.path.isabs(home):
             return None
-        given = os.path.join(home, ".cache")
-    return Path(given, "open_seq2seq")
+        folder = os.path.join(home, ".cache")
+    return Path(folder, "open_seq2seq")
 
 
 def speeds_file(identity: Identity) -> Path | None:
@@ -89,8 +89,8 @@ def _read_file(path: Path) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_size > _MOST_BYTES:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_size > _MOST_BYTES:
             raise OSError(f"{path} is not a small regular file owned by this user")
         return file.read(_MOST_BYTES)
 

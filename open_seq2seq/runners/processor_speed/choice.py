@@ -51,15 +51,15 @@ def settle_precision(specs: Specs, runner: Runner, state: Mapping[str, Any] | No
     if not concerned:
         deco_print(policies[first].note)
         return specs
-    given = _given([specs[name].params.get("mixed_choice") for name in concerned])
-    kept = _kept(state)
-    choice, reason = given, "set by mixed_choice"
-    if given is None and kept is not None:
-        choice, reason = kept, "as in the checkpoint"
-    elif given is None:
+    choices = _given([specs[name].params.get("mixed_choice") for name in concerned])
+    stored = _kept(state)
+    choice, reason = choices, "set by mixed_choice"
+    if choices is None and stored is not None:
+        choice, reason = stored, "as in the checkpoint"
+    elif choices is None:
         choice, reason = runner.share(_measured("train" in specs) if runner.is_chief else None)
-    elif kept is not None and set(kept) != set(given):
-        reason += f"; this run used {list(kept)} before"
+    elif stored is not None and set(stored) != set(choices):
+        reason += f"; this run used {list(stored)} before"
     assert choice is not None
     specs = in_choice(specs, choice)
     deco_print(precision_of(specs[first].params).note)
@@ -86,12 +86,12 @@ def _given(values: list[Any]) -> list[str] | None:
 
 
 def _kept(state: Mapping[str, Any] | None) -> list[str] | None:
-    kept = None if state is None else state.get("mixed_choice")  # runs in one type have none
-    if kept is not None and not (isinstance(kept, list) and all(kind in KINDS for kind in kept)):
+    stored = None if state is None else state.get("mixed_choice")  # runs in one type have none
+    if stored is not None and not (isinstance(stored, list) and all(kind in KINDS for kind in stored)):
         raise CheckpointError(f"'mixed_choice' in the checkpoint's state.json must be a list with names from "
-                              f"{', '.join(KINDS)}, got {kept!r}: set mixed_choice in the config, or resume from "
+                              f"{', '.join(KINDS)}, got {stored!r}: set mixed_choice in the config, or resume from "
                               "another checkpoint.")
-    return kept
+    return stored
 
 
 def _measured(training: bool) -> tuple[list[str], str]:

@@ -61,13 +61,13 @@ class PrecisionProbe:
         Args:
           batches: batches of the model's data layer, as NumPy arrays.
         """
-        found: Ranges = {kind: {} for kind in Kind}
+        ranges: Ranges = {kind: {} for kind in Kind}
         for number, batch in enumerate(batches):
             for kind, tensors in zip(Kind, self._measure(batch, number), strict=True):
                 for name, values in tensors.items():
-                    before = found[kind].get(name, NumberRange())
-                    found[kind][name] = before + values.to_range(self._conversions)
-        return found
+                    before = ranges[kind].get(name, NumberRange())
+                    ranges[kind][name] = before + values.to_range(self._conversions)
+        return ranges
 
     def _measure_batch(self, batch: Any, number: tf.Tensor) -> tuple[dict[str, RangeTensors], ...]:
         with tf.GradientTape() as tape:

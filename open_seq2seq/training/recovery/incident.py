@@ -62,8 +62,8 @@ class SuspectBatch:
 
     def loss_with(self, examiner: Examiner) -> float:
         """Returns the loss with the current weights, or inf if running the batch finds anything non-finite."""
-        found = examiner.examine(self.batch, self.micro_batch, self.loss_scale, self.carried)
-        return found.loss if found.finite else float("inf")
+        examination = examiner.examine(self.batch, self.micro_batch, self.loss_scale, self.carried)
+        return examination.loss if examination.finite else float("inf")
 
     def examples(self, describe: Callable[[int], str]) -> list[str]:
         """Returns descriptions of the examples whose loss is not finite or, if none is known, of all examples.
@@ -116,13 +116,13 @@ class Incident:
 
     def details(self) -> dict[str, Any]:
         """Returns the JSON-serialisable details that are stored with the batch, for replaying it."""
-        attempt, found = self.divergence.attempt, self.suspect.found
+        attempt, findings = self.divergence.attempt, self.suspect.found
         return {"checkpoint": None if self.newest is None else self.newest.name,
                 "micro_batch": self.suspect.micro_batch, "loss_scale": self.suspect.loss_scale,
                 "learning_rate": attempt.number("learning_rate"), "loss": str(attempt.number("loss")),
                 "ids": np.asarray(self.suspect.batch["ids"]).tolist(), "examples": self.examples,
-                "nonfinite_inputs": found.inputs, "nonfinite_variables": found.values,
-                "nonfinite_gradients": found.gradients}
+                "nonfinite_inputs": findings.inputs, "nonfinite_variables": findings.values,
+                "nonfinite_gradients": findings.gradients}
 
     def lines(self, tried: Tried | None, folder: Path | None) -> Iterator[str]:
         """Yields lines for the log.
@@ -131,13 +131,13 @@ class Incident:
           tried: the state that the run goes back to, with the loss of the batch; None if the run stops.
           folder: folder in which the batch was saved, or None.
         """
-        found = self.suspect.found
-        which = "Examples whose loss is not finite" if found.rows else "Examples of the batch"
+        findings = self.suspect.found
+        which = "Examples whose loss is not finite" if findings.rows else "Examples of the batch"
         yield f"{which}: {listed(self.examples)}"
-        if found.finite:
+        if findings.finite:
             yield "When run again with the current weights, the batch gives neither inf nor NaN."
-        for what, names in (("arrays of the batch", found.inputs), ("variables", found.values),
-                            (f"gradients ({len(found.gradients)} of {found.num_gradients})", found.gradients)):
+        for what, names in (("arrays of the batch", findings.inputs), ("variables", findings.values),
+                            (f"gradients ({len(findings.gradients)} of {findings.num_gradients})", findings.gradients)):
             if names:
                 yield f"Non-finite {what}: {listed(names)}"
         if tried is not None and tried.finite:

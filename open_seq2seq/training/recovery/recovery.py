@@ -230,9 +230,9 @@ def _find_suspect(trainer: Trainer, attempt: Attempt) -> SuspectBatch:
         consumed, replica = divmod(number, runner.local_replicas)
         micro_batch = trainer.offset + consumed * runner.world_size + runner.replica_rank + replica
         carried = trainer.carried.before(micro_batch)
-        found = trainer.examiner.examine(batch, micro_batch, scale, carried)
-        suspect = SuspectBatch(batch, micro_batch, carried, scale, found)
-        if not found.finite:
+        findings = trainer.examiner.examine(batch, micro_batch, scale, carried)
+        suspect = SuspectBatch(batch, micro_batch, carried, scale, findings)
+        if not findings.finite:
             break
     assert suspect is not None
     return suspect

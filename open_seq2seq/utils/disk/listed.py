@@ -77,11 +77,11 @@ class ListedFolder:
 
     def add(self, names: list[str]) -> None:
         """Adds existing files to the list."""
-        made = {}
+        added = {}
         for name in names:
             with self.open(name) as file:
-                made[name] = [checksum_of(file)]
-        self._write_list({**self._made, **made})
+                added[name] = [checksum_of(file)]
+        self._write_list({**self._made, **added})
 
     def link(self, name: str, other: str) -> None:
         """Creates the file ``name`` as a hard link to the listed file ``other``, and adds it to the list.
@@ -108,7 +108,7 @@ class ListedFolder:
 def _parsed(file: BinaryIO) -> dict[str, list[str]] | None:
     """Returns the content of a list; None if the file is not a list."""
     try:
-        made = json.loads(file.read(_MOST_LIST_BYTES))
+        content = json.loads(file.read(_MOST_LIST_BYTES))
     except (ValueError, RecursionError):
         return None
-    return made if isinstance(made, dict) and all(isinstance(sums, list) for sums in made.values()) else None
+    return content if isinstance(content, dict) and all(isinstance(sums, list) for sums in content.values()) else None
