@@ -7,9 +7,9 @@ import hashlib
 import platform
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -76,54 +76,40 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
     """
     if runner.num_processes == 1:
         return []
-    flat = dict(flatten(config))
-    devices = "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
+    software = {"version of open_seq2seq": __version__, "code of open_seq2seq": source_hash()[:12],
+                "TensorFlow": tf.__version__, "Python": platform.python_version(), "dtype": dtype}
     threads = tf.config.threading.get_intra_op_parallelism_threads()
-    return compare(runner, facts(dtype, flat), flat, {
-        "device": devices, "processor": platform.machine(), "threads per operation": str(threads or "default")})
+    return compare(runner, {**software, **dict(flatten(config))}, {
+        "device": "GPU" if tf.config.get_visible_devices("GPU") else "CPU", "processor": platform.machine(),
+        "threads per operation": str(threads or "default")})
 
 
-def facts(dtype: str, config: Mapping[str, str]) -> dict[str, str]:
-    """Returns everything that must be the same on all ranks, by name.
-
-    Args:
-      dtype: name of the dtype in which the model computes.
-      config: the config's values as text, by path (see ``flatten``); the result contains only their hash.
-    """
-    return {"version of open_seq2seq": __version__, "code of open_seq2seq": source_hash(), "TensorFlow": tf.__version__,
-            "Python": platform.python_version(), "dtype": dtype,
-            "config": hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()}
-
-
-def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, str],
-            wished: Mapping[str, str]) -> list[str]:
-    """Compares this rank's facts with those of the other ranks; see ``check_agreement``.
+def compare(runner: Runner, required: Mapping[str, str], preferred: Mapping[str, str]) -> list[str]:
+    """Compares values of this rank with those of the other ranks; see ``check_agreement``.
 
     Args:
       runner: the runner.
-      required: name → value of facts that must be the same; ``config`` is the config's hash.
-      config: the config's values as text, by path, which are exchanged only if the hashes differ.
-      wished: name → value of facts that should be the same; a difference is not an error.
+      required: values that must be the same on all ranks, by name.
+      preferred: values that should be the same; a difference is not an error.
 
     Returns:
-      A warning for each of the first differences in ``wished``.
+      A warning for each of the first differences in ``preferred``.
 
     Raises:
       UserError: the ranks differ in ``required``.
     """
-    hosts, all_required, all_wished = zip(*runner.gather([(socket.gethostname(), required, wished)]), strict=True)
-    different = differences(all_required)
-    if any(name == "config" for _, name in different):
-        _refuse_configs(hosts, runner.gather([config]))
-    if different:
-        rank, name = different[0]
-        raise UserError(f"Rank {rank} on host {hosts[rank]} differs from rank 0 on host {hosts[0]}: {name} is "
-                        f"{all_required[rank][name][:12]} instead of {all_required[0][name][:12]}. All ranks need "
-                        "the same code, the same libraries and the same config.")
-    return [f"WARNING: rank {rank} on host {hosts[rank]} differs from rank 0: {name} is {all_wished[rank][name]} "
-            f"instead of {all_wished[0][name]}. Sums may be rounded differently on that rank, so the last digits of "
+    hosts, all_required, all_preferred = zip(*runner.gather([(socket.gethostname(), required, preferred)]), strict=True)
+    if different := differences(all_required):
+        words = "; ".join(f"{name} is {all_required[rank].get(name, 'absent')} on rank {rank} (host {hosts[rank]}) and "
+                          f"{all_required[0].get(name, 'absent')} on rank 0 (host {hosts[0]})"
+                          for rank, name in different[:_SHOWN])
+        more = f"; and {len(different) - _SHOWN} more differences" if len(different) > _SHOWN else ""
+        raise UserError(f"The ranks differ: {words}{more}. Start all ranks with the same code and libraries, the same "
+                        "config file and the same command line.")
+    return [f"WARNING: rank {rank} on host {hosts[rank]} differs from rank 0: {name} is {all_preferred[rank][name]} "
+            f"instead of {all_preferred[0][name]}. Sums may be rounded differently on that rank, so the last digits of "
             "its results may differ. Make this equal on all ranks to avoid it."
-            for rank, name in differences(all_wished)[:_SHOWN]]
+            for rank, name in differences(all_preferred)[:_SHOWN]]
 
 
 def check_data(runner: Runner, section: str, lengths: np.ndarray, costs: np.ndarray | None = None) -> None:
@@ -142,12 +128,12 @@ def check_data(runner: Runner, section: str, lengths: np.ndarray, costs: np.ndar
     """
     if runner.num_processes == 1:
         return
-    facts_of_data = {"examples": str(len(lengths)), "lengths": _hash(lengths),
-           "what they cost": "" if costs is None else _hash(costs)}
-    hosts, all_ranks = zip(*runner.gather([(socket.gethostname(), facts_of_data)]), strict=True)
-    for rank, name in differences(all_ranks):
-        what = (f"{all_ranks[rank][name]} examples instead of {all_ranks[0][name]}" if name == "examples" else
-                "the same number of examples, but different " + ("lengths" if name == "lengths" else "costs"))
+    summary = {"examples": str(len(lengths)), "lengths": _hash(lengths),
+               "costs": "" if costs is None else _hash(costs)}
+    hosts, summaries = zip(*runner.gather([(socket.gethostname(), summary)]), strict=True)
+    for rank, name in differences(summaries):
+        what = (f"{summaries[rank][name]} examples instead of {summaries[0][name]}" if name == "examples" else
+                f"the same number of examples, but different {name}")
         raise UserError(f"Rank {rank} on host {hosts[rank]} differs from rank 0 on host {hosts[0]} in the data for "
                         f"{section}: {what}. All ranks need the same files.")
 
@@ -156,32 +142,23 @@ def _hash(array: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).ravel().data).hexdigest()
 
 
-def _refuse_configs(hosts: tuple[str, ...], configs: list[dict[str, str]]) -> NoReturn:
-    different = differences(configs)
-    words = [f"'{name}' is {configs[rank].get(name, 'absent')} on rank {rank} (host {hosts[rank]}) and "
-             f"{configs[0].get(name, 'absent')} on rank 0 (host {hosts[0]})" for rank, name in different[:_SHOWN]]
-    more = f"; and {len(different) - _SHOWN} more differences" if len(different) > _SHOWN else ""
-    raise UserError(f"The ranks have different configs: {'; '.join(words)}{more}. Start all ranks with the same config "
-                    "file and the same command line.")
-
-
-def differences(ranks: Any) -> list[tuple[int, str]]:
-    """Returns (rank, name) of every value that differs from rank 0's.
+def differences(ranks: Sequence[Mapping[str, str]]) -> list[tuple[int, str]]:
+    """Returns (rank, name) of every value that differs from rank 0's, in the order of the names.
 
     Args:
       ranks: for each rank, a mapping from name to value.
     """
-    return [(rank, name) for rank, facts_of_rank in enumerate(ranks) for name in sorted({*facts_of_rank, *ranks[0]})
-            if facts_of_rank.get(name) != ranks[0].get(name)]
+    return [(rank, name) for rank, values in enumerate(ranks) for name in {**ranks[0], **values}
+            if values.get(name) != ranks[0].get(name)]
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yields (path, text) of all values in nested dicts, with paths like ``base_params/encoder_params/hidden_size``."""
+    """Yields (quoted path, text) of all values in nested dicts, with paths like ``'base_params/max_steps'``."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from flatten(item, f"{path}/{key}" if path else str(key))
     else:
-        yield path, repr(value)
+        yield f"'{path}'", repr(value)
 
 
 def source_hash() -> str:

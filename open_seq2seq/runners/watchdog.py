@@ -7,8 +7,12 @@ cannot distinguish it from one that waits for its data; see docs/distributed.md.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import secrets
+import signal
 import socket
+import struct
 import threading
 import time
 import traceback
@@ -16,15 +20,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from open_seq2seq.runners.members import Member
 from open_seq2seq.utils.launcher import announce_by, end_all, say
 from open_seq2seq.utils.trail import TRAIL, Trail
 
 if TYPE_CHECKING:
     from open_seq2seq.runners.runner import Runner
 
+_SIOCGIFADDR = 0x8915  # Linux: the ioctl request for the IPv4 address of a network interface
+_LOOPBACK = "127.0.0.1"
 DIED, SILENT, FAILED = "died", "silent", "failed"
 
 # Seconds between two checks by the thread, and seconds per process, so that checks cost rank 0 little in large runs. A
@@ -40,6 +46,57 @@ _LEAVE_SECONDS = 2.0  # longest time that the end of the thread is waited for
 _SECRET_BYTES = 32
 # No heartbeats are sent to a process that has been silent for so long, because its buffer may be full.
 _UNREAD_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """One process of a run.
+
+    Attributes:
+      rank: rank of the process.
+      host: name of the host.
+      pid: process id on the host.
+      started: start time in ticks since boot, as text, which distinguishes the process from a later one with the same
+        id; empty if it is unknown.
+      machine: identifier that is equal for processes that can send signals to each other.
+      network: identifier that is equal for processes that reach each other at the loopback address.
+      addresses: addresses of the process, in the order in which others try them.
+      port: the port on which the process listens.
+    """
+
+    rank: int
+    host: str
+    pid: int
+    started: str
+    machine: str
+    network: str
+    addresses: tuple[str, ...]
+    port: int
+
+    @classmethod
+    def here(cls, rank: int, port: int) -> Member:
+        """Returns the entry of the calling process.
+
+        Args:
+          rank: rank of the process.
+          port: the port on which it listens.
+        """
+        host, pid = socket.gethostname(), os.getpid()
+        return cls(rank, host, pid, start_time(pid), _space("pid"), _space("net"),
+                   (*interface_addresses(), host), port)
+
+    def addresses_from(self, other: Member) -> tuple[str, ...]:
+        """Returns the addresses at which the process ``other`` can reach this one."""
+        return (_LOOPBACK,) if self.network == other.network else self.addresses
+
+    def kill_from(self, other: Member) -> bool:
+        """Kills this process if ``other``, the calling process, is on its machine; returns whether it was killed."""
+        if self.machine != other.machine or not self.started or start_time(self.pid) != self.started:
+            return False
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+            return True
+        return False
 
 
 @dataclass(frozen=True)
@@ -148,13 +205,12 @@ class Watchdog:
         self._failed = False
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
-        self._forget: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Starts to watch other processes and to report this process's errors to them (``launcher.announce``)."""
         self._thread.start()
         threading.Thread(target=self._accept if self._member.rank == 0 else self._connect, daemon=True).start()
-        self._forget = announce_by(self.announce)
+        announce_by(self.announce)
 
     def announce(self, problem: str, code: int) -> None:
         """Reports to the others that this process ends because of its own error, which it has already printed.
@@ -168,7 +224,7 @@ class Watchdog:
 
     def leave(self) -> None:
         """Announces this process's end, so that others do not treat it as a failure, and stops watching."""
-        self._forget()
+        announce_by(None)
         self._leaving.set()
         self._thread.join(_LEAVE_SECONDS)
 
@@ -262,13 +318,11 @@ class Watchdog:
                     peer.send(self._trail.last)
 
     def _judge(self, elapsed: float) -> Failure | None:
-        """Returns the failure of a process that has been silent for too long, or has ended before it connected."""
+        """Returns the failure of a process that has been silent for too long."""
         for peer in self._peers.values():
             peer.silence += elapsed
             if peer.left:
                 continue
-            if peer.connection is None and peer.member.is_gone_for(self._member):
-                return self._about(peer, DIED)
             if peer.silence > self._seconds:
                 if peer.connection is not None or peer.member.network == self._member.network:
                     return self._about(peer, SILENT)
@@ -342,3 +396,34 @@ def listen() -> socket.socket:
         with contextlib.suppress(OSError):  # IPv6 may be disabled
             return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
     return socket.create_server(("", 0), backlog=1024)
+
+
+def start_time(pid: int) -> str:
+    """Returns a process's start time in ticks since boot; empty if the process has ended or is a zombie."""
+    try:
+        # The fields are separated by spaces, but the second, the command's name in brackets, may contain spaces itself.
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _space(kind: str) -> str:
+    """Returns an identifier, unique across machines, of one of this process's Linux namespaces: ``pid`` or ``net``."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return f"{boot} {os.readlink(f'/proc/self/ns/{kind}')}"
+    except OSError:
+        return f"{socket.gethostname()} {kind}"
+
+
+def interface_addresses() -> list[str]:
+    """Returns the IPv4 addresses of this host's network interfaces, except loopback addresses."""
+    addresses = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # an interface without an address
+                # In the kernel's struct ifreq, the name has at most 15 bytes, and the address is in bytes 20 to 23.
+                answer = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                addresses.append(socket.inet_ntoa(answer[20:24]))
+    return [address for address in dict.fromkeys(addresses) if not address.startswith("127.")]

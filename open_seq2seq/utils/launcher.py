@@ -23,7 +23,7 @@ _FLUSH_SECONDS = 1.0  # maximum duration of writing to a stream before this proc
 
 # Function of (problem in words, exit code) that reports them to the other processes before this one ends.
 Announcer = Callable[[str, int], None]
-_announcers: list[Announcer] = []
+_announcer: Announcer | None = None
 
 
 def _number(name: str) -> int | None:
@@ -70,21 +70,16 @@ def let_others_speak(after_collective: bool = False) -> None:
         time.sleep(_GRACE_SECONDS)
 
 
-def announce_by(announcer: Announcer) -> Callable[[], None]:
-    """Registers a function that reports a failure to the other processes; returns a function that unregisters it."""
-    _announcers.append(announcer)
-
-    def forget() -> None:
-        if announcer in _announcers:
-            _announcers.remove(announcer)
-
-    return forget
+def announce_by(announcer: Announcer | None) -> None:
+    """Sets the function that reports a failure to the other processes; None if there is none."""
+    global _announcer
+    _announcer = announcer
 
 
 def announce(problem: str, code: int) -> None:
     """Reports to the other processes that this one ends because of a problem, with a non-zero exit code."""
-    for announcer in list(_announcers):
-        announcer(problem, code)
+    if _announcer is not None:
+        _announcer(problem, code)
 
 
 def say(text: str) -> None:

@@ -1,10 +1,9 @@
-"""Records the last few batches that this process worked on, so that error messages can name the current batch."""
+"""Records the batch that this process works on, so that error messages can name the current batch."""
 
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,39 +45,25 @@ def _is_empty(example: Any) -> bool:
 
 
 class Trail:
-    """The last few batches of this process; recorded by the main thread, read by any thread.
-
-    Args:
-      size: maximum number of batches that are kept.
+    """The newest batch of this process; recorded by the main thread, read by any thread.
 
     Attributes:
-      count: number of calls of ``note`` and ``clear`` so far, by which readers notice a change.
+      count: number of calls of ``note`` so far, by which readers notice a change.
     """
 
-    def __init__(self, size: int = 4) -> None:
+    def __init__(self) -> None:
         self.count = 0
-        self._places: deque[Place] = deque(maxlen=size)
+        self._place: Place | None = None
 
     def note(self, work: str, number: int, ids: Iterable[Any], describe: Callable[[int], str] | None = None) -> None:
         """Records the batch that the process is about to work on; see ``Place`` for the arguments."""
-        self._places.append(Place(work, number, tuple(ids), describe))
-        self.count += 1
-
-    def clear(self) -> None:
-        """Removes all recorded batches."""
-        self._places.clear()
+        self._place = Place(work, number, tuple(ids), describe)
         self.count += 1
 
     @property
     def last(self) -> str:
         """The newest batch in words, such as ``step 7, on examples 3, 17, 4``; empty if no batch is recorded."""
-        places_so_far = self.places
-        return str(places_so_far[-1]) if places_so_far else ""
-
-    @property
-    def places(self) -> Sequence[Place]:
-        """The recorded batches, the newest last."""
-        return list(self._places)
+        return "" if self._place is None else str(self._place)
 
 
 # One object for the whole process, because a process works on one batch at a time.

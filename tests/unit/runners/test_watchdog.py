@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import signal
 import socket
@@ -16,9 +17,17 @@ from pathlib import Path
 
 import pytest
 
-from open_seq2seq.runners.members import Member
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.runners.watchdog import FAILED, SILENT, Watchdog, listen, watched
+from open_seq2seq.runners.watchdog import (
+    FAILED,
+    SILENT,
+    Member,
+    Watchdog,
+    interface_addresses,
+    listen,
+    start_time,
+    watched,
+)
 from open_seq2seq.utils.trail import Trail
 from tests.unit.runners.horovod.test_runner import Meeting
 
@@ -29,8 +38,7 @@ import pathlib, pickle, sys, time, types
 package = types.ModuleType("open_seq2seq.runners")  # without its __init__, which imports TensorFlow
 package.__path__ = [sys.argv[5]]
 sys.modules[package.__name__] = package
-from open_seq2seq.runners.members import Member
-from open_seq2seq.runners.watchdog import Watchdog, listen
+from open_seq2seq.runners.watchdog import Member, Watchdog, listen
 from open_seq2seq.utils.trail import Trail
 folder, rank, size, seconds = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 listener = listen() if rank == 0 else None
@@ -290,3 +298,26 @@ def test_heartbeats_cost_next_to_nothing():
     for dog in dogs:
         dog.leave()
     assert used / 1.5 < 0.1, used
+
+
+def test_a_process_knows_how_it_is_reached():
+    me = Member.here(3, 1234)
+    assert me.rank == 3 and me.port == 1234 and me.pid == os.getpid()
+    assert me.addresses[-1] == socket.gethostname() == me.host
+    assert me.addresses_from(replace(me, rank=4)) == ("127.0.0.1",)
+    assert me.addresses_from(replace(me, network="elsewhere")) == me.addresses
+    assert not any(address.startswith("127.") for address in interface_addresses())
+
+
+def test_only_the_very_process_on_the_same_machine_is_killed():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        me = Member.here(0, 1)
+        other = replace(me, rank=1, pid=process.pid, started=start_time(process.pid))
+        os.kill(process.pid, signal.SIGSTOP)
+        assert not replace(other, machine="elsewhere").kill_from(me)
+        assert not replace(other, started="1").kill_from(me)
+        assert not replace(other, started="").kill_from(me)
+        assert process.poll() is None
+        assert other.kill_from(me)
+        assert process.wait(10) == -signal.SIGKILL
+        assert not other.kill_from(me)

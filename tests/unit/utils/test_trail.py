@@ -5,16 +5,12 @@ import numpy as np
 from open_seq2seq.utils.trail import Trail
 
 
-def test_the_last_batches_are_kept_and_named():
-    trail = Trail(size=2)
+def test_the_newest_batch_is_named():
+    trail = Trail()
     assert trail.last == "" and trail.count == 0
     for step in (1, 2, 3):
         trail.note("step", step, [np.array([10 * step, -1]), np.array([7])], lambda example: f"a.txt:{example + 1}")
-    assert [str(place) for place in trail.places] == ["step 2, on examples 20, 7 (the first is a.txt:21)",
-                                                      "step 3, on examples 30, 7 (the first is a.txt:31)"]
-    assert trail.last == str(trail.places[-1]) and trail.count == 3
-    trail.clear()
-    assert trail.last == ""
+    assert trail.last == "step 3, on examples 30, 7 (the first is a.txt:31)" and trail.count == 3
 
 
 def test_long_batches_are_cut_and_other_ids_are_shown_as_they_are():

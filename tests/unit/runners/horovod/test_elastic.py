@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.runners.horovod import elastic
-from open_seq2seq.runners.horovod.elastic import Membership, RanksLost, join
-from open_seq2seq.runners.horovod.tcp_connections import Connections
+from open_seq2seq.runners.horovod.elastic import Connections, Membership, RanksLost, join
 from open_seq2seq.runners.watchdog import DIED, FAILED, SILENT, Failure
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 
