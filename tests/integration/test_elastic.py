@@ -216,7 +216,7 @@ def test_a_run_survives_a_loss_and_takes_a_newcomer_in(workspace, rank, signum):
         before = set(job.last())
         lost = job.kill(rank, signum)
         if signum == signal.SIGSTOP:
-            job.wait_for(lambda: "no sign" in job.output)
+            job.wait_for(lambda: "no heartbeat" in job.output)
         (workspace / "go").touch()
         job.wait_for(lambda: any(r["world"] == 2 and r["step"] >= 45 for r in job.last().values()))
         job.set_hosts(HOSTS)
@@ -233,7 +233,7 @@ def test_a_run_survives_a_loss_and_takes_a_newcomer_in(workspace, rank, signum):
     worlds = [update[0]["world"] for update in updates]
     assert worlds == sorted(worlds[:20], reverse=True) + [2] * worlds.count(2) + [3] * (80 - worlds.count(2))
     assert output.count("Finished training") == 1 and output.count("Validation loss") >= 3
-    assert len(re.findall(r"rank \d on host \S+ (?:died|has given)", output)) == 1
+    assert len(re.findall(r"rank \d on host \S+ (?:died|has sent)", output)) == 1
     assert "Training continues at step 20 with 2 ranks (before: 3 ranks); 3 updates are repeated" in output
     assert re.search(r"hosts were added or removed. Training continues at step \d+ with 3 ranks \(before: 2 ranks\)",
                      output)

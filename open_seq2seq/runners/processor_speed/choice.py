@@ -10,8 +10,7 @@ from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.optimizers.dtype import precision_of
 from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.runners import Runner
-from open_seq2seq.runners.processor_speed.cache import TYPES, Speeds
-from open_seq2seq.runners.processor_speed.probe import machine_speeds, ratios
+from open_seq2seq.runners.processor_speed.probe import TYPES, Speeds, machine_speeds, ratios
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
 

@@ -12,9 +12,13 @@ is not cached, so that the next run measures again.
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
+import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +27,14 @@ import tensorflow as tf
 from open_seq2seq.parts.conv_blocks.convolution import Window, convolve_over_time
 from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.parts.rnn.cells import product, transposed
-from open_seq2seq.runners.processor_speed.cache import TYPES, Speeds, read_speeds, write_speeds
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.processor import cpu_name, onednn_setting, speed_flags
 
+TYPES = ("float32", "bfloat16")
+# GFLOP/s by kind of operation (from ``KINDS``) and dtype (from ``TYPES``).
+Speeds = dict[str, dict[str, float]]
+# The properties of a machine and its settings, by name; see ``machine_identity``.
+Identity = Mapping[str, str | int]
 # Version of the measured operations and sizes: increase it when they change.
 _PROBE = 4
 # Sizes of the product of a matrix [rows, width] with a matrix [width, columns]; of the recurrence, the steps of a
@@ -70,6 +79,66 @@ def machine_speeds() -> Speeds:
         if not (waited or second.waited):
             write_speeds(identity, speeds)
     return speeds
+
+
+def cache_folder() -> Path | None:
+    """Returns the cache's folder, in ``XDG_CACHE_HOME`` or ``~/.cache``; None if there is no home folder."""
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(folder):  # the XDG specification ignores relative paths
+        home = os.path.expanduser("~")
+        if not os.path.isabs(home):
+            return None
+        folder = os.path.join(home, ".cache")
+    return Path(folder, "open_seq2seq")
+
+
+def speeds_file(identity: Identity) -> Path | None:
+    """Returns the path of the cache file for a machine and its settings; None if there is no cache folder.
+
+    Each combination of machine and settings has its own file, so no lock is needed.
+    """
+    folder = cache_folder()
+    name = hashlib.sha256(json.dumps(sorted(identity.items())).encode()).hexdigest()[:16]
+    return None if folder is None else folder / f"speeds-{name}.json"
+
+
+def read_speeds(identity: Identity) -> Speeds | None:
+    """Returns the cached speeds, or None if there are none or the file is damaged.
+
+    Args:
+      identity: identity of the machine and its settings. Speeds from a file with another identity are not returned.
+    """
+    path = speeds_file(identity)
+    if path is None or not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        speeds = {kind: {name: float(content["gflops"][kind][name]) for name in TYPES} for kind in KINDS}
+        is_of_machine = content["machine"] == dict(identity)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    values = [value for by_type in speeds.values() for value in by_type.values()]
+    is_plausible = all(math.isfinite(value) and value > 0.0 for value in values)
+    return speeds if is_of_machine and is_plausible else None
+
+
+def write_speeds(identity: Identity, speeds: Speeds) -> bool:
+    """Writes speeds to the cache atomically; returns whether this succeeded.
+
+    Args:
+      identity: identity of the machine and its settings.
+      speeds: the machine's speeds.
+    """
+    path = speeds_file(identity)
+    if path is None:
+        return False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with disk.writing(path, disk.always) as file:
+            file.write(json.dumps({"machine": dict(identity), "gflops": speeds}, indent=1).encode())
+    except OSError:
+        return False
+    return True
 
 
 def machine_identity() -> dict[str, str | int]:

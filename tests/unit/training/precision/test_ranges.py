@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.optimizers.half_types import BFLOAT16, FLOAT16
-from open_seq2seq.training.precision.ranges import Conversion, NumberRange, format_scale, measure, sum_ranges
+from open_seq2seq.training.precision import Conversion, NumberRange, format_scale, measure, sum_ranges
 
 CONVERSIONS = [Conversion(FLOAT16), Conversion(FLOAT16, 2.0**14), Conversion(FLOAT16, 1000.0), Conversion(BFLOAT16)]
 RNG = np.random.default_rng(0)
