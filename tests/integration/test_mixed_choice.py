@@ -90,11 +90,6 @@ def test_evaluation_and_inference_choose_anew(workspace, command, cache, runs):
     assert state["mixed_choice"] == ["product"]
 
 
-def test_a_mistake_in_the_choice_is_explained(command):
-    code, _, errors = command(*MIXED, "--mixed_choice=['products']")
-    assert code == 2 and "'products'" in errors and "Did you mean 'product'" in errors
-
-
 @pytest.mark.long
 def test_the_real_probe_with_one_thread_and_no_place_for_its_cache(workspace):
     (workspace / "file").write_text("")
