@@ -173,16 +173,6 @@ def test_unfinished_hypotheses_are_scored_with_the_length_penalty():
         np.testing.assert_allclose(result.scores[sentence, 0], model.score(sentence, ids, 1.0), rtol=1e-5)
 
 
-def test_beam_of_one_is_greedy():
-    model = RandomModel(20, 6, seed=11)
-    result = model.search(1, 0.6, [12] * 20)
-    for sentence in range(20):
-        ids: tuple[int, ...] = ()
-        while len(ids) < 12 and EOS not in ids:
-            ids = (*ids, int(np.argmax(model.log_probs(sentence, ids))))
-        assert hypothesis(result, sentence) == ids
-
-
 def test_fewer_sequences_than_asked_for():
     """With one token at most and no word possible, EOS alone is there."""
     model = RandomModel(2, 3, seed=2)

@@ -103,14 +103,6 @@ def test_a_persistent_tape_and_frozen_variables():
         np.testing.assert_allclose(gradients2[name], gradient, rtol=2e-5, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.slow
-def test_compiled_by_xla():
-    (loss, gradients, _), (loss2, gradients2, _) = (results(r, for_xla=True) for r in (False, True))
-    np.testing.assert_allclose(loss, loss2, rtol=1e-6)
-    for name, gradient in gradients.items():
-        np.testing.assert_allclose(gradients2[name], gradient, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
 class Deep(tf.Module):
     """Products with a square matrix, each followed by a tanh, by dropout and by a note of how often it ran."""
 
@@ -161,8 +153,6 @@ def test_a_function_without_variables_and_without_random_numbers():
         tape.watch(x)
         y = recomputed(lambda x, keep: tf.where(keep, x ** 3, 0.0), x, tf.constant([True, False]))
     np.testing.assert_allclose(tape.gradient(y, x), [3.0, 0.0])
-
-
 
 
 def test_what_is_kept_between_forward_and_backward_is_less():
