@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 
@@ -18,7 +17,6 @@ from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.precision import cast_weight, weight_cast_scope
 from open_seq2seq.parts.randomness import next_seed, random_scope
 from open_seq2seq.parts.recompute import is_recomputing, recomputed
-from open_seq2seq.parts.xla import tracing_for_xla
 
 VOCAB = 21
 SIZES = {"hidden_size": 16, "num_heads": 2, "filter_size": 32, "attention_dropout": 0.2, "relu_dropout": 0.2,
@@ -51,19 +49,18 @@ def side(lengths, seed):
     return [tf.constant(ids), tf.constant(lengths, tf.int32)]
 
 
-def make_step(model, variables, persistent=False, for_xla=False):
+def make_step(model, variables, persistent=False):
     """A step as TrainStep makes it: an explicit tape, seeds of a micro-batch, casts remembered."""
 
     def step(batch, source, target):
         with tf.GradientTape(persistent=persistent, watch_accessed_variables=False) as tape:
             tape.watch(list(variables.values()))
-            compilable = tracing_for_xla() if for_xla else contextlib.nullcontext()
-            with random_scope(3, batch), weight_cast_scope(), compilable:
+            with random_scope(3, batch), weight_cast_scope():
                 loss = model.mean_loss(source, target)
         found = tape.gradient(loss, variables)
         return loss, {name: tf.convert_to_tensor(g) for name, g in found.items() if g is not None}
 
-    return tf.function(step, autograph=False, jit_compile=for_xla or None)
+    return tf.function(step, autograph=False)
 
 
 def results(recompute, norm="layernorm_L2", dtype="float32", frozen=(), **options):
