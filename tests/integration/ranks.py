@@ -26,7 +26,6 @@ NO_DROPOUT = [f"--{part}_params/{key}=0.0" for part in ("encoder", "decoder")
 # to overflow.
 HOOK = '''
 import os
-import signal
 import numpy as np
 import tensorflow as tf
 from open_seq2seq.training.hooks import Hook
@@ -60,12 +59,6 @@ class FailingHook(Hook):
     def after_step(self, trainer, results):
         if trainer.step == 3 and trainer.runner.process_rank == 1:
             raise RuntimeError("a rank of its own mind")
-
-class DyingHook(Hook):
-    def after_step(self, trainer, results):
-        if trainer.step == 6 and trainer.runner.is_chief:
-            trainer.wait_for_checkpoint()
-            os.kill(os.getpid(), signal.SIGKILL)
 '''
 
 

@@ -27,6 +27,8 @@ CASES = {
     "horovod": (["--use_horovod=maybe"], "use_horovod"),
     "towers": (["--num_gpus=2"], "num_gpus"),
     "frozen nothing": (["--freeze_variables_regex=nothing_like_it"], "freeze_variables_regex"),
+    "unknown kind of operations": (["--dtype=mixed", "--mixed_choice=['products']"], "Did you mean 'product'"),
+    "exclusive parameters": (["--max_grad_norm=1.0", "--larc_params/larc_eta=0.001"], "exclude each other"),
     "unknown metric": (["--mode=train_eval", "--best_metric=Eval_BLUE_Score"], "Did you mean 'Eval_BLEU_Score'"),
 }
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from open_seq2seq.cli import main
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from tests.integration.conftest import ROOT
-from tests.integration.ranks import needs_horovod
 from tests.integration.test_speech_recognition import settings
 
 
@@ -49,27 +43,3 @@ def test_no_batch_size_and_no_number_of_towers_changes_a_result(trained, tmp_pat
     assert all(one == judged[0] for one in judged[1:])
     assert all(text == written[0][0] and times == written[0][1] for text, times in written[1:])
     assert len(written[0][0].splitlines()) == 21 and re.search(rb",\w", written[0][0])
-
-
-@pytest.mark.slow
-@needs_horovod
-def test_no_number_of_ranks_changes_a_result(trained, tmp_path):
-    judged, written = [], []
-    for ranks in (1, 2):
-        path = tmp_path / f"{ranks}.csv"
-        judged.append(rates(on_ranks(ranks, *trained, "--mode=eval", "--batch_size_per_gpu=3")))
-        on_ranks(ranks, *trained, "--mode=infer", "--batch_size_per_gpu=3", f"--infer_output_file={path}")
-        written.append(path.read_bytes())
-    assert judged[0] == judged[1] and written[0] == written[1]
-
-
-def on_ranks(ranks: int, *arguments: str) -> str:
-    root = ["--allow-run-as-root"] if os.getuid() == 0 else []
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["mpiexec", *root, "--oversubscribe", "--bind-to", "none", "-np", str(ranks), sys.executable,
-         str(ROOT / "run.py"), "--use_horovod=True", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, timeout=240, check=False,
-        env={**os.environ, "PATH": path, "TF_NUM_INTRAOP_THREADS": "1"})
-    assert done.returncode == 0, done.stdout
-    return done.stdout

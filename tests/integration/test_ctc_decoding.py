@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from open_seq2seq.cli import main
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.decoding.ctc.n_best import read_n_best
-from open_seq2seq.decoding.ngram import LanguageModel, load_language_model, perplexity
 from tests.integration.conftest import ROOT
 from tests.integration.test_speech_recognition import settings
 
@@ -77,29 +75,3 @@ def test_the_search_of_evaluation_inference_and_decode_py_is_one(trained, capfd,
     if kind == "words":
         lexicon = {word for row in rows(trained / "train.csv") for word in row[-1].split()}
         assert {word for found in lists.values() for c in found for word in c.text.split()} <= lexicon
-
-
-@pytest.mark.long
-def test_a_grid_and_a_list_that_is_ordered_anew(trained, capfd):
-    run = [*settings(trained), "--dtype=float32"]
-    assert main([*run, "--mode=infer", f"--infer_output_file={trained}/grid.npz",
-                 "--decoder_params/infer_logits_to_pickle=True"]) == 0
-    said = script("decode", "--logits", "grid.npz", "--labels", "dev.csv", "--lm", "words.arpa.gz", "--alpha", "0",
-                  "--alpha_max", "0.6", "--alpha_step", "0.3", "--beta", "0", "--beta_max", "1", "--beta_step", "1",
-                  "--beam_width", "8", "--processes", "2", "--dump_all_beams_to", "grid.tsv", cwd=trained)
-    assert said.count(": WER=") == 6 and "Greedy WER = " in said
-    for kind in MODELS:
-        lm, lm_type = lm_of(kind)
-        script("decode", "--mode", "rescore", "--n_best", "grid.tsv", "--labels", "dev.csv", "--lm", lm, "--lm_type",
-               lm_type, "--alpha", "1000", "--beta", "0", "--infer_output_file", f"{kind}-rescored.csv", cwd=trained)
-        model = load_language_model(str(trained / lm))
-        chosen = [text for _, text in rows(trained / f"{kind}-rescored.csv")]
-        for text, found in zip(chosen, read_n_best(str(trained / "grid.tsv")).values(), strict=True):
-            likeliest = max(log_prob(model, kind, candidate.text) for candidate in found)
-            assert log_prob(model, kind, text) == pytest.approx(likeliest, abs=0.02)
-
-
-def log_prob(model: LanguageModel, kind: str, text: str) -> float:
-    """Natural log probability of a text, from its perplexity."""
-    units = text.split() if kind == "words" else ["<space>" if c == " " else c for c in text]
-    return -math.log(perplexity(model, [units]).perplexity) * (len(units) + 1)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from open_seq2seq.cli import main
-from tests.integration.ranks import alone, needs_horovod, on_ranks
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -45,16 +42,3 @@ def test_resumed_run_with_a_keras_layer_is_exact(tmp_path, config, capfd):
     assert main([config, f"--logdir={parts}", "--max_steps=20", "--continue_learning"]) == 0
     name = "model.ckpt-20/weights.safetensors"
     assert (whole / name).read_bytes() == (parts / name).read_bytes()
-
-
-@needs_horovod
-def test_two_ranks_train_own_parts_as_iter_size_2_does(tmp_path, config):
-    (tmp_path / "config.py").write_bytes((tmp_path / "own_config.py").read_bytes())
-    few = ("--mode=train_eval", "--dtype=float32", "--max_steps=10")
-    code, output = on_ranks(2, tmp_path, *few, f"--logdir={tmp_path}/ranks")
-    assert code == 0, output
-    alone(tmp_path, *few, "--iter_size=2", f"--logdir={tmp_path}/alone")
-    whole, parts = (load_file(tmp_path / run / "model.ckpt-10/weights.safetensors") for run in ("alone", "ranks"))
-    assert whole.keys() == parts.keys()
-    for name, array in whole.items():
-        np.testing.assert_allclose(parts[name], array, rtol=1e-4, atol=1e-6, err_msg=name)

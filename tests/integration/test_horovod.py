@@ -78,16 +78,6 @@ def test_overflow_on_one_rank_is_skipped_on_all(workspace):
     assert_identical(weights(workspace, 0), weights(workspace, 1))
 
 
-# Errors of one rank are tried by test_rank_failures, too.
-@pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
-def test_a_rank_that_fails_ends_all(workspace, launcher):
-    add_hooks(workspace, "FailingHook")
-    code, output = on_ranks(2, workspace, "--max_steps=1000000", launcher=launcher)
-    assert code != 0
-    assert "a rank of its own mind" in output and "rank 1 on host" in output
-
-
 def test_a_mistake_on_all_ranks_is_reported_once(workspace):
     code, output = on_ranks(2, workspace, "--logdirr=x")
     assert code == 2, output

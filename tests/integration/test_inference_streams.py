@@ -75,19 +75,6 @@ def test_memory_does_not_grow_and_a_killed_run_leaves_no_output(trained, tmp_pat
     assert (tmp_path / "killed.txt").read_text() == expected(30)
 
 
-@pytest.mark.slow
-def test_memory_of_a_million_examples(trained, tmp_path):
-    """Run by run, and within the run: at most 5 % more for a million than for 100,000."""
-    few = resident(start_process(trained, *infers(tmp_path / "few.txt", 100_000, (100_000,))))
-    many = resident(start_process(trained, *infers(tmp_path / "many.txt", 1_000_000, (100_000, 1_000_000))))
-    assert abs(many[1_000_000] / few[100_000] - 1) < 0.05 and abs(many[1_000_000] / many[100_000] - 1) < 0.05
-    assert (tmp_path / "many.txt").read_text() == expected(1_000_000)
-    dying = start_process(trained, *infers(tmp_path / "killed.txt", 1_000_000, (), "--dies_at=500000"))
-    said = dying.communicate(timeout=900)[0]
-    assert dying.returncode == -signal.SIGKILL, said
-    assert not (tmp_path / "killed.txt").exists()
-
-
 def test_towers_write_what_one_device_writes(trained, tmp_path, capfd):
     """Batches of 4, so windows of 256 examples; the last one has less batches than replicas."""
     size = 256 * 5 + 5
@@ -112,24 +99,6 @@ def test_ranks_write_what_one_process_writes(trained, tmp_path):
     code, output = on_ranks(2, trained, *infers(tmp_path / "ranks", 1285, (), "--batch_size_per_gpu=4"))
     assert code == 0, output
     assert (tmp_path / "ranks").read_text() == expected(1285)
-
-
-def test_a_model_of_the_contract_before_gets_everything_at_the_end(trained, tmp_path):
-    (tmp_path / "config.py").write_text((trained / "config.py").read_text() + f"""
-class Old(Scaled):
-    def finalize_inference(self, results_per_batch, output_file):
-        with open(output_file, "w") as out:
-            out.writelines(f"{{example}} {{result:.0f}}\\n" for batch in results_per_batch for example, result in batch)
-
-base_model = Old
-base_params["logdir"] = {str(trained / "run")!r}
-""", encoding="utf-8")
-    for name, more in (("one", []), ("towers", ["--num_cpu_towers=3"])):
-        assert main([f"--config_file={tmp_path}/config.py", *infers(tmp_path / name, 900, (), "--batch_size_per_gpu=4",
-                                                                    *more)]) == 0
-    lines = (tmp_path / "one").read_text().splitlines(keepends=True)
-    assert sorted(lines) == sorted(expected(900).splitlines(keepends=True))
-    assert (tmp_path / "towers").read_text() == (tmp_path / "one").read_text()
 
 
 def test_an_error_in_the_middle_leaves_the_old_output(trained, tmp_path, capfd):

@@ -69,20 +69,3 @@ def test_five_kills_end_in_the_same_bits(workspace, dtype, monkeypatch):
     for name in (WEIGHTS, "optimizer.safetensors"):
         whole, parts = (workspace / part / "model.ckpt-2000" / name for part in ("whole", "parts"))
         assert whole.read_bytes() == parts.read_bytes()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("signum", "code"), [
-    (signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)])
-def test_a_signal_saves_and_stops(workspace, signum, code):
-    logdir = workspace / "run"
-    process = start_process(workspace, "--mode=train", "--max_steps=100000", "--save_checkpoint_steps=5")
-    deadline = time.time() + 200
-    while not checkpoints(logdir) and time.time() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signum)
-    output, _ = process.communicate(timeout=100)
-    assert process.returncode == code, output
-    assert "resume with --continue_learning" in output
-    step = int(output.split("Stopped at step ")[1].split(";")[0])
-    assert (logdir / f"model.ckpt-{step}" / "state.json").is_file()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -72,27 +70,6 @@ def test_a_resumed_run_repeats_its_choice_whatever_the_cache_says(workspace, com
     assert said in ran(command, *resumed)
     assert not any((cache / "open_seq2seq").iterdir())  # nothing was measured
     assert files_of(whole, 12) == files_of(workspace / "parts", 12)
-
-
-@pytest.mark.long
-def test_evaluation_and_inference_choose_anew(workspace, command, cache, runs):
-    logdir, output = at_once(command, cache, runs, ALL_GAIN)
-    assert BFLOAT16 in output
-    shutil.copytree(logdir, workspace / "run")
-    state = json.loads((workspace / "run" / "model.ckpt-12" / "state.json").read_text(encoding="utf-8"))
-    assert state["mixed_choice"] == list(ALL_GAIN)
-    write_known_speeds(cache, NONE_GAINS)
-    for mode in ("eval", "infer"):
-        output = ran(command, f"--mode={mode}", "--dtype=mixed", f"--infer_output_file={workspace}/out.txt")
-        assert FLOAT32 in output
-    ran(command, *MIXED, "--continue_learning", "--max_steps=13", "--mixed_choice=['product']")
-    state = json.loads((workspace / "run" / "model.ckpt-13" / "state.json").read_text(encoding="utf-8"))
-    assert state["mixed_choice"] == ["product"]
-
-
-def test_a_mistake_in_the_choice_is_explained(command):
-    code, _, errors = command(*MIXED, "--mixed_choice=['products']")
-    assert code == 2 and "'products'" in errors and "Did you mean 'product'" in errors
 
 
 @pytest.mark.long

@@ -43,18 +43,6 @@ def test_evaluation_and_inference_use_the_average_and_training_the_weights(works
 
 
 @pytest.mark.slow
-def test_resumed_equals_uninterrupted(workspace, command):
-    settings = ("--mode=train_eval", "--ema_decay=0.9", "--dtype=mixed_float16", "--eval_steps=2",
-                "--save_checkpoint_steps=2", "--decoder_params/extra_decode_length=0")
-    assert command(*settings, f"--logdir={workspace}/whole", "--max_steps=4")[0] == 0
-    assert command(*settings, f"--logdir={workspace}/parts", "--max_steps=2")[0] == 0
-    code, out, error = command(*settings, f"--logdir={workspace}/parts", "--max_steps=4", "--continue_learning")
-    assert code == 0, error
-    assert "average of the weights: averaging starts" not in out
-    assert files(workspace / "whole", 4) == files(workspace / "parts", 4)
-
-
-@pytest.mark.slow
 def test_an_average_may_begin_and_end_in_a_resumed_run(workspace, command):
     run = workspace / "run"
     assert command("--mode=train", "--max_steps=4")[0] == 0
@@ -79,11 +67,3 @@ def test_a_new_run_starts_from_the_average(workspace, command):
                                "--max_steps=4", "--ema_decay=0.9")
     assert code == 0, error
     assert "Using the average of its weights" in out
-
-
-def test_exclusive_parameters_end_in_one_sentence(command):
-    code, _, error = command("--mode=train", "--ema_decay=0.9", "--average_checkpoints=2", "--max_grad_norm=1.0",
-                             "--larc_params/larc_eta=0.001")
-    assert code == 2
-    assert "'ema_decay' and 'average_checkpoints' exclude each other" in error
-    assert "'max_grad_norm' and 'larc_params' exclude each other" in error

@@ -17,7 +17,7 @@ from open_seq2seq.utils.errors import UserError
 from scripts.prepare_text import main as prepare
 from tests.unit.data.text2text.test_own_text import pairs
 from tests.unit.example_configs.test_own_text_recipe import TINY, edited
-from tests.unit.scripts.running import ok, run
+from tests.unit.scripts.running import ok
 
 SMALL = ["--max_steps=4", "--batch_size_per_gpu=256", "--dtype=float32", "--eval_steps=2", "--print_loss_steps=1"]
 
@@ -83,11 +83,6 @@ def test_mistakes_are_one_sentence(table, arguments, words, monkeypatch):
     with pytest.raises(UserError, match=words) as error:
         prepare(arguments)
     assert "\n" not in str(error.value) and set(table.iterdir()) == before
-
-
-def test_the_script_reports_a_mistake(table):
-    result = run("prepare_text", "--tsv=none.tsv", cwd=table)
-    assert (result.returncode, result.stderr) == (2, "Error: The file none.tsv does not exist.\n")
 
 
 @pytest.mark.parametrize("form", ["tsv", "csv", "semicolons.csv", "jsonl", "tmx", "files"])

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "precision_report.py"
+from open_seq2seq.utils.script import run_script
+from scripts import precision_report
 
 
 @pytest.fixture
 def report(workspace, capfd):
     """Runs the script in this process on the workspace's config: (exit code, stdout, stderr)."""
-    spec = importlib.util.spec_from_file_location("precision_report", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
 
     def call(*arguments):
         capfd.readouterr()
         code = 0
         try:
-            script.run_script(lambda: script.main([f"--config_file={workspace}/config.py", *arguments]))
+            run_script(lambda: precision_report.main([f"--config_file={workspace}/config.py", *arguments]))
         except SystemExit as end:
             code = end.code
         captured = capfd.readouterr()

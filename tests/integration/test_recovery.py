@@ -13,7 +13,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from open_seq2seq.utils.errors import ConfigError
-from tests.integration.conftest import ROOT, start_process
+from scripts import replay_batch
+from tests.integration.conftest import start_process
 
 pytestmark = pytest.mark.long
 
@@ -257,11 +258,6 @@ def test_a_kill_during_recovery_leaves_a_usable_logdir(workspace, command):
 
 
 def test_a_storm_of_overflows_stops_and_its_batch_can_be_replayed(workspace, command, capfd):
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    spec = spec_from_file_location("replay_batch", ROOT / "scripts" / "replay_batch.py")
-    script = module_from_spec(spec)
-    spec.loader.exec_module(script)
     code, out, err = command("--mode=train", *STORM)
     assert code == 2 and "16 updates in a row were skipped" in err
     assert "Non-finite gradients (2 of 2)" in out
@@ -269,12 +265,12 @@ def test_a_storm_of_overflows_stops_and_its_batch_can_be_replayed(workspace, com
     folder = next((workspace / "run" / "divergence").iterdir())
     arguments = [f"--logdir={workspace}/run", f"--batch={folder}"]
     with pytest.raises(ConfigError, match="diverging_parts.*--trust_code"):  # a logdir is data
-        script.main(arguments)
+        replay_batch.main(arguments)
     arguments.append("--trust_code")
-    script.main(arguments)
+    replay_batch.main(arguments)
     out = capfd.readouterr().out
     for text in ("float16 arithmetic", "model.ckpt-50", "loss scale of the step: 1", "non-finite gradients: 2",
                  "decoder/kernel", "in the backward pass"):
         assert text in out, text
-    script.main([*arguments, "--dtype=float32"])
+    replay_batch.main([*arguments, "--dtype=float32"])
     assert "With these weights and this dtype, all values are finite." in capfd.readouterr().out

@@ -14,7 +14,7 @@ from open_seq2seq.config.resolve import resolve
 from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from tests.integration.conftest import ROOT
-from tests.unit.example_configs.test_recurrent_recipes import narrowed
+from tests.unit.example_configs.recipes import narrowed
 
 RECIPES = {"joint": "digits-jca", "Deep Speech 2": "digits-ds2", "Listen, Attend and Spell": "digits-jca"}
 

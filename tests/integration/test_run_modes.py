@@ -9,8 +9,6 @@ import re
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-import open_seq2seq
-
 
 def newest(workspace, sub="run"):
     found = sorted((workspace / sub).glob("model.ckpt-*"), key=lambda p: int(p.name.split("-")[1]))
@@ -156,21 +154,6 @@ def test_benchmark_writes_nothing(workspace, command):
     assert not (workspace / "run").exists()
 
 
-@pytest.mark.slow  # test_xla_buckets compares the same with few shapes
-def test_xla_gives_the_same_losses(workspace, command):
-    """With dropout the draws differ in shape and so in value; without, the losses agree."""
-    still = ["--mode=train", "--max_steps=2", "--print_loss_steps=1", "--no_dir_check"]
-    rates = [f"--{part}/{name}=0.0" for part in ("encoder_params", "decoder_params")
-             for name in ("attention_dropout", "relu_dropout", "layer_postprocess_dropout")]
-    losses = []
-    for xla in ("False", "True"):
-        code, out, err = command(*still, *rates, f"--use_xla_jit={xla}", f"--logdir={workspace}/run_{xla}")
-        assert code == 0, err
-        losses.append([float(line.split(": loss ")[1].split(",")[0]) for line in out.splitlines()
-                       if ": loss " in line])
-    assert len(losses[0]) == 2 and all(abs(a - b) <= 2e-4 for a, b in zip(*losses, strict=True))
-
-
 @pytest.mark.long
 def test_check_reports_and_stops(workspace, command):
     with open(workspace / "train.src", "a") as src, open(workspace / "train.tgt", "a") as tgt:
@@ -201,42 +184,12 @@ def test_enabled_logs_hold_everything(workspace, command):
 
 
 @pytest.mark.long
-def test_interactive_model_in_python(trained):
-    model = open_seq2seq.Run(f"{trained}/config.py").load()
-    results = model.infer(["a b c", "f e d c b a"])
-    assert len(results) == 2 and isinstance(results[0][0][1], str)
-    assert model.infer([]) == []
-
-
-@pytest.mark.long
 def test_prompt_answers_each_line(trained, command, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("a b c\n\nf e d\n"))
     code, out, err = command("--mode=interactive_infer")
     assert code == 0, err
     answers = [line for line in out.splitlines() if not line.startswith("***")]
     assert len(answers) == 3 and answers[1] == "" and all(set(answer) <= set("abcdef <UNK>") for answer in answers)
-
-
-@pytest.mark.long
-def test_own_hooks_are_called(workspace, command):
-    text = (workspace / "config.py").read_text()
-    (workspace / "config.py").write_text(text + '''
-import open_seq2seq
-from open_seq2seq.training.hooks import Hook
-
-class Counter(Hook):
-    def begin(self, trainer):
-        assert self.train_model is trainer.model
-        self.losses = []
-    def after_step(self, trainer, results):
-        self.losses.append(float(results["loss"]))
-    def end(self, trainer):
-        print("hook saw", len(self.losses), "losses")
-
-base_params["hooks"] = [Counter]
-''')
-    code, out, err = command("--mode=train", "--max_steps=5")
-    assert code == 0 and "hook saw 5 losses" in out, err
 
 
 @pytest.mark.long

@@ -72,6 +72,24 @@ def check_a_model_in_python(root: Path, recordings: list[str]) -> None:
         assert isinstance(model.transcribe(audio[0]), str)
 
 
+@pytest.mark.parametrize(("backend", "cached"), [("librosa", True), pytest.param("tf", False, marks=pytest.mark.slow)])
+def test_a_resumed_run_draws_what_the_whole_one_drew(tmp_path, backend, cached):
+    """Speeds, noise and masks, of three batches an epoch."""
+    write_toy_speech(str(tmp_path), {"train": 24}, rate=8000)
+    layer = {"type": "conv1d", "repeat": 1, "kernel_size": [7], "stride": [2], "num_channels": 16, "padding": "SAME"}
+    augmentation = {"speed_perturbation_ratio": 0.05, "noise_level_min": -70, "noise_level_max": -50, "n_freq_mask": 1,
+                    "width_freq_mask": 4, "n_time_mask": 1, "width_time_mask": 4}
+    run = [*settings(tmp_path), "--mode=train", "--dtype=float32", "--num_epochs=None", "--batch_size_per_gpu=8",
+           "--save_checkpoint_steps=100", f"--data_layer_params/backend={backend}",
+           f"--data_layer_params/cache_features={cached}", f"--encoder_params/convnet_layers={[layer]}",
+           f"--train_params/data_layer_params/augmentation={augmentation}"]
+    assert main([*run, f"--logdir={tmp_path}/whole", "--max_steps=6"]) == 0
+    assert main([*run, f"--logdir={tmp_path}/parts", "--max_steps=4"]) == 0
+    assert main([*run, f"--logdir={tmp_path}/parts", "--max_steps=6", "--continue_learning"]) == 0
+    whole, parts = (tmp_path / name / "model.ckpt-6" / "weights.safetensors" for name in ("whole", "parts"))
+    assert whole.read_bytes() == parts.read_bytes()
+
+
 @pytest.mark.slow
 def test_the_toy_recipe_learns(tmp_path, capfd):
     write_toy_speech(str(tmp_path), {"train": 400, "dev": 50}, rate=8000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import sys
 import types
@@ -19,15 +18,12 @@ from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.inference.speech2text.frame_asr import FrameASR
 from open_seq2seq.utils.script import run_script
+from scripts import stream
 from tests.unit.decoding.arpa_text import arpa_text
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-_spec = importlib.util.spec_from_file_location("stream_script", ROOT / "scripts" / "stream.py")
-stream = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(stream)
-
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:

@@ -74,14 +74,3 @@ def test_a_run_resumes_evaluates_and_infers(folder, capfd, monkeypatch):
     code, out, err = run(capfd, "--logdir=toy-labels", "--mode=infer", "--infer_files", "-", "--infer_output_file=-")
     assert code == 0 and [line.split("\t")[0] for line in out.splitlines()] == labels
     assert "Empty lines, whose results are empty too: 2" in err
-
-
-@pytest.mark.parametrize(("line", "message"), [
-    ("delta\tα β\n", "train.tsv:61: the label 'delta' is not one of the classes alpha, beta, gamma"),
-    ("alpha α β\n", "train.tsv:61: the line has only 1 column, separated by tabs, but column 2 is needed"),
-])
-def test_mistakes_are_one_sentence(folder, capfd, line, message):
-    with open(folder / "toy_labels/train.tsv", "a", encoding="utf-8") as file:
-        file.write(line)
-    code, _, err = run(capfd, f"--config_file={RECIPE}", "--mode=train", *SMALL)
-    assert code == 2 and message in err and "Traceback" not in err

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.integration.conftest import ROOT, start_process
+from tests.integration.conftest import ROOT
 from tests.integration.ranks import (
     NO_DROPOUT,
     add_hooks,
@@ -115,20 +114,6 @@ def test_joined_batch_norm_is_the_same_by_horovod(workspace, command):
     assert not np.allclose(apart, towers, rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_a_killed_run_ends_in_the_same_bits(workspace, command):
-    settings = ("--num_cpu_towers=2", "--max_steps=9", "--save_checkpoint_steps=4", "--dtype=mixed")
-    add_hooks(workspace, "DyingHook")
-    process = start_process(workspace, *settings)
-    output = process.communicate(timeout=240)[0]
-    assert process.returncode == -signal.SIGKILL, output
-    add_hooks(workspace, "Keep")
-    assert "Resuming training at step 4" in ran(command, *settings, "--continue_learning")
-    parts = weights(workspace, 1)
-    ran(command, *settings, f"--logdir={workspace}/whole")
-    assert_identical(parts, weights(workspace, 0))
-
-
 def cluster(workspace: Path, processes: int, *arguments: str) -> list[subprocess.Popen]:
     """Starts the command as the processes of a cluster."""
     sockets = [socket.socket() for _ in range(processes)]
@@ -176,11 +161,6 @@ def test_a_process_of_a_cluster_that_dies_ends_the_others(workspace, victim):
     other = processes[1 - victim]
     assert other.returncode not in (0, None)
     assert f"rank {victim} on host" in outputs[1 - victim] and " died. " in outputs[1 - victim]
-
-
-@pytest.mark.long
-def test_check(command):
-    assert "The config can be run" in ran(command, "--max_steps=1", "--num_cpu_towers=2", "--check")
 
 
 REFUSED = {

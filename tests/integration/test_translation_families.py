@@ -18,7 +18,6 @@ from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.optimizers import MixedPrecisionOptimizer, make_loss_scaler, make_optimizer
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.runners import Runner
-from open_seq2seq.runners.tower import TowerRunner, mirrored_strategy
 from open_seq2seq.training.loop.step import TrainStep
 from tests.unit.models.test_pairs import corpus, params_of  # noqa: F401  # a fixture
 
@@ -31,16 +30,16 @@ def without_dropout(params: dict[str, Any]) -> dict[str, Any]:
             for key, value in params.items()}
 
 
-def updated(params: dict[str, Any], groups: list[list[int]], towers: int = 1) -> dict[str, np.ndarray]:
+def updated(params: dict[str, Any], groups: list[list[int]]) -> dict[str, np.ndarray]:
     """The weights after one update from micro-batches of these examples."""
-    runner = TowerRunner(mirrored_strategy([f"CPU:{n}" for n in range(towers)])) if towers > 1 else Runner()
+    runner = Runner()
     with runner.scope():
         model = build_model(describe_model(Text2Text, params, "train"), seed=1)
         variables = {name: v for name, v in named_variables(model).items() if v.trainable}
         optimizer = MixedPrecisionOptimizer(make_optimizer("Momentum", {"momentum": 0.9}),
                                             lambda step: tf.constant(0.5), make_loss_scaler(1.0, None, tf.float32))
         optimizer.build(variables)
-        step = TrainStep(model, optimizer, variables, runner, seed=1, iter_size=len(groups) // towers)
+        step = TrainStep(model, optimizer, variables, runner, seed=1, iter_size=len(groups))
     step([model.data_layer.make_batch(np.array(group)) for group in groups])
     return {name: variable.numpy() for name, variable in variables.items()}
 
@@ -61,15 +60,6 @@ def test_two_unequal_halves_are_one_batch(family: str, corpus: dict[str, Any]): 
     whole, halves = updated(params, [[0, 1, 2, 3]]), updated(params, [[1], [0, 2, 3]])
     for name, weight in whole.items():
         np.testing.assert_allclose(halves[name], weight, rtol=1e-4, atol=1e-6, err_msg=name)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("family", FAMILIES)
-def test_two_replicas_are_two_micro_batches(family: str, corpus: dict[str, Any]):  # noqa: F811
-    params = without_dropout(params_of(*FAMILIES[family], corpus))
-    halves, towers = (updated(params, [[1], [0, 2, 3]], count) for count in (1, 2))
-    for name, weight in halves.items():
-        np.testing.assert_allclose(towers[name], weight, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
 @pytest.mark.long

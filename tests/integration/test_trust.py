@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -83,9 +83,7 @@ def change(logdir: Path, changes: dict) -> None:
 
 def script(name: str, *arguments: str) -> int:
     """Runs a script of the repository in this process; returns its exit code."""
-    spec = importlib.util.spec_from_file_location(f"{name}_script", ROOT / "scripts" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = importlib.import_module(f"scripts.{name}")
     try:
         run_script(lambda: module.main(list(arguments)))
     except SystemExit as end:

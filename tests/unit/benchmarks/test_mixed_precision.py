@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import pytest
-
 from benchmarks.measuring.trainings import About, Round, Training
-from benchmarks.mixed_precision import format_raw, format_table, main
-from open_seq2seq.utils.errors import UserError
+from benchmarks.mixed_precision import format_table
 
 
 def training(name, compute, seconds):
@@ -22,12 +19,6 @@ def training(name, compute, seconds):
 def cells(table):
     head, _, *rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.splitlines()]
     return [dict(zip(head, row, strict=True)) for row in rows]
-
-
-def test_tf32_is_refused_without_a_gpu(monkeypatch):
-    monkeypatch.setattr("benchmarks.mixed_precision.describe_machine", lambda: ("a CPU", 0))
-    with pytest.raises(UserError, match="tf32"):
-        main(["--config_file=config.py", "--dtypes=float32,tf32"])
 
 
 def test_the_table_of_a_gpu():
@@ -50,11 +41,3 @@ def test_a_dtype_without_a_raw_speed_has_no_share():
     trainings = [training("float32", "float32", [1.0]), training("mixed_float16", "float16", [0.5])]
     table = cells(format_table(trainings, [1.0, 1.0], 5e7, raw))  # 1000 tokens in 1 s: 50 GFLOP/s
     assert [row["of raw products"] for row in table] == ["50%", "–"]
-
-
-def test_raw_speeds():
-    raw = {kind: {"float32": 100.0, "bfloat16": 300.0} for kind in ("product", "recurrence", "convolution")}
-    table = cells(format_raw(raw))
-    assert [row["raw operation"] for row in table] == list(raw)
-    assert table[0] == {"raw operation": "product", "float32 GFLOP/s": "100", "bfloat16 GFLOP/s": "300",
-                        "bfloat16 by float32": "3.00×"}

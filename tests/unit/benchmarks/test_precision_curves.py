@@ -54,10 +54,6 @@ def test_bad_settings_are_refused(text):
         parse_plan(text)
 
 
-def test_settings_are_read():
-    assert parse_plan("mixed_float16/LogMax:40:1,2") == Plan("mixed_float16/LogMax", 40, (1, 2))
-
-
 @pytest.mark.parametrize("settings", [["float32:20:1"], ["mixed:20:1"], ["float32:20:1,2", "mixed:20:3"],
                                       ["float32:20:1,2", "mixed:30:1"]])
 def test_the_reference_has_what_it_is_compared_with(settings):
@@ -99,11 +95,3 @@ def test_skipped_steps_are_no_updates():
     assert trainer.last_step == 100
     hook.after_step(trainer, {"loss": 1.0, "applied": True, "skipped": 1})
     assert hook.curve == Curve([3.0, 2.0, 1.0], {2: 7.0, 3: 7.0}, 1) and trainer.last_step == 3
-
-
-@pytest.mark.long
-def test_the_plot_has_all_settings(tmp_path, calls, capsys):
-    main(["--config_file=config.py", f"--folder={tmp_path}", "--settings", "float32:20:1,2", "mixed_bfloat16:10:1",
-          f"--png={tmp_path}/plot.png", "--window=5"])
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG") and (tmp_path / "plot.png").stat().st_size > 5000
-    assert "| float32 | 1, 2 | 20 | 4 |" in capsys.readouterr().out

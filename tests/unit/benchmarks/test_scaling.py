@@ -46,14 +46,6 @@ def test_by_hand():
     assert efficiency(0.178, [60e6, 40e6], 4, 0.005, 1e-3, 1e9) == pytest.approx(0.5)
 
 
-def test_bytes_count_twice_at_most_but_latency_with_every_rank():
-    def ring_seconds(size, ranks, latency, bandwidth):
-        return reduction_seconds([size], ranks, 0.0, latency, bandwidth)
-
-    assert ring_seconds(1e9, 1024, 0.0, 1e9) / ring_seconds(1e9, 2, 0.0, 1e9) == pytest.approx(2 * 1023 / 1024)
-    assert ring_seconds(1.0, 1024, 1e-3, 1e30) == pytest.approx(2.046)
-
-
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_the_bandwidth_is_found(ranks):
     small, large = (reduction_seconds([size], ranks, 0.005, 0.0, BANDWIDTH) for size in (4, 10 ** 8))

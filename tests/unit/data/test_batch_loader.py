@@ -41,13 +41,6 @@ def stream(**kwargs) -> BatchStream:
     return BatchStream(CountingLayer().lengths, batch_size=4, seed=1, **kwargs)
 
 
-def test_batches_come_in_the_stream_s_order():
-    with BatchLoader(CountingLayer(), stream(), start=5) as loader:
-        for index in range(5, 25):
-            np.testing.assert_array_equal(next(loader)["ids"], stream().examples(index))
-            assert loader.index == index
-
-
 def test_no_more_is_made_ahead_than_asked_for():
     layer = CountingLayer()
     with BatchLoader(layer, stream(), prefetch=3) as loader:

@@ -34,41 +34,6 @@ def batches_of(plan):
 SETTINGS = list(itertools.product((1, 2), ("sentences", "tokens"), (False, True), (False, True)))
 
 
-@pytest.mark.parametrize(("sides", "unit", "shuffle", "bucketed"), SETTINGS)
-@pytest.mark.parametrize("count", [1, 7, 500])
-def test_every_example_comes_once(sides, unit, shuffle, bucketed, count):
-    lengths = random_lengths(count, sides)
-    plan = plan_epoch(lengths, batch_size=64, costs=costs_of(lengths, unit), shuffle=shuffle, bucketed=bucketed)
-    assert sorted(np.concatenate(batches_of(plan))) == list(range(count))
-
-
-@pytest.mark.parametrize("budget", [59, 100, 512, 10**6])
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_token_batches_keep_the_budget_and_fill_it(budget, shuffle):
-    lengths = random_lengths(1000)
-    batches = batches_of(plan_epoch(lengths, batch_size=budget, costs=lengths.max(axis=1), shuffle=shuffle))
-    held = [len(batch) * lengths[batch].max() for batch in batches]
-    assert max(held) <= budget
-    # Greedy cuts: the next example would have overfilled all batches but one.
-    assert sum((len(b) + 1) * lengths[b].max() <= budget for b in batches) <= 1
-
-
-def test_sentence_batches_are_full_but_one():
-    for bucketed in (False, True):
-        sizes = [len(b) for b in batches_of(plan_epoch(random_lengths(130), batch_size=32, bucketed=bucketed))]
-        assert sorted(sizes) == [2, 32, 32, 32, 32]
-
-
-@pytest.mark.parametrize("unit", ["sentences", "tokens"])
-@pytest.mark.parametrize("bucketed", [False, True])
-def test_number_of_batches_is_the_same_in_every_epoch(unit, bucketed):
-    lengths = random_lengths(777)
-    counts = {len(plan_epoch(lengths, batch_size=100, costs=costs_of(lengths, unit), seed=seed, epoch=epoch,
-                             bucketed=bucketed))
-              for seed in range(3) for epoch in range(5)}
-    assert len(counts) == 1
-
-
 @pytest.mark.parametrize("bucketed", [False, True])
 def test_epochs_and_seeds_shuffle_differently_and_reproducibly(bucketed):
     lengths = random_lengths(300)
@@ -86,15 +51,6 @@ def test_buckets_shuffle_ties_and_hold_like_lengths():
     first, second = (plan_epoch(lengths, batch_size=50, epoch=epoch) for epoch in (0, 1))
     assert all(len(set(lengths[b])) == 1 for b in batches_of(first))
     assert set(map(frozenset, batches_of(first))) != set(map(frozenset, batches_of(second)))
-
-
-def test_evaluation_order_is_fixed():
-    lengths = random_lengths(50)
-    plan = plan_epoch(lengths, batch_size=8, shuffle=False, seed=1, epoch=4, bucketed=True)
-    longest = lengths.max(axis=1)[np.concatenate(batches_of(plan))]
-    assert (np.diff(longest) <= 0).all()
-    natural = plan_epoch(lengths, batch_size=8, shuffle=False, bucketed=False)
-    np.testing.assert_array_equal(np.concatenate(batches_of(natural)), np.arange(50))
 
 
 def test_plan_of_lengths_beyond_16_bits():
@@ -238,15 +194,6 @@ def test_resuming_on_another_number_of_ranks():
     one = take(BatchStream(lengths, batch_size=10, seed=5), 0, 30)
     ranks = [take(BatchStream(lengths, batch_size=10, seed=5, world_size=2, rank=rank), 6, 12) for rank in range(2)]
     assert [batch for group in zip(*ranks, strict=True) for batch in group] == one[6:]
-
-
-def test_every_epoch_of_the_stream_covers_the_data():
-    lengths = random_lengths(101)
-    stream = BatchStream(lengths, batch_size=256, costs=lengths.max(axis=1))
-    batches = take(stream, 0, 3 * stream.micro_batches_per_epoch)
-    for epoch in range(3):
-        some = batches[epoch * stream.micro_batches_per_epoch:(epoch + 1) * stream.micro_batches_per_epoch]
-        assert sorted(sum(some, [])) == list(range(101))
 
 
 def test_plans_can_be_asked_for_in_any_order():

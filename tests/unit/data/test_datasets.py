@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import re
-import subprocess
-import sys
-import threading
 
 import numpy as np
 import pytest
@@ -244,33 +240,6 @@ def test_batches_of_another_form_are_refused():
 def test_a_layer_without_any_way_to_make_a_batch_says_so():
     with pytest.raises(NotImplementedError, match="make_batch"):
         DataLayer({}).make_batch(np.arange(2))
-
-
-@pytest.mark.long
-def test_close_and_forgetting_end_the_thread():
-    loader = BatchLoader(Vectors(), stream(), prefetch=1)
-    next(loader)
-    loader.close()
-    with pytest.raises(StopIteration):
-        next(loader)
-    loader = BatchLoader(Vectors(), stream(), prefetch=1)
-    thread = loader._thread
-    next(loader)
-    del loader
-    gc.collect()
-    thread.join(timeout=5)
-    assert not any(thread.name == "batch-loader" for thread in threading.enumerate())
-
-
-@pytest.mark.long
-def test_an_open_loader_does_not_hold_up_the_end_of_the_program():
-    program = """
-from tests.unit.data.test_datasets import BatchLoader, Vectors, stream
-loader = BatchLoader(Vectors(), stream())
-print(sorted(next(loader)))
-"""
-    done = subprocess.run([sys.executable, "-c", program], timeout=120, check=False, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "['ids', 'source_tensors']\n"), done.stderr
 
 
 def test_seeds_are_of_one_example_in_one_epoch_and_one_draw():

@@ -147,16 +147,6 @@ def test_plain_attributes_of_a_class_will_do():
     assert Signature({}).fields["source_tensors"] == SYNTHESIS["source_tensors"]
 
 
-def test_what_a_mixin_has_decides_too():
-    class Mixin:
-        input_signature = signature_of(SYNTHESIS)
-
-    class Layer(Mixin, Declaring):
-        pass
-
-    assert specs(signature_of(Layer({}).fields)) == specs(signature_of(SYNTHESIS))
-
-
 @pytest.mark.parametrize("name", ["fields", "input_signature"])
 def test_a_layer_without_either_says_so(name):
     with pytest.raises(NotImplementedError, match="must define the property fields"):

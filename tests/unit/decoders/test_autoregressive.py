@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.decoders.toy_decoder import ToyDecoder, decode, hypothesis
-from tests.unit.decoding.test_beam_search import EOS, RandomModel
+from tests.unit.decoding.test_beam_search import RandomModel
 
 LIMITS = [4, 9, 1, 7, 9, 0]
 
@@ -37,16 +37,6 @@ def test_a_wide_beam_finds_what_brute_force_does(vocab: int, limit: int, alpha: 
         np.testing.assert_allclose(result["beam_scores"][row], [score for score, _ in expected], rtol=1e-5, atol=1e-5)
         best, (outputs, lengths) = expected[0][1], result["outputs"]
         assert tuple(outputs[row, :lengths[row] + 1]) == best and lengths[row] == len(best) - 1
-
-
-def test_a_beam_of_one_is_greedy():
-    model = RandomModel(6, 7, seed=1)
-    result = decode(model.tables, LIMITS)
-    for row, limit in enumerate(LIMITS):
-        ids: tuple[int, ...] = ()
-        while len(ids) < limit and EOS not in ids:
-            ids = (*ids, int(np.argmax(model.log_probs(row, ids))))
-        assert hypothesis(result, row) == ids
 
 
 @pytest.mark.long

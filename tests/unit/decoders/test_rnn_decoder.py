@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.decoders import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
+from open_seq2seq.decoders import RNNDecoderWithAttention
 from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.randomness import random_scope
@@ -174,21 +174,6 @@ def test_logits_and_gradients_equal_those_of_a_plain_loop(params: dict[str, Any]
         # Relative, too: oneDNN's sums of gradients as large as 6 differ from FP64 by 2e-5 of their value.
         np.testing.assert_allclose(tf.convert_to_tensor(found[0][name]), tf.convert_to_tensor(wanted), rtol=3e-5,
                                    atol=1e-4, err_msg=name)
-
-
-@pytest.mark.parametrize("params", [KINDS[name] for name in (
-    "bahdanau-monotonic", "luong-cudnn-gru", "luong-groups", "luong-states", "gnmt", "gnmt_v2-tied")])
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_hypothesis_scores_what_teacher_forcing_gives_it(params: dict[str, Any], beam: int):
-    decoder, source = make(BeamSearchRNNDecoderWithAttention, beam_width=beam, **params), encoded(padding=1)
-    result = decoder.decode({"encoder_output": source})
-    ids, lengths = result["beam_ids"][:, 0], result["beam_lengths"][:, 0]
-    forced = decoder.decode({"encoder_output": source,
-                             "target_tensors": [tf.pad(ids, [[0, 0], [1, 0]], constant_values=2), lengths + 1]})
-    steps = tf.gather(tf.nn.log_softmax(forced["logits"][:, :-1]), ids, batch_dims=2)
-    total = tf.reduce_sum(steps * tf.sequence_mask(lengths, tf.shape(ids)[1], tf.float32), 1)
-    np.testing.assert_allclose(result["beam_scores"][:, 0], total, atol=1e-4)
-    assert np.all(lengths <= 2 * np.array(LENGTHS))
 
 
 @pytest.mark.long

@@ -7,7 +7,6 @@ from open_seq2seq.encoders import TransformerEncoder
 from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.randomness import random_scope
-from open_seq2seq.parts.xla import tracing_for_xla
 from open_seq2seq.utils.errors import ConfigError
 from open_seq2seq.utils.processor import has_bfloat16, has_onednn
 
@@ -71,21 +70,6 @@ def test_variable_names():
           for n in ("gamma", "beta"))}
 
 
-def test_teacher_forcing_outputs(source, target):
-    result = Translator().decode(source, target)
-    assert result["logits"].shape == [BATCH, TARGET, VOCAB]
-    np.testing.assert_array_equal(result["outputs"][0], np.argmax(result["logits"], -1))
-
-
-def test_no_position_sees_its_own_target_or_later_ones(source, target):
-    translator, ids = Translator(), target[0].numpy()
-    before = translator.decode(source, target)["logits"].numpy()
-    ids[:, 3:] = 9
-    after = translator.decode(source, [tf.constant(ids), target[1]])["logits"].numpy()
-    np.testing.assert_array_equal(before[:, :4], after[:, :4])
-    assert np.abs(before[1, 4:] - after[1, 4:]).max() > 1e-3
-
-
 @pytest.mark.parametrize("norm", NORMS)
 def test_steps_equal_teacher_forcing(norm, source):
     translator, target = Translator(norm=norm), side((6, 6, 6), 1)
@@ -110,33 +94,6 @@ def test_logits_alone_as_in_a_batch(norm, source, target):
         # Logits of batch norm reach 36, of which FP32 keeps no 1e-5; GPUs add in another order.
         rtol = (3e-6 if tf.config.list_physical_devices("GPU") else 1e-6) if norm == "batch_norm" else 1e-7
         np.testing.assert_allclose(together[row, :len(alone)], alone, rtol=rtol, atol=1e-5)
-
-
-def best_by_hand(translator, source, max_length):
-    """The likeliest greedy continuation, by teacher forcing on ever longer prefixes."""
-    ids = []
-    for _ in range(max_length):
-        prefix = tf.constant([[*ids, 0]], tf.int32)
-        logits = translator.decode(source, [prefix, tf.constant([len(ids) + 1])])["logits"]
-        ids.append(int(np.argmax(logits[0, -1])))
-        if ids[-1] == 1:
-            break
-    return ids
-
-
-@pytest.mark.long
-def test_beam_of_one_is_greedy_and_alone_as_in_a_batch(source):
-    translator = Translator(beam_size=1)
-    result = tf.function(lambda: translator.decode(source))()
-    assert result["logits"] is None
-    for row in range(BATCH):
-        length = int(source[1][row])
-        alone = [source[0][row:row + 1, :length], source[1][row:row + 1]]
-        want = best_by_hand(translator, alone, length + DECODER["extra_decode_length"])
-        got = result["outputs"][0][row].numpy()
-        np.testing.assert_array_equal(got[:len(want)], want)
-        assert not np.any(got[len(want):])
-        assert result["beam_lengths"][row, 0] == len(want)
 
 
 @pytest.mark.long
@@ -235,58 +192,6 @@ def train_gradients_tensors(translator, empty):
         term = translator.loss_term(empty, empty, training=True)
         loss = tf.math.divide_no_nan(term.sum, term.units)
     return loss, [g for g in tape.gradient(loss, variables) if g is not None]
-
-
-@pytest.mark.slow  # tests/integration/test_xla_buckets.py compiles whole updates
-def test_compiled_by_xla(source, target):
-    translator = Translator()
-    variables = [named_variables(translator)["encoder/embedding/table"],
-                 named_variables(translator)["encoder/layer_0/feed_forward/filter_kernel"]]
-
-    def step():
-        with tf.GradientTape() as tape, tracing_for_xla():
-            term = translator.loss_term(source, target)
-            loss = term.sum / term.units
-        return loss, *tape.gradient(loss, variables)
-
-    def training_step():
-        with tf.GradientTape() as tape, random_scope(0, 0), tracing_for_xla():
-            term = translator.loss_term(source, target, training=True)
-            loss = term.sum / term.units
-        return loss, *tape.gradient(loss, variables)
-
-    with tf.GradientTape() as tape:  # padding is left out
-        term = translator.loss_term(source, target)
-        loss = term.sum / term.units
-    want = loss, *tape.gradient(loss, variables)
-    for one, other in zip(tf.function(step)(), want, strict=True):
-        np.testing.assert_allclose(one, tf.convert_to_tensor(other), atol=1e-5)
-    compiled, traced = (tf.function(training_step, jit_compile=jit)() for jit in (True, None))
-    np.testing.assert_allclose(compiled[0], loss, rtol=0.2)
-    for one, other in zip(compiled, traced, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
-
-
-@pytest.mark.long
-def test_learns_to_copy():
-    translator = Translator(dtype="bfloat16")
-    source = side((5, 4, 6, 3), 5)
-    variables = list(named_variables(translator).values())
-    optimizer = tf.keras.optimizers.Adam(0.01)
-
-    @tf.function
-    def step(number):
-        with tf.GradientTape() as tape, random_scope(0, number):
-            term = translator.loss_term(source, source, training=True)
-            loss = term.sum / term.units
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        return loss
-
-    first = step(tf.constant(0, tf.int64))
-    for number in range(1, 400):
-        loss = step(tf.constant(number, tf.int64))
-    assert loss < 0.2 * first
-    np.testing.assert_array_equal(translator.decode(source, source)["outputs"][0] * np.sign(source[0]), source[0])
 
 
 def test_mistakes_are_named(source, target):

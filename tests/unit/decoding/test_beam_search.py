@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, beam_search, length_penalty
+from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, beam_search
 
 EOS, START = 1, 2
 STATES = 997
@@ -163,26 +163,6 @@ def test_form_of_the_result(eos_bonus: float):
             assert scores == sorted(scores, reverse=True)
 
 
-def test_unfinished_hypotheses_are_scored_with_the_length_penalty():
-    model = RandomModel(3, 12, seed=1, eos_bonus=-60.0)
-    result = model.search(4, 1.0, [4, 6, 2], n_best=2)
-    np.testing.assert_array_equal(result.lengths[:, 0], [4, 6, 2])
-    for sentence in range(3):
-        ids = hypothesis(result, sentence)
-        assert EOS not in ids
-        np.testing.assert_allclose(result.scores[sentence, 0], model.score(sentence, ids, 1.0), rtol=1e-5)
-
-
-def test_beam_of_one_is_greedy():
-    model = RandomModel(20, 6, seed=11)
-    result = model.search(1, 0.6, [12] * 20)
-    for sentence in range(20):
-        ids: tuple[int, ...] = ()
-        while len(ids) < 12 and EOS not in ids:
-            ids = (*ids, int(np.argmax(model.log_probs(sentence, ids))))
-        assert hypothesis(result, sentence) == ids
-
-
 def test_fewer_sequences_than_asked_for():
     """With one token at most and no word possible, EOS alone is there."""
     model = RandomModel(2, 3, seed=2)
@@ -217,16 +197,3 @@ def test_impossible_sizes(wrong: dict[str, int]):
     with pytest.raises(ValueError, match="beam_size"):
         beam_search(lambda ids, step, cache: (tf.zeros([1, 2, 4]), cache), {}, tf.constant([3]),
                     SearchSettings(start_id=0, eos_id=1, alpha=0.6, **sizes))
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_best_does_not_depend_on_how_many_are_asked_for(alpha: float):
-    """Asking for more makes the search stop later."""
-    model = RandomModel(8, 9, seed=5)
-    one, all_of_them = (model.search(5, alpha, [8] * 8, n_best=n_best) for n_best in (1, 5))
-    assert [hypothesis(one, i) for i in range(8)] == [hypothesis(all_of_them, i) for i in range(8)]
-    np.testing.assert_allclose(one.scores[:, 0], all_of_them.scores[:, 0], rtol=1e-6)
-
-
-def test_length_penalty_is_that_of_wu():
-    np.testing.assert_allclose(length_penalty(tf.constant(7), 0.6), (12 / 6) ** 0.6, rtol=1e-6)

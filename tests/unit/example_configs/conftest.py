@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from tests.unit.example_configs.speech_recipes import ALPHABET
+from tests.unit.example_configs.recipes import ALPHABET
 
 
 @pytest.fixture(scope="session")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
 
-import numpy as np
 import pytest
 
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.data.image2label.toy_images import SHAPES, write_toy_cifar, write_toy_folders
 from open_seq2seq.encoders import CNNEncoder
-from open_seq2seq.parts.component import SharedVariable, creating_variables, named_modules
-from tests.unit.example_configs.speech_recipes import COMMANDS, assert_trains
+from open_seq2seq.parts.component import creating_variables
+from open_seq2seq.parts.tree import described_variables
+from tests.unit.example_configs.recipes import EXAMPLES, assert_trains
+from tests.unit.example_configs.test_speech_recipes import COMMANDS
 
-FOLDER = Path(__file__).parents[3] / "example_configs"
 # tests/integration/test_own_labels.py trains own-images, which reads lists.
-RECIPES = [*(path for path in sorted((FOLDER / "image2label").glob("*.py")) if path.stem != "own-images"),
-           *(FOLDER / f"speech2text/{name}.py" for name in COMMANDS)]
+RECIPES = [*(path for path in sorted((EXAMPLES / "image2label").glob("*.py")) if path.stem != "own-images"),
+           *(EXAMPLES / f"speech2text/{name}.py" for name in COMMANDS)]
 # These differ from another recipe in the optimizer, the batch size or the number of epochs.
 LIKE_OTHERS = {"resnet-50-v2-mp", "resnet-50v2-adamw", "resnet-50v2-nvgrad", "resnet_commands_8gpu", "toy-resnet8",
                "jasper_commands_8gpu", "cifar10-resnet20"}
@@ -69,10 +69,9 @@ def test_recipe_trains(recipe, images, toy, tmp_path):
 
 @pytest.mark.parametrize("name,millions", [("alexnet_owt", 57.00), ("cifar-nv", 2.61)])
 def test_number_of_parameters(name, millions):
-    params = resolve(load_config(FOLDER / f"image2label/{name}.py"), "train").params("train")
+    params = resolve(load_config(EXAMPLES / f"image2label/{name}.py"), "train").params("train")
     side = params["data_layer_params"]["image_size"]
     with creating_variables(shared=True):
         encoder = CNNEncoder({**params["encoder_params"], "image_shape": [side, side, 3]})
-    weights = [value for module in named_modules(encoder).values() for name, value in vars(module).items()
-               if isinstance(value, SharedVariable) and not name.startswith("moving")]
-    assert sum(int(np.prod(weight.shape)) for weight in weights) / 1e6 == pytest.approx(millions, abs=0.01)
+    weights = [shape for path, shape in described_variables(encoder).items() if "moving" not in path]
+    assert sum(map(math.prod, weights)) / 1e6 == pytest.approx(millions, abs=0.01)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
-from open_seq2seq.models.builder import build_model, describe_model
+from open_seq2seq.models.builder import describe_model
 from open_seq2seq.optimizers import make_schedule
 
 RECIPE = Path(__file__).parents[3] / "example_configs/text2text/own-text.py"
@@ -53,20 +53,3 @@ def test_each_model_and_size_is_accepted(tmp_path, model, size):
     assert spec.params["decoder"].__name__ == MODELS[model]
     sizes = spec.params["encoder_params"]
     assert max(sizes.get(name, 0) for name in ("hidden_size", "src_emb_size")) == SIZES[model, size]
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_each_model_is_built(tmp_path, model):
-    (tmp_path / "vocab.txt").write_text("\n".join(["<PAD>", "</S>", "<S>", "<UNK>", *"abcdef"]) + "\n")
-    (tmp_path / "text").write_text("a b c\nd e f a\n", encoding="utf-8")
-    config = resolve(load_config(edited(tmp_path, model=model)), "train")
-    params = config.params("train")
-    for part, sizes in zip(("encoder", "decoder"), TINY[model], strict=True):
-        params[f"{part}_params"] = {**params[f"{part}_params"], **sizes}
-    vocab, text = str(tmp_path / "vocab.txt"), str(tmp_path / "text")
-    params["data_layer_params"] = {
-        **params["data_layer_params"], "src_vocab_file": vocab, "tgt_vocab_file": vocab, "source_file": text,
-        "target_file": text, "special_tokens_already_in_vocab": True}
-    del params["data_layer_params"]["tokenizer"]
-    built = build_model(describe_model(config.base_model, params, "train"))
-    assert type(built.decoder).__name__ == MODELS[model]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
 from open_seq2seq.config.loader import load_config
-from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.resolve import resolve
-from open_seq2seq.encoders import TransformerEncoder
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.utils.errors import ConfigError
@@ -22,22 +19,6 @@ EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 def spec_of(mode="train", **changes):
     config = resolve(load_config(str(EXAMPLES / "own_config.py")), mode)
     return describe_model(config.base_model, {**config.params(mode), **changes}, mode, config.given(mode))
-
-
-def test_classes_are_found_by_every_kind_of_name():
-    assert resolve_name("TransformerEncoder", "encoder", "encoder") is TransformerEncoder
-    assert resolve_name("open_seq2seq.encoders.TransformerEncoder", "encoder", "encoder") is TransformerEncoder
-    assert resolve_name(TransformerEncoder, "encoder", "encoder") is TransformerEncoder
-    assert resolve_name(f"{EXAMPLES}/own_parts.py:BagEncoder", "encoder", "encoder").__name__ == "BagEncoder"
-
-
-@pytest.mark.parametrize(("name", "expected"), [
-    ("TransfomerEncoder", "Did you mean 'TransformerEncoder'"), ("no_such_module.Thing", "cannot be imported"),
-    ("nowhere/file.py:Thing", "does not exist"), (f"{EXAMPLES}/own_parts.py:BagEncder", "Did you mean 'BagEncoder'")])
-def test_an_unknown_class_is_explained(name, expected):
-    with pytest.raises(ConfigError, match="encoder") as caught:
-        resolve_name(name, "encoder", "encoder")
-    assert expected in str(caught.value)
 
 
 def test_equal_seeds_give_equal_models_and_others_do_not():
@@ -89,9 +70,3 @@ def test_a_swapped_class_drops_inherited_parameters_that_it_does_not_know():
         describe_model(config.base_model, params, "eval", {})
     spec = describe_model(config.base_model, params, "eval", {"decoder": params["decoder"]})
     assert "old" not in build_model(spec, variables_of=build_model(spec_of())).decoder.params
-
-
-def test_files_named_twice_are_loaded_once():
-    name = f"{EXAMPLES}/own_parts.py:BagEncoder"
-    assert resolve_name(name, "encoder", "encoder") is resolve_name(name, "encoder", "encoder")
-    assert "open_seq2seq_user_own_parts" not in sys.modules

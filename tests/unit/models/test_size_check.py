@@ -99,8 +99,3 @@ def test_memory_is_what_the_narrowest_group_has_left(tmp_path):
     assert available_bytes(str(tmp_path)) == 25000
     (job / "memory.current").write_text("90000\n")
     assert available_bytes(str(tmp_path)) == 0
-
-
-def test_this_machine_has_memory():
-    left = available_bytes()
-    assert left is None or left > 2 ** 20

@@ -1,7 +1,5 @@
 """What excludes what among the optimization parameters; everything else goes together."""
 
-import itertools
-
 import pytest
 import tensorflow as tf
 
@@ -51,13 +49,6 @@ def test_what_makes_no_sense_is_refused_with_a_reason(params, message):
 ])
 def test_what_is_allowed(params):
     assert not combination_problems(params)
-
-
-def test_everything_else_goes_together():
-    pairs = [LARC, EMA, DECAY, {"loss_scaling": "Backoff"}, {"iter_size": 4}, {"use_xla_jit": True},
-             {"freeze_variables_regex": "encoder"}, {"optimizer": "LazyAdam"}]
-    for first, second in itertools.combinations(pairs, 2):
-        assert not combination_problems({**first, **second})
 
 
 def test_the_wrapper_refuses_too():

@@ -1,15 +1,11 @@
 """Fifty updates of everything together against its reference in float64: what a run really does."""
 
-import importlib.util
-import pathlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from open_seq2seq.losses import LossTerm
 from open_seq2seq.optimizers import (
-    POLICIES,
     Larc,
     MixedPrecisionOptimizer,
     WeightAverage,
@@ -21,11 +17,7 @@ from open_seq2seq.optimizers import (
 from open_seq2seq.parts.component import Module, named_variables
 from open_seq2seq.runners import Runner
 from open_seq2seq.training.loop.step import TrainStep
-
-_SPEC = importlib.util.spec_from_file_location(
-    "numpy_reference", pathlib.Path(__file__).with_name("numpy_reference.py"))
-ref = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(ref)
+from tests.unit.optimizers import numpy_reference as ref
 
 STEPS = 50
 BAD = (3, 20, 21)  # batches whose gradients overflow
@@ -44,10 +36,6 @@ POLICY_CASES = {
     "inv_poly_decay": ({"learning_rate": 0.1, "min_lr": 1e-3, "power": 2.0},
                        lambda s: ref.inverse(s, 0.1, STEPS, 1e-3, 2.0)),
 }
-
-
-def test_every_policy_has_a_case():
-    assert set(POLICY_CASES) == set(POLICIES)
 
 
 class Layer:
@@ -160,45 +148,3 @@ def test_larc_novograd_decay_average_accumulation_and_scaling(mode, iter_size, c
         # The bias, one number, comes near 0, where its norm has few digits.
         np.testing.assert_allclose(seen, factors[name], rtol=1e-4, atol=1e-4 * max(factors[name]))
     assert int(wrapper.skipped) == len(BAD)
-
-
-@pytest.mark.long
-def test_all_of_it_compiles_by_xla():
-    def run(xla):
-        return train("NovoGrad", {}, "poly_decay", 1, "LogMax", tf.float16, xla, 6, larc=Larc(larc_eta=0.02),
-                     weight_decay=WeightDecay(0.05), average=WeightAverage(0.9))
-
-    (plain, wrapper, _), (compiled, other, _) = run(False), run(True)
-    assert_close(compiled, plain)
-    assert_close({n: v.numpy() for n, v in other.averaged_weights.items()},
-                 {n: v.numpy() for n, v in wrapper.averaged_weights.items()})
-
-
-def test_state_is_all_there_is_to_resume():
-    """After restoring weights and state in the middle, every bit ends up the same."""
-    def make():
-        model = Regression()
-        variables = named_variables(model)
-        wrapper = MixedPrecisionOptimizer(
-            make_optimizer("NovoGrad"), make_schedule("cosine_decay", {"learning_rate": 0.1}, STEPS),
-            make_loss_scaler("Backoff", None, tf.float16), larc=Larc(larc_eta=0.02),
-            weight_decay=WeightDecay(0.1), average=WeightAverage(0.9))
-        wrapper.build(variables)
-        step = TrainStep(model, wrapper, variables, Runner(), seed=1, iter_size=2)
-        return {**variables, **wrapper.state()}, step
-
-    batches = make_batches(2)[:12]
-    whole, step = make()
-    for update in batches:
-        step(update)
-    first, step = make()
-    for update in batches[:5]:
-        step(update)
-    second, step = make()
-    for name, variable in second.items():
-        variable.assign(first[name])
-    for update in batches[5:]:
-        step(update)
-    assert any(name.startswith("ema/") for name in whole)
-    for name, variable in whole.items():
-        np.testing.assert_array_equal(second[name], variable, err_msg=name)

@@ -139,13 +139,6 @@ def test_the_rate_follows_the_updates_made():
     assert float(wrapper.learning_rate) == pytest.approx(0.7)
 
 
-def test_the_rate_is_multiplied_by_its_factor():
-    wrapper, variables, step = build()
-    wrapper.rate_factor.assign(0.25)
-    assert float(step({"w1": tf.ones([3])}).learning_rate) == pytest.approx(0.025)
-    np.testing.assert_allclose(variables["w1"], np.full(3, 1 - 0.025), rtol=1e-6)
-
-
 def test_state_names():
     wrapper, _, _ = build("Adam", LogMaxScaler())
     assert set(wrapper.state()) == {

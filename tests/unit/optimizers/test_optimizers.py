@@ -1,8 +1,5 @@
 """Every optimizer against its formula in float64."""
 
-import importlib.util
-import pathlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,11 +7,7 @@ import tensorflow as tf
 from open_seq2seq import optimizers
 from open_seq2seq.optimizers import make_optimizer
 from open_seq2seq.utils.errors import ConfigError
-
-_SPEC = importlib.util.spec_from_file_location(
-    "numpy_reference", pathlib.Path(__file__).with_name("numpy_reference.py"))
-ref = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(ref)
+from tests.unit.optimizers import numpy_reference as ref
 
 STEPS = 50
 SHAPES = {"encoder/kernel": (6, 5), "encoder/bias": (5,), "decoder/conv": (3, 4, 2)}

@@ -1,7 +1,5 @@
 """Decoupled weight decay beside any optimizer."""
 
-import importlib.util
-import pathlib
 
 import numpy as np
 import pytest
@@ -9,11 +7,7 @@ import tensorflow as tf
 
 from open_seq2seq.optimizers import MixedPrecisionOptimizer, StaticScaler, WeightDecay, make_optimizer, make_schedule
 from open_seq2seq.utils.errors import ConfigError
-
-_SPEC = importlib.util.spec_from_file_location(
-    "numpy_reference", pathlib.Path(__file__).with_name("numpy_reference.py"))
-ref = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(ref)
+from tests.unit.optimizers import numpy_reference as ref
 
 STEPS = 50
 

@@ -77,22 +77,10 @@ def test_shared_variables_are_the_owners():
     assert named_variables(sharing).keys() == named_variables(owner).keys()
 
 
-def test_seeds_decide_the_initial_values():
-    one, same, other = (named_variables(make_tree(seed))["layer_1/kernel"].numpy() for seed in (1, 1, 2))
-    assert (one == same).all() and (one != other).any()
-
-
 def test_regularized_variables_come_with_their_function():
     tree = make_tree()
     (variable, function), = regularized_variables(tree)
     assert variable is tree.layers[0].kernel and function is tf.nn.l2_loss
-
-
-def test_params_are_checked_and_filled_in():
-    with pytest.raises(ConfigError) as caught:
-        Tree({"sise": 1})
-    assert "Did you mean 'size'" in str(caught.value) and "tree_params/size" in str(caught.value)
-    assert Tree({"size": 1, "initializer": None}).params["regularizer"] is None
 
 
 def test_configured_initializers_and_regularizers():
@@ -101,13 +89,6 @@ def test_configured_initializers_and_regularizers():
     assert float(tree.make_initializer()((1,))[0]) == 2.0
     assert float(tree.make_regularizer()(tf.ones([4]))) == pytest.approx(2.0)
     assert Tree({"size": 1}).make_initializer("zeros") == "zeros"
-
-
-def test_training_is_a_context():
-    tree = make_tree()
-    with tree.in_training(True):
-        assert tree.training
-    assert not tree.training
 
 
 def test_a_weight_is_cast_once_in_a_scope_and_its_gradient_is_fp32():

@@ -22,11 +22,6 @@ def test_kept_share_and_expectation(rate):
     np.testing.assert_allclose(np.unique(y), [0, keep_scale(rate)], rtol=1e-6)
 
 
-def test_scale_belongs_to_the_quantised_share():
-    assert keep_scale(0.1) == 65536 / (65536 - 6554)
-    assert keep_scale(0.1, training=False) == 1.0
-
-
 def test_same_seed_same_mask_other_seed_other_mask():
     x = tf.ones(SHAPE)
     first = dropped(x, 0.5).numpy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 
@@ -18,7 +17,6 @@ from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.precision import cast_weight, weight_cast_scope
 from open_seq2seq.parts.randomness import next_seed, random_scope
 from open_seq2seq.parts.recompute import is_recomputing, recomputed
-from open_seq2seq.parts.xla import tracing_for_xla
 
 VOCAB = 21
 SIZES = {"hidden_size": 16, "num_heads": 2, "filter_size": 32, "attention_dropout": 0.2, "relu_dropout": 0.2,
@@ -51,19 +49,18 @@ def side(lengths, seed):
     return [tf.constant(ids), tf.constant(lengths, tf.int32)]
 
 
-def make_step(model, variables, persistent=False, for_xla=False):
+def make_step(model, variables, persistent=False):
     """A step as TrainStep makes it: an explicit tape, seeds of a micro-batch, casts remembered."""
 
     def step(batch, source, target):
         with tf.GradientTape(persistent=persistent, watch_accessed_variables=False) as tape:
             tape.watch(list(variables.values()))
-            compilable = tracing_for_xla() if for_xla else contextlib.nullcontext()
-            with random_scope(3, batch), weight_cast_scope(), compilable:
+            with random_scope(3, batch), weight_cast_scope():
                 loss = model.mean_loss(source, target)
         found = tape.gradient(loss, variables)
         return loss, {name: tf.convert_to_tensor(g) for name, g in found.items() if g is not None}
 
-    return tf.function(step, autograph=False, jit_compile=for_xla or None)
+    return tf.function(step, autograph=False)
 
 
 def results(recompute, norm="layernorm_L2", dtype="float32", frozen=(), **options):
@@ -101,14 +98,6 @@ def test_a_persistent_tape_and_frozen_variables():
     assert not any(name.startswith(frozen) for name in gradients2)
     for name, gradient in gradients.items():
         np.testing.assert_allclose(gradients2[name], gradient, rtol=2e-5, atol=1e-6, err_msg=name)
-
-
-@pytest.mark.slow
-def test_compiled_by_xla():
-    (loss, gradients, _), (loss2, gradients2, _) = (results(r, for_xla=True) for r in (False, True))
-    np.testing.assert_allclose(loss, loss2, rtol=1e-6)
-    for name, gradient in gradients.items():
-        np.testing.assert_allclose(gradients2[name], gradient, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 class Deep(tf.Module):
@@ -161,8 +150,6 @@ def test_a_function_without_variables_and_without_random_numbers():
         tape.watch(x)
         y = recomputed(lambda x, keep: tf.where(keep, x ** 3, 0.0), x, tf.constant([True, False]))
     np.testing.assert_allclose(tape.gradient(y, x), [3.0, 0.0])
-
-
 
 
 def test_what_is_kept_between_forward_and_backward_is_less():

@@ -177,13 +177,3 @@ def test_keras_optimizers_update_each_replica_once():
     np.testing.assert_allclose(several.kernel.numpy(), one.kernel.numpy(), rtol=1e-5)
     np.testing.assert_allclose(several.table.numpy(), one.table.numpy(), rtol=1e-5)
     assert_replicas_equal({name: v for name, v in state(several, wrapper).items() if name != "moving"})
-
-
-@pytest.mark.long
-def test_the_part_of_each_replica_compiles_by_xla():
-    plain, _, plain_step = make_step(2, 1)
-    compiled, wrapper, step = make_step(2, 1, use_xla_jit=True)
-    plain_step(BATCHES[:2])
-    step(BATCHES[:2])
-    np.testing.assert_allclose(compiled.kernel.numpy(), plain.kernel.numpy(), rtol=1e-5)
-    assert step.traces == 2

@@ -12,8 +12,8 @@ from open_seq2seq.data.speech2text.alphabet import Characters
 from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
 from open_seq2seq.data.speech2text.own_recordings import Recording
 from open_seq2seq.utils.errors import UserError
-from scripts.prepare_speech import RECIPE, SAMPLE_FREQ, main, say_rates
-from tests.unit.scripts.running import SCRIPTS, ok, run
+from scripts.prepare_speech import main, say_rates
+from tests.unit.scripts.running import ok, run
 
 SPELLING = ("--lower_case", "--remove_characters=.,?!")
 PARTS = ("train", "dev", "test")
@@ -69,10 +69,6 @@ def test_the_rates_and_the_value_to_set(rates, line, value, capfd):
     rows = [Recording(Utterance("a.wav", "a.wav", "a", "t.csv", 2), [], None, rate=rate) for rate in rates] * (
         3 // len(rates))
     assert say_rates(rows) == value and capfd.readouterr().out == f"*** Sampling rate: {line}"
-
-
-def test_the_rate_of_the_recipe():
-    assert f"\nsample_freq = {SAMPLE_FREQ} " in (SCRIPTS.parent / RECIPE).read_text(encoding="utf-8")
 
 
 def test_speakers_stay_together(table, monkeypatch):

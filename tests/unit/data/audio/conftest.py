@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -25,21 +22,3 @@ def speech_like(seconds: float, seed: int) -> np.ndarray:
 def clips() -> list[np.ndarray]:
     """Audio ``[samples]`` of several lengths, one shorter than a window."""
     return [speech_like(seconds, seed) for seed, seconds in enumerate([0.35, 1.0, 0.777, 0.02, 0.0111])]
-
-
-@pytest.fixture(scope="session")
-def real_clips() -> list[np.ndarray]:
-    """Twenty recordings of 16 kHz from the folder that OPENSEQ2SEQ_DATA names."""
-    folder = os.environ.get("OPENSEQ2SEQ_DATA")
-    if not folder:
-        pytest.skip("set OPENSEQ2SEQ_DATA to a folder of 16 kHz FLAC or WAV recordings to compare on twenty of them")
-    import soundfile
-
-    found = []
-    for path in sorted(Path(folder).rglob("*")):
-        if path.suffix in (".flac", ".wav") and soundfile.info(path).samplerate == RATE:
-            found.append(path)
-    if len(found) < 20:
-        pytest.skip(f"OPENSEQ2SEQ_DATA={folder} has {len(found)} recordings of 16 kHz; 20 are needed")
-    chosen = found[::max(1, len(found) // 20)][:20]
-    return [soundfile.read(path, dtype="float32")[0] for path in chosen]

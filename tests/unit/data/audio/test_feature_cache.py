@@ -41,17 +41,6 @@ def test_what_was_stored_is_loaded(recording, folder, file_format):
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x93NUMPY"])
-def test_a_broken_file_is_nothing(recording, folder, file_format, content):
-    cache = FeatureCache(folder, {}, file_format)
-    cache.store(recording, VALUES)
-    Path(cache.path_of(recording)).write_bytes(content)
-    assert cache.load(recording) is None
-    cache.store(recording, VALUES)
-    assert cache.load(recording) is not None
-
-
-@pytest.mark.parametrize("file_format", FORMATS)
 def test_a_damaged_file_is_nothing_wherever_the_damage_is(recording, folder, file_format):
     cache = FeatureCache(folder, {}, file_format)
     cache.store(recording, VALUES)
@@ -60,12 +49,12 @@ def test_a_damaged_file_is_nothing_wherever_the_damage_is(recording, folder, fil
     for place in range(0, len(whole), 3):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1:])
         assert cache.load(recording) is None
-    for length in (0, 3, 4, 5, len(whole) // 2, len(whole) - 1):
+    for length in (0, 3, 4, 5, 6, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
         assert cache.load(recording) is None
     path.write_bytes(whole + b"x")
     assert cache.load(recording) is None
-    path.write_bytes(whole)
+    cache.store(recording, VALUES)
     assert np.array_equal(cache.load(recording), VALUES)
 
 

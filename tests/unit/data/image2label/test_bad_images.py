@@ -57,14 +57,6 @@ def test_only_bad_images_end_the_run(folder):
         layer.make_batch(np.arange(1))
 
 
-@pytest.mark.parametrize("others", [{}, {"cache_images": True}])
-def test_a_bad_image_is_explained_without_terms_of_tensorflow(folder, others):
-    (folder / "dark/2.png").write_bytes(b"no picture")
-    with pytest.raises(DataError, match=r"^\S+/dark/2.png cannot be read: Unknown image file format\. One of "
-                       r"[\w ,]+ required\. Correct or remove it"):
-        ImageFolderDataLayer(folder_params(folder, mode="eval", **others)).make_batch(np.arange(6))
-
-
 @pytest.mark.long
 def test_unusual_images_are_converted(folder):
     """Grey, grey with alpha, alpha, 16 bits, JPEG, BMP of 4 channels, GIF and CMYK: each becomes RGB of 8 bits."""

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.data.audio.audio_files import read_audio
 from open_seq2seq.data.audio.features import audio_features, normalized_audio
-from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
+from open_seq2seq.data.batching import BatchStream
 from open_seq2seq.data.speech2text import recordings
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.static_shapes import StaticBatches
@@ -107,30 +107,6 @@ def test_the_graph_masks_what_numpy_masks(make_layer):
     assert np.abs(ours - in_graph).max() < 1e-3
 
 
-def test_training_batches_through_the_loader(make_layer):
-    """The epoch reaches the layer, and a resumed stream makes the very batches."""
-    layer = make_layer(augmentation=AUGMENTATION)
-
-    def batches(start, count):
-        stream = BatchStream(layer.lengths, batch_size=4, seed=3)
-        with BatchLoader(layer, stream, start) as loader:
-            return [next(loader) for _ in range(count)]
-
-    whole = batches(0, 12)
-    assert all(same(a, b) for a, b in zip(whole[5:], batches(5, 7), strict=True))
-    by_example = {}
-    for number, batch in enumerate(whole):
-        for example, features in zip(batch["ids"], batch["source_tensors"][0], strict=True):
-            by_example.setdefault(int(example), {})[number // 4] = features.sum()
-    assert all(len(set(epochs.values())) == 3 for epochs in by_example.values())
-
-
-def test_evaluation_covers_everything_once(make_layer):
-    layer = make_layer("eval", length_buckets=True)
-    with evaluation_batches(layer, 5) as batches:
-        assert sorted(np.concatenate([batch["ids"] for batch in batches]).tolist()) == list(range(16))
-
-
 @pytest.mark.parametrize("backend", ["librosa", "tf"])
 @pytest.mark.parametrize(("unit", "size"), [("frames", 400), ("seconds", 4)])
 def test_batches_by_duration(make_layer, backend, unit, size):
@@ -146,27 +122,11 @@ def test_batches_by_duration(make_layer, backend, unit, size):
     assert len(set(sizes)) > 1
 
 
-@pytest.mark.parametrize("backend", ["librosa", "tf"])
-@pytest.mark.parametrize(("unit", "size"), [("frames", 400), ("seconds", 4)])
-def test_static_shapes_keep_the_duration(make_layer, backend, unit, size):
-    layer = make_layer(backend=backend, batch_size_unit=unit, batch_size=size)
-    assert layer.batch_budget == 400 * (1 if backend == "librosa" else layer.settings.hop)
-    stream = BatchStream(layer.lengths, batch_size=layer.batch_budget, costs=layer.costs, max_shapes=2)
-    for shape in stream.shapes:
-        assert shape.rows * max(shape.edges) <= layer.batch_budget < (shape.rows + 1) * max(shape.edges)
-
-
 def test_a_recording_of_more_seconds_than_a_batch(make_layer):
     layer = make_layer(batch_size_unit="seconds", batch_size=1)
     words = layer.explain_too_costly(3)
     assert re.search(r"train.csv:\d+ .* has \d\.\d\d seconds, padding included, but the batch size is 1: ", words)
     assert float(words.split(" has ")[1].split()[0]) == pytest.approx(layer.duration(3), abs=0.1)
-
-
-def test_a_recording_longer_than_a_batch(make_layer):
-    layer = make_layer(batch_size_unit="frames", batch_size=30)
-    with pytest.raises(DataError, match=r"train.csv:\d+ .* frames, padding included, .*max_duration"):
-        BatchStream(layer.lengths, batch_size=layer.batch_budget, costs=layer.costs, explain=layer.explain_too_costly)
 
 
 def test_duration_limits(make_layer, capsys):
@@ -269,13 +229,6 @@ def test_half_precision_features(make_layer):
     assert layer.input_signature["source_tensors"][0].dtype == tf.bfloat16
     in_graph = make_layer(dtype="bfloat16", backend="tf")
     assert in_graph.features(in_graph.make_batch(ALL[:2]))[0].dtype == tf.bfloat16
-
-
-def test_assets(make_layer, params):
-    layer = make_layer()
-    assert layer.assets() == {"vocab_file": params["vocab_file"]}
-    changed = layer.params_with_assets(params, {"vocab_file": "/elsewhere", "unknown": "x"})
-    assert changed == {**params, "vocab_file": "/elsewhere"}
 
 
 @pytest.mark.parametrize(("changes", "words"), [

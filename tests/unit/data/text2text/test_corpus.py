@@ -76,11 +76,6 @@ def test_padding_against_a_plain_reference(start, multiple, max_tokens):
     assert ids.dtype == lengths.dtype == np.int32
 
 
-def test_padding_of_empty_sentences():
-    ids, lengths = corpus_of_lines(["", ""], TOKENIZER).padded(np.array([1, 0]), Layout(5))
-    assert ids.tolist() == [[2, 1], [2, 1]] and lengths.tolist() == [2, 2]
-
-
 class CountingTokenizer:
     def __init__(self, fingerprint="f"):
         self.vocab_size, self.fingerprint, self.calls = TOKENIZER.vocab_size, fingerprint, 0

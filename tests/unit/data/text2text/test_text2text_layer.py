@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.data import ParallelTextDataLayer
-from open_seq2seq.data.batching import BatchLoader, BatchStream
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 LETTERS = "abcdefgh"
@@ -132,29 +131,6 @@ def test_lengths_padded_to_eight(files):
         files.layer(pad_lengths_to_eight=True, max_length=17)
 
 
-def test_shuffle_is_on_in_training_only(files):
-    assert files.layer().params["shuffle"] and not files.layer(mode="eval").params["shuffle"]
-    assert not files.layer(shuffle=False).params["shuffle"]
-
-
-def test_an_index_gives_the_same_batches(files, tmp_path):
-    memory, index = files.layer(), files.layer(index_dir=str(tmp_path / "index"))
-    for a, b in zip(*(tf.nest.flatten(layer.make_batch(np.arange(20))) for layer in (memory, index)), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_loader_over_the_layer_keeps_the_token_budget(files):
-    layer = files.layer()
-    stream = BatchStream(layer.lengths, batch_size=40, costs=layer.lengths.max(axis=1), seed=1)
-    seen = []
-    with BatchLoader(layer, stream) as loader:
-        for _ in range(stream.micro_batches_per_epoch):
-            batch = next(loader)
-            assert batch["source_tensors"][0].size <= 40 and batch["target_tensors"][0].size <= 40
-            seen += batch["ids"].tolist()
-    assert sorted(seen) == list(range(20))
-
-
 def test_sentencepiece_on_raw_text(files, model_path, sentences):
     raw = files.write("raw.txt", sentences)
     layer = ParallelTextDataLayer({
@@ -226,16 +202,6 @@ def test_nothing_left(files):
 def test_bad_params_are_refused(files, changed, error, message):
     with pytest.raises(error, match=message):
         files.layer(**changed)
-
-
-def test_invalid_utf8_and_empty_files(files):
-    params = files.params()
-    (files.folder / "target.txt").write_bytes(b"a\n\xc3\n" * 10)
-    with pytest.raises(DataError, match=r"target.txt:2: the line is not valid UTF-8"):
-        ParallelTextDataLayer(params)
-    (files.folder / "target.txt").write_bytes(b"")
-    with pytest.raises(DataError, match="target.txt is empty"):
-        ParallelTextDataLayer(params)
 
 
 def test_a_check_compares_indexes_with_the_whole_texts(files, tmp_path, capsys):

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from open_seq2seq.models import Image2Label
 from open_seq2seq.models.builder import build_model, describe_model
-from open_seq2seq.models.image2label.image2label import mistakes_picture
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.data.image2label.conftest import CLASSES, folder, folder_params  # noqa: F401 - a fixture
@@ -67,11 +66,6 @@ def test_the_confusion_matrix_is_drawn(folder):  # noqa: F811
     assert [tick.get_text() for tick in axes.get_yticklabels()] == list(CLASSES)
     assert [text.get_text() for text in axes.texts] == ["3", "0", "1", "1"]  # label by label; an empty row is left out
     np.testing.assert_allclose(axes.images[0].get_array(), [[1.0, 0.0], [0.5, 0.5]])
-
-
-def test_pictures_of_features():
-    features = np.random.default_rng(0).normal(size=(2, 9, 1, 5))
-    assert mistakes_picture(features).shape == (6, 20, 1)
 
 
 def test_results_are_written_as_csv(folder, tmp_path):  # noqa: F811

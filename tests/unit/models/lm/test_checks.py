@@ -58,10 +58,6 @@ def refusal(params: dict[str, Any], mode: str = "train", base_model: str = "LSTM
     return error.value.problems[0]
 
 
-def test_a_language_model_and_a_classifier_are_built(root: Path):
-    assert built(language_model(root)) is not None and built(classifier(root)) is not None
-
-
 @pytest.mark.parametrize("option", [{"infer_task": "score"}, {"neural_cache": {"sise": 5}}])
 def test_options_of_language_models_alone_are_refused_by_a_classifier(root: Path, option: dict[str, Any]):
     found = refusal({**classifier(root), **option})

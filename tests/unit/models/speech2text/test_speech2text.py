@@ -165,12 +165,6 @@ def test_dumped_logits_decode_to_the_same_texts(make, tmp_path):
         assert "".join(labels[i] for i in kept if i < len(labels)) == row["predicted_transcript"]
 
 
-def test_a_search_of_one_beam_and_no_language_model_is_judged_like_any(make):
-    greedy = make()
-    search = make(owner=greedy, decoder={"use_language_model": True, "beam_width": 16, "beta": 0.0})
-    assert evaluated(search)["val_loss"] == pytest.approx(evaluated(greedy)["val_loss"])
-
-
 JOINT = {
     "attn_decoder": "ListenAttendSpellDecoder", "ctc_decoder": "FullyConnectedCTCDecoder",
     "attn_decoder_params": {"tgt_emb_size": 4, "rnn_type": "gru", "hidden_dim": 8, "num_layers": 1,
@@ -262,24 +256,12 @@ def test_a_training_batch_of_nothing_teaches_nothing(make, with_bad_one, is_join
     assert not any(np.any(tf.convert_to_tensor(gradient)) for gradient in gradients if gradient is not None)
 
 
-def test_several_ranks_may_find_together_that_nothing_is_left(make, tmp_path):
-    with pytest.raises(DataError, match="No recording could be used"):
-        make("infer").finalize_inference([[], []], str(tmp_path / "out.csv"))
-
-
 @pytest.mark.parametrize("decoder", [{"infer_logits_to_pickle": True}, {"use_language_model": True, "n_best": 2}])
 def test_files_that_go_by_names_need_different_ones(make, toy, decoder):
     twice = {"dataset_files": [str(toy / "dev.csv")] * 2}
     make("infer", data=twice)
     with pytest.raises(DataError, match=r"2 recordings are named wav/dev-0000\.wav"):
         make("infer", data=twice, decoder=decoder)
-
-
-def test_interactive_results_are_texts(make, toy):
-    model = make("interactive_infer")
-    batch = model.data_layer.make_interactive_batch([str(toy / "wav/dev-0003.wav")])
-    ((number, result),) = model.infer(batch, [np.asarray(value) for value in model.predict(batch)])
-    assert number == 0 and model.answer(result) == result.text
 
 
 def test_samples_of_training(make, capsys):

@@ -47,14 +47,6 @@ def test_convolution_is_the_sum(kind: str, window: Window, frames: int):
     assert int(window.outputs(tf.constant(frames))) == window.outputs(frames) == y.shape[1]
 
 
-def test_same_is_tensorflows_where_the_stride_divides_the_length():
-    x = tf.random.stateless_normal([2, 12, 3], [1, 2])
-    for window in (Window(11, 2), Window(4, 2), Window(5, 3), Window(7)):
-        convolution = make_convolution("conv1d", 3, 4, [window])
-        np.testing.assert_allclose(convolution(x), tf.nn.conv1d(x, convolution.kernel, window.stride, "SAME"),
-                                   atol=1e-5)
-
-
 def test_causal_layers_do_not_look_ahead_and_have_a_bias():
     convolution = make_convolution("tcn", 3, 4, [Window(3, 1, 2, "CAUSAL")])
     convolution.bias.assign([1.0, 2.0, 3.0, 4.0])

@@ -50,27 +50,6 @@ def test_gradients_are_tensorflows(window: Window, frames: int, batch: int, monk
             np.testing.assert_allclose(value, wanted, atol=1e-5)
 
 
-@pytest.mark.parametrize(("onednn", "dtype", "channels", "taken"), [
-    (True, tf.float32, 511, None), (True, tf.float32, 512, "products"), (True, tf.bfloat16, 255, None),
-    (True, tf.bfloat16, 256, "products"), (True, tf.float16, 512, None), (False, tf.float16, 3, None),
-    (False, tf.bfloat16, 3, "convolutions"), (False, tf.float32, 512, "convolutions")])
-def test_they_are_taken_where_faster(onednn: bool, dtype: tf.DType, channels: int, taken: str | None, monkeypatch):
-    calls = []
-
-    def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Any, by_products: bool = False) -> tf.Tensor:
-        calls.append("products" if by_products else "convolutions")
-        return x
-
-    monkeypatch.setattr(module, "convolve_1d", convolve_1d)
-    monkeypatch.setattr(module.tf.config, "get_visible_devices", lambda kind: [])
-    monkeypatch.setattr(module, "has_onednn", lambda: onednn)
-    monkeypatch.setattr(module, "has_bfloat16", lambda: True)
-    with creating_variables(1):
-        convolution = make_convolution("conv1d", channels, 4, [Window(5)])
-    convolution(tf.zeros([2, 12, channels], dtype))
-    assert calls == ([taken] if taken else [])
-
-
 @pytest.mark.parametrize("size", [(3, 3), (5, 1), (1, 7), (2, 3), (1, 1)])
 @pytest.mark.parametrize("batch", [0, 1, 3])
 def test_gradients_of_images_are_tensorflows(size: tuple[int, int], batch: int, monkeypatch):
@@ -81,16 +60,3 @@ def test_gradients_of_images_are_tensorflows(size: tuple[int, int], batch: int, 
     for value, wanted in zip(trained(lambda: ImageConvolution(3, 4, size), x), expected, strict=True):
         assert value.shape == wanted.shape
         np.testing.assert_allclose(value, wanted, atol=1e-5)
-
-
-@pytest.mark.parametrize(("onednn", "size", "stride", "taken"), [
-    (False, 3, 1, True), (True, 3, 1, False), (False, 3, 2, False), (False, 2, 1, False), (False, 1, 1, False)])
-def test_they_are_taken_for_images_where_faster(onednn: bool, size: int, stride: int, taken: bool, monkeypatch):
-    calls = []
-    monkeypatch.setattr(module, "convolve_images", lambda x, kernel: calls.append(x) or x)
-    monkeypatch.setattr(module.tf.config, "get_visible_devices", lambda kind: [])
-    monkeypatch.setattr(module, "has_onednn", lambda: onednn)
-    with creating_variables(1):
-        convolution = ImageConvolution(3, 3, size, stride)
-    convolution(tf.zeros([2, 12, 12, 3]))
-    assert bool(calls) is taken

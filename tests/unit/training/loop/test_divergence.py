@@ -100,10 +100,6 @@ def test_a_run_that_diverges_at_once_is_compared_with_its_first_update():
     assert "more than 100 times" in level_after([2.0] + [1e9] * 10)[1][-1]
 
 
-def test_no_factor_no_comparison():
-    assert not any(level_after([1.0] * 12 + [1e9] * 50, factor=None)[1])
-
-
 def test_the_level_can_be_taken_up_again():
     losses = [2.0, 3.0] + [400.0] * 12
     whole = level_after(losses)[1]
@@ -112,14 +108,6 @@ def test_the_level_can_be_taken_up_again():
         after = LossLevel(100.0)
         after.resume(before.state())
         assert first + [after.problem(loss) for loss in losses[cut:]] == whole
-
-
-def test_the_default_lets_backoff_find_its_scale():
-    from open_seq2seq.models import Model
-
-    default = Model.get_optional_params()["max_skipped_updates"].default
-    skips_to_the_minimum = int(np.log2(2.0 ** 14)) + 1
-    assert default > skips_to_the_minimum
 
 
 def test_bad_variables_are_named_when_settled():

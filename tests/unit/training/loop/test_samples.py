@@ -84,16 +84,6 @@ def test_where_there_is_no_place_nothing_is_left(tmp_path, monkeypatch, kind):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_figure_is_an_image(tmp_path, summaries):
-    figures = pytest.importorskip("matplotlib.figure")
-    figure = figures.Figure(figsize=(2, 1), dpi=50)
-    figure.subplots().plot([1, 2, 3])
-    RunReporter(7, summaries, tmp_path / "samples").figure("loss", figure)
-    drawn = tf.io.decode_png((tmp_path / "samples/step-7/loss.png").read_bytes())
-    assert drawn.shape == [50, 100, 4]
-    np.testing.assert_array_equal(tf.io.decode_png(only(events(tmp_path), "loss")[2]), drawn)
-
-
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "..", ".", "", "a/b", "a_b", "\0", "x" * 400,
                                   "ä" * 400, "$(reboot)", ".lock", "a\nb"])
 def test_no_name_leads_out_of_the_folder(tmp_path, name):

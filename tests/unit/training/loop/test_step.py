@@ -78,23 +78,6 @@ def test_a_micro_batch_without_units_counts_for_nothing():
     np.testing.assert_allclose(two.kernel.numpy(), one.kernel.numpy(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("iter_size", [1, 2])
-def test_an_overflow_changes_nothing_but_the_scale(iter_size):
-    model = Regression(tf.float16)
-    step, optimizer = make_step(model, iter_size, "Backoff", tf.float16)
-    step([make_batch(4)] * iter_size)
-    before = {name: value.numpy() for name, value in {**optimizer.state(), "kernel": model.kernel}.items()}
-    bad = make_batch(4)
-    bad["x"][0] = 6e4
-    results = step([bad] * iter_size)
-    assert not results["applied"]
-    after = {name: value.numpy() for name, value in {**optimizer.state(), "kernel": model.kernel}.items()}
-    changed = {name for name in before if not np.array_equal(before[name], after[name])}
-    assert {name for name in changed if not name.startswith("loss_scale/")} == {"skipped", "overflows"}
-    assert step.batches.numpy() == 2 * iter_size
-    assert step([make_batch(4)] * iter_size)["applied"]
-
-
 def test_gradients_are_reported_unscaled():
     model = Regression()
     step, _ = make_step(model, scaling=1.0, report_gradients=True)
@@ -114,13 +97,6 @@ def test_underflow_is_measured_at_every_nth_step(iter_size, xla):
     seen = [step([batch] * iter_size)["underflow"].numpy() for _ in range(4)]
     np.testing.assert_allclose(seen, [[0.0, 0.0], [1 / 3, 1 / 3]] * 2, rtol=1e-6)
     assert step.traces == iter_size
-
-
-def test_the_step_compiles_by_xla():
-    plain, compiled = Regression(), Regression()
-    make_step(plain)[0]([make_batch(8)])
-    make_step(compiled, use_xla_jit=True)[0]([make_batch(8)])
-    np.testing.assert_allclose(compiled.kernel.numpy(), plain.kernel.numpy(), rtol=1e-5)
 
 
 def test_a_loss_may_be_a_scalar_or_one_term():

@@ -149,18 +149,6 @@ def test_convolutional_encoders_normalise_over_all_replicas(kind):
     assert moving and all((value != 1.0).all() for value in moving)
 
 
-@pytest.mark.long
-def test_encoders_alone_normalise_by_what_they_have():
-    """Without joining, two replicas are not one process: what the test above would find if nothing were joined."""
-    def make(dtype, drop):
-        return Encoded(ENCODERS["tdnn"]())
-
-    (_, one_step), (_, step) = make_step(1, make_model=make), make_step(2, make_model=make, sync_batch_norm=False)
-    first, second = padded((9, 31), 31, 0), padded((14, 5), 31, 1)
-    expected, found = one_step([joined([first, second])]), step([first, second])
-    assert abs(float(found["loss"]) / float(expected["loss"]) - 1.0) > 1e-4
-
-
 class Meeting(Module):
     """Replicas meet in the middle of the forward pass, to no effect."""
 

@@ -24,7 +24,6 @@ from open_seq2seq.training.precision import (
     by_layer,
     conversions_of,
     format_report,
-    percent,
     pick_batches,
 )
 
@@ -92,12 +91,6 @@ def test_ranges_are_those_of_the_tensors_themselves():
 
 
 @pytest.mark.long
-def test_two_batches_are_counted_together():
-    one, two = (report(build(), count)[0][Kind.ACTIVATIONS]["decoder/logits"].total for count in (1, 2))
-    assert two == 2 * one
-
-
-@pytest.mark.long
 def test_advice_on_activations_that_overflow_is_true():
     model = build()
     model.encoder.table.assign(model.encoder.table * 1e6)
@@ -161,8 +154,3 @@ def test_the_report_is_markdown_with_a_row_for_each_layer_or_tensor():
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("| layer")]
     assert len(tables) == 3 and all(len({line.count("|") for line in table}) == 1 for table in tables)
     assert "float16 × 2^14" not in tables[0][0] and "bfloat16 × 2^14" in tables[1][0]
-
-
-@pytest.mark.parametrize(("share", "text"), [(0.0, "0 %"), (1e-7, "< 0.001 %"), (0.12345, "12.3 %"), (1.0, "100 %")])
-def test_shares_in_words(share, text):
-    assert percent(share) == text

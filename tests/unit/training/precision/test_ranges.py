@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.optimizers.half_types import BFLOAT16, FLOAT16
-from open_seq2seq.training.precision import Conversion, NumberRange, format_scale, measure, sum_ranges
+from open_seq2seq.training.precision import Conversion, NumberRange, measure, sum_ranges
 
 CONVERSIONS = [Conversion(FLOAT16), Conversion(FLOAT16, 2.0**14), Conversion(FLOAT16, 1000.0), Conversion(BFLOAT16)]
 RNG = np.random.default_rng(0)
@@ -92,8 +92,3 @@ def test_rows_of_an_embedding_are_measured_as_a_whole():
     slices = tf.IndexedSlices(tf.ones([2, 3]), tf.constant([1, 1]), tf.constant([4, 3]))
     found = measure(slices, CONVERSIONS).to_range(CONVERSIONS)
     assert (found.total, found.zeros, found.largest) == (12, 9, 2.0)
-
-
-def test_names():
-    assert [str(c) for c in CONVERSIONS] == ["float16", "float16 × 2^14", "float16 × 1000", "bfloat16"]
-    assert format_scale(0.5) == "2^-1"
