@@ -25,8 +25,8 @@ Metrics = dict[str, dict[int, float]]
 class MetricsFile:
     """Appends metrics to a table with the columns step, epoch, name and value.
 
-    A resumed run appends to its earlier table. If a step occurs twice, because a run was resumed from an earlier
-    checkpoint, the last row counts.
+    A resumed run appends to its earlier table, without the part of a row with which a killed run left it. If a step
+    occurs twice, because a run was resumed from an earlier checkpoint, the last row counts.
 
     Args:
       folder: the run's folder.
@@ -81,14 +81,17 @@ def _is_table(file: BinaryIO) -> bool:
 
 
 def read_metrics(path: Path) -> Metrics:
-    """Returns the values in a table by name and step: name → step → value. Invalid rows are left out.
+    """Returns the values in a table by name and step: name → step → value.
+
+    Invalid rows are left out, and a last row without its line break: its value may be cut off.
 
     Raises:
       DataError: the file cannot be read.
     """
     metrics: Metrics = {}
     text = read_data(str(path), "The table of metrics", _MOST_BYTES).decode(errors="replace")
-    for line in text.splitlines():  # one by one, so that an open quote invalidates only its own row
+    rows = text[:text.rfind("\n") + 1]
+    for line in rows.splitlines():  # one by one, so that an open quote invalidates only its own row
         with contextlib.suppress(ValueError, csv.Error):
             (step, _, name, value), = csv.reader([line])
             if is_count(step):

@@ -3,7 +3,7 @@
 Only files that OpenSeq2Seq has created are deleted or replaced; they are recognised by their content or, while they are
 unfinished, by their name (``.tmp-`` and 16 random digits). The exceptions are caches, and results whose paths the user
 has given (``always``). Nothing is written through a symbolic link. The content of files is never changed in place,
-except that of lock files, and except that ``append`` adds text at the end.
+except that of lock files, and except that ``append`` adds text at the end, in place of a line that was cut off.
 
 * ``writing`` and ``placing``: a file gets its final name when it is complete; an earlier file is replaced atomically.
   ``fill`` writes text into the file that ``placing`` yields.

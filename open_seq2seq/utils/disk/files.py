@@ -28,8 +28,8 @@ TEMPORARY = ".tmp-"
 """Prefix of the names of unfinished files and folders."""
 # A new file or folder, or an old folder that is being removed, with its name.
 UNFINISHED = re.compile(rf"{re.escape(TEMPORARY)}[0-9a-f]{{16}}\.(new(\..*)?|old\.(?P<name>.+))", re.DOTALL)
-_MOST_ROW_BYTES = 1 << 16  # of a line that ``append`` has written
 _LONGEST_ENDING = 20  # characters of a suffix that temporary names keep
+_BLOCK = 1 << 16  # bytes that are read at once in search of the last line break
 
 StrPath = str | os.PathLike[str]
 IsOwn = Callable[[BinaryIO], bool]
@@ -216,17 +216,31 @@ def fill(path: StrPath, content: bytes | str) -> None:
 def append(path: StrPath, text: str, is_own: IsOwn) -> None:
     """Appends lines to a file, as UTF-8; a symbolic link is not followed.
 
-    If a full disk or a kill has cut the file's last line off, its beginning is removed first.
+    If the file does not end with a line break, because a full disk or a kill cut the last line off, the part of that
+    line is removed first.
 
     Raises:
       ForeignError: the path is not a regular file, or ``is_own`` does not accept the file.
     """
     check_replaceable(path, is_own)
     with naming(path), open(path, "a+b", opener=without_links) as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_ROW_BYTES))
-        cut = file.read().rpartition(b"\n")[2]
-        file.truncate(file.tell() - len(cut))
+        end = _end_of_lines(file)
+        if end < file.seek(0, os.SEEK_END):
+            file.truncate(end)
         file.write(text.encode())
+
+
+def _end_of_lines(file: BinaryIO) -> int:
+    """Returns the position after the last line break of a file, 0 if it has none; reads from the end, in blocks."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - _BLOCK)
+        file.seek(start)
+        line_break = file.read(end - start).rfind(b"\n")
+        if line_break >= 0:
+            return start + line_break + 1
+        end = start
+    return 0
 
 
 def copy_new(source: StrPath, target: StrPath) -> None:

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from open_seq2seq.training.loop.metrics_file import MetricsFile, read_metrics
+from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.utils.errors import UserError
 
 
@@ -18,12 +18,30 @@ def written(folder) -> str:
     return path.read_text()
 
 
-def test_a_row_that_was_cut_off_is_removed(tmp_path):
+@pytest.mark.parametrize("cut", range(1, len("2,0.5000,loss,0.25\n") + 1))
+def test_a_row_that_was_cut_off_anywhere_is_written_anew(tmp_path, cut):
     MetricsFile(tmp_path, is_new=False).write(1, 0.25, {"loss": 1.5, "rate": 0.125})
+    whole = written(tmp_path)
     table = tmp_path / "metrics.csv"
-    table.write_bytes(table.read_bytes()[:-len("e,0.125\n")])
-    assert written(tmp_path).splitlines()[-2:] == ["1,0.2500,loss,1.5", "2,0.5000,loss,0.25"]
-    assert read_metrics(table) == {"loss": {1: 1.5, 2: 0.25}}
+    table.write_bytes(table.read_bytes()[:-cut])
+    assert MetricsFile(tmp_path, is_new=False).history("loss") == {1: 1.5}  # not the 0.2 of a value cut off
+    assert written(tmp_path) == whole
+
+
+def test_a_table_cut_off_at_half_of_its_size_keeps_its_whole_rows(tmp_path):
+    for step in range(1000):
+        MetricsFile(tmp_path, is_new=False).write(step, 0.25, {"loss": 1 / (step + 3)})
+    table = tmp_path / "metrics.csv"
+    half = table.read_bytes()[:table.stat().st_size // 2]
+    table.write_bytes(half)
+    assert written(tmp_path).encode() == half[:half.rfind(b"\n") + 1] + b"2,0.5000,loss,0.25\n"
+
+
+def test_a_long_remainder_without_a_line_break_is_dropped(tmp_path):
+    whole = written(tmp_path)
+    with open(tmp_path / "metrics.csv", "ab") as file:
+        file.write(bytes(3 << 20))
+    assert written(tmp_path) == whole + whole.splitlines(keepends=True)[-1]
 
 
 def test_a_header_that_did_not_fit_on_the_disk_is_no_table(tmp_path):
