@@ -73,8 +73,8 @@ class SourceAttention(Module):
         """Returns the normalised kernels for ``__call__``; decoding computes them once for all steps."""
         return {"query": self.query.normalized_kernel(dtype), "output": self.output.normalized_kernel(dtype)}
 
-    def __call__(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, mask: tf.Tensor | None = None,
-                 training: bool = False, kernels: Mapping[str, Any] | None = None) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, kernels: Mapping[str, Any],
+                 mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         """Attends to the source and adds the result to the layer's state.
 
         The second axis is either time or the hypotheses of a beam, which share the memory of their sentence.
@@ -83,20 +83,19 @@ class SourceAttention(Module):
           x: the layer's state, ``[batch, time or beam, channels]``.
           embedded: embeddings of the target, ``[batch, time or beam, size]``.
           memory: the source.
+          kernels: the result of the method ``kernels``.
           mask: boolean ``[batch, time]``, False at padding, for batch statistics.
           training: whether to use batch statistics.
-          kernels: the result of the method ``kernels``; None to compute the kernels in this call.
 
         Returns:
           ``[batch, time or beam, channels]``.
         """
-        kernels = kernels or {}
         scaling = tf.cast(self.scaling, x.dtype)
-        query = (self.query(x, mask, training, kernels.get("query")) + embedded) * scaling
+        query = (self.query(x, mask, training, kernels["query"]) + embedded) * scaling
         context = attend(query[:, tf.newaxis], memory.keys[:, tf.newaxis], memory.values[:, tf.newaxis], memory.bias,
                          to_source=True)
         context = context[:, 0] * memory.root
-        return (self.output(context, mask, training, kernels.get("output")) + x) * scaling
+        return (self.output(context, mask, training, kernels["output"]) + x) * scaling
 
 
 class DecoderLayer(Module):
@@ -116,31 +115,30 @@ class DecoderLayer(Module):
         self.convolution = ConvLayer(in_channels, channels, width, settings)
         self.attention = SourceAttention(channels, size, settings.layer, settings.scaling)
 
-    def __call__(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, mask: tf.Tensor,
-                 training: bool) -> tf.Tensor:
-        """Transforms whole target sequences.
-
-        Args:
-          x: ``[batch, time, in_channels]``.
-          embedded: embeddings of the inputs, ``[batch, time, size]``.
-          memory: keys and values of the source.
-          mask: boolean ``[batch, time]``, False at padding.
-          training: whether to apply dropout.
-        """
-        y = self.convolution.convolve(x, mask, training)
-        y = self.attention(y, embedded, memory, mask, training) + self.convolution.residual(x, mask, training)
-        return y * tf.cast(self.scaling, y.dtype)
-
     def kernels(self, dtype: tf.DType) -> dict[str, Any]:
-        """Returns the normalised kernels for ``step``, which are the same at all steps."""
+        """Returns the normalised kernels for ``__call__``; decoding computes them once for all steps."""
         return {**self.convolution.kernels(dtype), "attention": self.attention.kernels(dtype)}
 
-    def step(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, cache: tf.Tensor,
-             kernels: dict[str, Any]) -> tuple[tf.Tensor, tf.Tensor]:
-        """Transforms each hypothesis' newest position, ``[batch, beam, in_channels]``; returns (result, new cache)."""
-        y, cache = self.convolution.convolve_step(x, cache, kernels["convolution"])
-        y = self.attention(y, embedded, memory, kernels=kernels["attention"])
-        y += self.convolution.residual(x, kernel=kernels["projection"])
+    def __call__(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, kernels: dict[str, Any],
+                 mask: tf.Tensor | None = None, training: bool = False,
+                 cache: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Transforms whole target sequences or, with a cache, each hypothesis' newest position.
+
+        Args:
+          x: ``[batch, time or beam, in_channels]``.
+          embedded: embeddings of the inputs, ``[batch, time or beam, size]``.
+          memory: keys and values of the source.
+          kernels: the result of the method ``kernels``.
+          mask: boolean ``[batch, time]``, False at padding; None with a cache.
+          training: whether to apply dropout.
+          cache: see ``ConvLayer.convolve``.
+
+        Returns:
+          (output ``[batch, time or beam, channels]``, the new cache).
+        """
+        y, cache = self.convolution.convolve(x, mask, training, kernels["convolution"], cache)
+        y = self.attention(y, embedded, memory, kernels["attention"], mask, training)
+        y += self.convolution.residual(x, mask, training, kernels["projection"])
         return y * tf.cast(self.scaling, y.dtype), cache
 
 
@@ -284,25 +282,39 @@ class ConvS2SDecoder(AutoregressiveDecoder):
             embedded += self.positions(positions)
         return tf.cast(embedded, self.dtype_of("convolution"))
 
-    def _logits(self, hidden: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
-        hidden = tf.cast(hidden, self.compute_dtype)
-        if self.vocabulary_layer is None:
-            return self._table().logits(hidden)
-        return self.vocabulary_layer(hidden, mask, self.training)
+    def _hidden(self, ids: tf.Tensor, positions: tf.Tensor, prepared: dict[str, Any], mask: tf.Tensor | None = None,
+                cache: list[tf.Tensor] | None = None) -> tuple[tf.Tensor, list[Any]]:
+        """Runs all layers before the output layer; see ``DecoderLayer``.
+
+        Args:
+          ids: the decoder's inputs, ``[batch, time]``; with a cache, the newest of each hypothesis, ``[batch, beam]``.
+          positions: their positions, ``[time]``; with a cache, a scalar.
+          prepared: the result of ``prepare``.
+          mask: boolean ``[batch, time]``, False at padding; None with a cache.
+          cache: the cache of each layer.
+
+        Returns:
+          (hidden states ``[batch, time or beam, channels]``, the new cache).
+        """
+        embedded = drop_and_mask(self._embed(ids, positions), self.params["embedding_dropout_keep_prob"], mask,
+                                 self.training)
+        x, grown = self.input_layer(embedded, mask, self.training, prepared["input"]), []
+        caches = cache or [None] * len(self.layers)
+        for layer, kernels, old in zip(self.layers, prepared["layers"], caches, strict=True):
+            x, new = layer(x, embedded, prepared["memory"], kernels, mask, self.training, old)
+            grown.append(new)
+        return self.output_layer(x, mask, self.training, prepared["output"]), grown
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
-        params, training = self.params, self.training
+        params = self.params
         check_loss(self.model, self._begin_with_start, type(self).__name__)
         inputs = decoder_inputs(ids, params["GO_SYMBOL"], self._begin_with_start)
         mask = tf.sequence_mask(lengths, tf.shape(ids)[1])
-        embedded = drop_and_mask(self._embed(inputs, tf.range(tf.shape(ids)[1])),
-                                 params["embedding_dropout_keep_prob"], mask, training)
-        memory = self._memory(encoder_output)
-        x = self.input_layer(embedded, mask, training)
-        for layer in self.layers:
-            x = layer(x, embedded, memory, mask, training)
-        hidden = self.output_layer(x, mask, training)
-        logits = self._logits(drop_and_mask(hidden, params["out_dropout_keep_prob"], None, training), mask)
+        hidden, _ = self._hidden(inputs, tf.range(tf.shape(ids)[1]), self._constants(encoder_output), mask)
+        hidden = drop_and_mask(hidden, params["out_dropout_keep_prob"], None, self.training)
+        hidden = tf.cast(hidden, self.compute_dtype)
+        logits = self._table().logits(hidden) if self.vocabulary_layer is None else (
+            self.vocabulary_layer(hidden, mask, self.training))
         best = tf.argmax(mask_extra_ids(logits, params["tgt_vocab_size"]), -1, tf.int32)
         return {"logits": logits, "outputs": [best]}
 
@@ -311,17 +323,21 @@ class ConvS2SDecoder(AutoregressiveDecoder):
         lengths = lengths_of(encoder_output)
         return shorter_limits(lengths + self.params["extra_decode_length"], lengths, self.params["max_length_factor"])
 
-    def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns keys and values of the source, the normalised kernels and the output matrix."""
+    def _constants(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns keys and values of the source, and the normalised kernels before the output layer."""
         dtype = self.dtype_of("convolution")
         return {
             "memory": self._memory(encoder_output),
             "input": self.input_layer.normalized_kernel(dtype),
             "layers": [layer.kernels(dtype) for layer in self.layers],
             "output": self.output_layer.normalized_kernel(dtype),
-            "vocabulary": self._table().output_matrix(self.params["tgt_vocab_size"], self.compute_dtype)
-            if self.vocabulary_layer is None else self.vocabulary_layer.normalized_kernel(self.compute_dtype),
         }
+
+    def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns keys and values of the source, the normalised kernels and the output matrix."""
+        vocabulary = self._table().output_matrix(self.params["tgt_vocab_size"], self.compute_dtype) \
+            if self.vocabulary_layer is None else self.vocabulary_layer.normalized_kernel(self.compute_dtype)
+        return {**self._constants(encoder_output), "vocabulary": vocabulary}
 
     def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> list[tf.Tensor]:
         """Returns each layer's inputs before the first position, zeros ``[batch, beam, width - 1, channels]``."""
@@ -330,12 +346,8 @@ class ConvS2SDecoder(AutoregressiveDecoder):
 
     def step(self, ids: tf.Tensor, step: tf.Tensor, cache: list[tf.Tensor],
              prepared: dict[str, Any]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        embedded = self._embed(ids, step)
-        x, grown = self.input_layer(embedded, kernel=prepared["input"]), []
-        for layer, kernels, old in zip(self.layers, prepared["layers"], cache, strict=True):
-            x, new = layer.step(x, embedded, prepared["memory"], old, kernels)
-            grown.append(new)
-        hidden = tf.cast(self.output_layer(x, kernel=prepared["output"]), self.compute_dtype)
+        hidden, cache = self._hidden(ids, step, prepared, cache=cache)
+        hidden = tf.cast(hidden, self.compute_dtype)
         if self.vocabulary_layer is not None:
-            return self.vocabulary_layer(hidden, kernel=prepared["vocabulary"]), grown
-        return times_matrix(hidden, prepared["vocabulary"]), grown
+            return self.vocabulary_layer(hidden, kernel=prepared["vocabulary"]), cache
+        return times_matrix(hidden, prepared["vocabulary"]), cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,16 +16,15 @@ from open_seq2seq.decoding.beam_search import BeamResult
 from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix
-from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.dropout import add_dropped, dropout, keep_scale
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.output_layer import OutputProjection
-from open_seq2seq.parts.recompute import recomputed
-from open_seq2seq.parts.transformer.attention import CrossAttention, SelfAttention
+from open_seq2seq.parts.recompute import run_layers
+from open_seq2seq.parts.transformer.attention import Cache, CrossAttention, SelfAttention
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding, mask_extra_ids
 from open_seq2seq.parts.transformer.feed_forward import FeedForward
 from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
 from open_seq2seq.parts.transformer.position import causal_bias, padding_bias, position_signal
-from open_seq2seq.parts.transformer.residual import residual_sublayer
 from open_seq2seq.utils.errors import ConfigError
 
 _START_ID = 0  # embedded as zeros, so sequences start with a zero vector
@@ -56,51 +54,52 @@ class DecoderLayer(Module):
         self.feed_forward = FeedForward(
             hidden_size, params["filter_size"], params["relu_dropout"], initializer, regularizer)
 
-    def __call__(self, x: tf.Tensor, mask: tf.Tensor, bias: tf.Tensor, encoded: tf.Tensor, source_bias: tf.Tensor,
-                 training: bool) -> tf.Tensor:
-        """Transforms whole target sequences; returns ``[batch, time, hidden]``.
-
-        Args:
-          x: ``[batch, time, hidden]``.
-          mask: boolean ``[batch, time]``, False at padding.
-          bias: ``[1, 1, time, time]``, added to the attention scores: -1e9 at positions after the query's, else 0.
-          encoded: ``[batch, source time, source_size]``.
-          source_bias: ``[batch, 1, 1, source time]``, -1e9 at padding, else 0.
-          training: whether to apply dropout.
-        """
-        x = residual_sublayer(
-            x, self.self_attention_norm, lambda y, scale: self.self_attention(y, bias, training, scale),
-            self.post_dropout, mask, training)
-        memory = self.cross_attention.memory(encoded, training)
-        x = residual_sublayer(
-            x, self.cross_attention_norm, lambda y, scale: self.cross_attention(
-                y, memory, source_bias, self.cross_attention.kernels(y.dtype, scale), training),
-            self.post_dropout, mask, training)
-        return residual_sublayer(
-            x, self.feed_forward_norm, lambda y, scale: self.feed_forward(
-                y, self.feed_forward.kernels(y.dtype, training, scale), training),
-            self.post_dropout, mask, training)
-
-    def prepare(self, encoded: tf.Tensor) -> dict[str, Any]:
+    def prepare(self, encoded: tf.Tensor, training: bool = False) -> dict[str, Any]:
         """Returns the values that are the same at all steps: keys and values of the source, and cast kernels.
 
         The kernels have the dtype of ``encoded``, so that they are not cast at each step.
+
+        Args:
+          encoded: ``[batch, source time, source_size]``.
+          training: whether dropout is applied.
         """
+        dtype, scale = encoded.dtype, keep_scale(self.post_dropout, training)
         return {
-            "memory": self.cross_attention.memory(encoded),
-            "self_attention": self.self_attention.kernels(encoded.dtype),
-            "cross_attention": self.cross_attention.kernels(encoded.dtype),
-            "feed_forward": self.feed_forward.kernels(encoded.dtype),
+            "memory": self.cross_attention.memory(encoded, training),
+            "self_attention": self.self_attention.kernels(dtype, training, scale),
+            "cross_attention": self.cross_attention.kernels(dtype, scale),
+            "feed_forward": self.feed_forward.kernels(dtype, training, scale),
         }
 
-    def step(self, x: tf.Tensor, prepared: dict[str, Any], source_bias: tf.Tensor,
-             cache: dict[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Transforms the newest position of each hypothesis, ``[batch, beam, hidden]``; returns (result, new cache)."""
-        update, cache = self.self_attention.step(self.self_attention_norm(x), cache, prepared["self_attention"])
-        x = x + update
-        x = x + self.cross_attention(
-            self.cross_attention_norm(x), prepared["memory"], source_bias, prepared["cross_attention"])
-        return x + self.feed_forward(self.feed_forward_norm(x), prepared["feed_forward"]), cache
+    def __call__(self, x: tf.Tensor, source_bias: tf.Tensor, encoded: tf.Tensor | None = None,
+                 mask: tf.Tensor | None = None, bias: tf.Tensor | None = None, training: bool = False,
+                 prepared: dict[str, Any] | None = None, cache: Cache | None = None) -> tuple[tf.Tensor, Cache | None]:
+        """Transforms whole target sequences or, with a cache, the newest position of each hypothesis.
+
+        Args:
+          x: ``[batch, time, hidden]``; with a cache, ``[batch, beam, hidden]``.
+          source_bias: ``[batch, 1, 1, source time]``, -1e9 at padding, else 0.
+          encoded: ``[batch, source time, source_size]``; not needed with ``prepared``.
+          mask: boolean ``[batch, time]``, False at padding; None if there is none.
+          bias: ``[1, 1, time, time]``, added to the attention scores: -1e9 at positions after the query's, else 0.
+          training: whether to apply dropout.
+          prepared: the result of ``prepare``; by default computed in this call.
+          cache: see ``SelfAttention``.
+
+        Returns:
+          (output of the shape of ``x``, the new cache).
+        """
+        prepared = prepared or self.prepare(encoded, training)
+        shape, y = tf.shape(x), self.self_attention_norm(x, mask, training)
+        if cache is not None:  # each hypothesis attends to its own positions
+            y = tf.reshape(y, [-1, 1, y.shape[-1]])
+        y, cache = self.self_attention(y, bias, prepared["self_attention"], training, cache)
+        x = add_dropped(x, tf.reshape(y, shape), self.post_dropout, training)
+        y = self.cross_attention(self.cross_attention_norm(x, mask, training), prepared["memory"], source_bias,
+                                 prepared["cross_attention"], training)
+        x = add_dropped(x, y, self.post_dropout, training)
+        y = self.feed_forward(self.feed_forward_norm(x, mask, training), prepared["feed_forward"], training)
+        return add_dropped(x, y, self.post_dropout, training), cache
 
 
 class TransformerDecoder(AutoregressiveDecoder):
@@ -228,15 +227,10 @@ class TransformerDecoder(AutoregressiveDecoder):
         length = tf.shape(ids)[1]
         mask = tf.sequence_mask(lengths, length)
         # Id 0 is embedded as zeros, so shifting the ids is the same as shifting the embeddings.
-        shifted = tf.pad(ids, [[0, 0], [1, 0]])[:, :-1]
-        x = embedding.lookup(shifted) + position_signal(tf.range(length), self.params["hidden_size"])
-        x = dropout(tf.cast(x, self.compute_dtype), self.params["layer_postprocess_dropout"], self.training)
-        bias, encoded = causal_bias(length), tf.cast(encoder_output["outputs"], self.compute_dtype)
-        source_bias = _source_bias(encoder_output)
-        for layer in self.layers:
-            run = functools.partial(layer, training=self.training)
-            inputs = (x, mask, bias, encoded, source_bias)
-            x = recomputed(run, *inputs) if self.params["recompute"] and self.training else run(*inputs)
+        x = self._embedded(embedding, tf.pad(ids, [[0, 0], [1, 0]])[:, :-1], tf.range(length))
+        x = run_layers(self.layers, dropout(x, self.params["layer_postprocess_dropout"], self.training),
+                       _source_bias(encoder_output), tf.cast(encoder_output["outputs"], self.compute_dtype), mask,
+                       causal_bias(length), training=self.training, recompute=self.params["recompute"])
         hidden = self.output_norm(x, mask, self.training)
         logits = embedding.logits(hidden)
         return {
@@ -245,7 +239,12 @@ class TransformerDecoder(AutoregressiveDecoder):
             "projection": OutputProjection(hidden, tf.convert_to_tensor(embedding.table), self.training),
         }
 
-    def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> list[dict[str, tf.Tensor]]:
+    def _embedded(self, embedding: SharedEmbedding, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        """Returns embeddings ``[batch, time or beam, hidden]`` of ids at ``positions`` ``[time]`` (one for a beam)."""
+        x = embedding.lookup(ids) + position_signal(positions, self.params["hidden_size"])
+        return tf.cast(x, self.compute_dtype)
+
+    def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> list[Cache]:
         """Returns an empty cache for each layer, with tensors ``[batch, beam, heads, 0, depth]``."""
         batch = tf.shape(encoder_output["outputs"])[0]
         return [layer.self_attention.initial_cache(batch, beam_size, self.compute_dtype) for layer in self.layers]
@@ -266,13 +265,11 @@ class TransformerDecoder(AutoregressiveDecoder):
             "output": embedding.output_matrix(self.params["tgt_vocab_size"], self.compute_dtype),
         }
 
-    def step(self, ids: tf.Tensor, step: tf.Tensor, cache: list[dict[str, tf.Tensor]],
-             prepared: dict[str, Any]) -> tuple[tf.Tensor, list[dict[str, tf.Tensor]]]:
-        x = prepared["embedding"].lookup(ids) + position_signal(step[None], self.params["hidden_size"])
-        x = tf.cast(x, self.compute_dtype)
-        grown = []
+    def step(self, ids: tf.Tensor, step: tf.Tensor, cache: list[Cache],
+             prepared: dict[str, Any]) -> tuple[tf.Tensor, list[Cache]]:
+        x, grown = self._embedded(prepared["embedding"], ids, step[None]), []
         for layer, constants, old in zip(self.layers, prepared["layers"], cache, strict=True):
-            x, new = layer.step(x, constants, prepared["source_bias"], old)
+            x, new = layer(x, prepared["source_bias"], prepared=constants, cache=old)
             grown.append(new)
         return times_matrix(self.output_norm(x), prepared["output"]), grown
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import tensorflow as tf
@@ -10,14 +9,13 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.component import Module
-from open_seq2seq.parts.dropout import dropout
-from open_seq2seq.parts.recompute import recomputed
-from open_seq2seq.parts.transformer.attention import SelfAttention
+from open_seq2seq.parts.dropout import add_dropped, dropout, keep_scale
+from open_seq2seq.parts.recompute import run_layers
+from open_seq2seq.parts.transformer.attention import Cache, SelfAttention
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding
 from open_seq2seq.parts.transformer.feed_forward import FeedForward
 from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
 from open_seq2seq.parts.transformer.position import padding_bias, position_signal
-from open_seq2seq.parts.transformer.residual import residual_sublayer
 from open_seq2seq.utils.errors import ConfigError
 
 
@@ -39,30 +37,35 @@ class EncoderLayer(Module):
     def _make_attention(self, params: Any, *arguments: Any) -> SelfAttention:
         return SelfAttention(*arguments)
 
-    def _attend(self, x: tf.Tensor, mask: tf.Tensor, bias: tf.Tensor, training: bool, scale: float) -> tf.Tensor:
-        return self.self_attention(x, bias, training, scale)
+    def prepare(self, dtype: tf.DType, training: bool = False) -> dict[str, Any]:
+        """Returns the weights for ``__call__`` in ``dtype``; generation computes them once for all steps."""
+        scale = keep_scale(self.post_dropout, training)
+        return {"self_attention": self.self_attention.kernels(dtype, training, scale),
+                "feed_forward": self.feed_forward.kernels(dtype, training, scale)}
 
-    def __call__(self, x: tf.Tensor, mask: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
-        """Applies the layer.
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None, bias: tf.Tensor | None, training: bool = False,
+                 weights: dict[str, Any] | None = None, cache: Cache | None = None) -> tuple[tf.Tensor, Cache | None]:
+        """Applies the layer to whole sequences or, with a cache, to the positions after those in the cache.
 
         Args:
           x: ``[batch, time, hidden]`` in the compute dtype.
-          mask: boolean ``[batch, time]``, False at padding.
+          mask: boolean ``[batch, time]``, False at padding; None if there is none.
           bias: FP32 tensor that is added to the attention scores; it broadcasts to ``[batch, heads, time, keys]`` and
             is -1e9 at keys that must not be attended to.
           training: whether to apply dropout.
+          weights: the result of ``prepare``; by default computed in this call.
+          cache: see ``SelfAttention``.
 
         Returns:
-          ``[batch, time, hidden]``.
+          (output ``[batch, time, hidden]``, the new cache).
         """
-        x = residual_sublayer(
-            x, self.self_attention_norm, lambda y, scale: self._attend(y, mask, bias, training, scale),
-            self.post_dropout, mask, training)
+        weights = weights or self.prepare(x.dtype, training)
+        y, cache = self.self_attention(self.self_attention_norm(x, mask, training), bias, weights["self_attention"],
+                                       training, cache, mask)
+        x = add_dropped(x, y, self.post_dropout, training)
         rows = mask if self.remove_padding else None
-        return residual_sublayer(
-            x, self.feed_forward_norm,
-            lambda y, scale: self.feed_forward(y, self.feed_forward.kernels(y.dtype, training, scale), training, rows),
-            self.post_dropout, mask, training)
+        y = self.feed_forward(self.feed_forward_norm(x, mask, training), weights["feed_forward"], training, rows)
+        return add_dropped(x, y, self.post_dropout, training), cache
 
 
 class TransformerEncoder(Encoder):
@@ -137,12 +140,9 @@ class TransformerEncoder(Encoder):
         length = tf.shape(ids)[1]
         mask = tf.sequence_mask(lengths, length)
         bias = padding_bias(mask)
-        recompute = self.params["recompute"] and self.training
         x = self.embedding.lookup(ids) + position_signal(tf.range(length), self.params["hidden_size"])
         x = dropout(tf.cast(x, self.compute_dtype), self.params["layer_postprocess_dropout"], self.training)
-        for layer in self.layers:
-            run = functools.partial(layer, training=self.training)
-            x = recomputed(run, x, mask, bias) if recompute else run(x, mask, bias)
+        x = run_layers(self.layers, x, mask, bias, training=self.training, recompute=self.params["recompute"])
         return {
             "outputs": self.output_norm(x, mask, self.training),
             "outputs_length": lengths,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -13,8 +12,8 @@ from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.encoders.transformer_encoder import EncoderLayer, check_heads
 from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.parts.dropout import dropout
-from open_seq2seq.parts.recompute import recomputed
-from open_seq2seq.parts.transformer.attention import SelfAttention, attend
+from open_seq2seq.parts.recompute import run_layers
+from open_seq2seq.parts.transformer.attention import Cache, SelfAttention
 from open_seq2seq.parts.transformer.embedding import scaled_rows
 from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
 from open_seq2seq.parts.transformer.position import MASKED, causal_bias, distance_bias, position_signal
@@ -36,25 +35,15 @@ class MemoryAttention(SelfAttention):
         shape = [self.num_heads, memory_length, self.depth]
         self.keys, self.values = self.carried_state(shape), self.carried_state(shape)
 
-    def continued(self, x: tf.Tensor, lengths: tf.Tensor, bias: tf.Tensor, training: bool = False,
-                  output_scale: float = 1.0) -> tf.Tensor:
-        """Attends from chunks to themselves and to the memory; updates the memory.
-
-        Args:
-          x: ``[batch, time, hidden]``.
-          lengths: lengths of the chunks ``[batch]`` int32.
-          bias: FP32 tensor that broadcasts to ``[batch, heads, time, memory_length + time]``; it has to mask the
-            positions of the memory that are still empty.
-          training: whether to apply dropout.
-          output_scale: factor that multiplies the result; it is applied to the output matrix.
+    def _with_memory(self, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Appends the keys and values of chunks to the memory, which is updated.
 
         Returns:
-          ``[batch, time, hidden]``.
+          (keys, values), each ``[batch, heads, memory_length + time, depth]``. The attention bias has to mask the
+          positions of the memory that are still empty.
         """
-        query, key, value = self._split(x, self.projection("qkv", x.dtype, training))
-        key, value = self._extended(self.keys, key, lengths), self._extended(self.values, value, lengths)
-        context = attend(query, key, value, bias, self.dropout_rate, training)
-        return self._merge(context, self.output_projection(x.dtype, output_scale))
+        lengths = tf.reduce_sum(tf.cast(mask, tf.int32), 1)
+        return self._extended(self.keys, key, lengths), self._extended(self.values, value, lengths)
 
     def _extended(self, memory: CarriedState, new: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """Appends ``new`` ``[batch, heads, time, depth]`` to the memory along time; updates the memory.
@@ -68,43 +57,13 @@ class MemoryAttention(SelfAttention):
         return whole
 
 
-Cache = list[dict[str, tf.Tensor]]
-
-
 class CausalLayer(EncoderLayer):
-    """A layer of the Transformer's encoder that can also be run token by token, or chunk by chunk with a memory."""
+    """A layer of the Transformer's encoder that can also be run chunk by chunk with a memory."""
 
     def _make_attention(self, params: Any, *arguments: Any) -> SelfAttention:
         if params["carry_state"]:
             return MemoryAttention(params["memory_length"], *arguments)
         return super()._make_attention(params, *arguments)
-
-    def _attend(self, x: tf.Tensor, mask: tf.Tensor, bias: tf.Tensor, training: bool, scale: float) -> tf.Tensor:
-        if not isinstance(self.self_attention, MemoryAttention):
-            return super()._attend(x, mask, bias, training, scale)
-        lengths = tf.reduce_sum(tf.cast(mask, tf.int32), 1)
-        return self.self_attention.continued(x, lengths, bias, training, scale)
-
-    def prepare(self, dtype: tf.DType) -> dict[str, Any]:
-        """Returns the weights for ``read``, cast to ``dtype``."""
-        return {"attention": self.self_attention.kernels(dtype), "filter": self.feed_forward.kernels(dtype)}
-
-    def read(self, x: tf.Tensor, cache: dict[str, tf.Tensor], prepared: dict[str, Any],
-             bias: tf.Tensor | None) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Transforms the newest tokens of each text.
-
-        Args:
-          x: ``[batch, new, hidden]``.
-          cache: keys and values of the earlier tokens; see ``SelfAttention.initial_cache``.
-          prepared: the result of ``prepare``.
-          bias: the attention bias; see ``SelfAttention.read``.
-
-        Returns:
-          (output ``[batch, new, hidden]``, the cache with the newest tokens).
-        """
-        attended, cache = self.self_attention.read(self.self_attention_norm(x), cache, prepared["attention"], bias)
-        x = x + attended
-        return x + self.feed_forward(self.feed_forward_norm(x), prepared["filter"]), cache
 
 
 class TransformerLMEncoder(LanguageEncoder):
@@ -221,9 +180,7 @@ class TransformerLMEncoder(LanguageEncoder):
         x = dropout(tf.cast(self._embedded(ids, tf.range(length)), self.compute_dtype),
                     params["layer_postprocess_dropout"], self.training)
         mask, bias = tf.sequence_mask(lengths, length), self._bias(lengths, length)
-        for layer in self.layers:
-            run = functools.partial(layer, training=self.training)
-            x = recomputed(run, x, mask, bias) if params["recompute"] and self.training else run(x, mask, bias)
+        x = run_layers(self.layers, x, mask, bias, training=self.training, recompute=params["recompute"])
         outputs = self.output_norm(x, mask, self.training)
         return {"outputs": outputs, "raw_outputs": outputs, "state": None}
 
@@ -231,23 +188,25 @@ class TransformerLMEncoder(LanguageEncoder):
         return {"layers": [layer.prepare(self.compute_dtype) for layer in self.layers],
                 "output": self.output_layer.prepare(self.compute_dtype)}
 
-    def initial_cache(self, batch: tf.Tensor) -> Cache:
+    def initial_cache(self, batch: tf.Tensor) -> list[Cache]:
         return [layer.self_attention.initial_cache(batch, 1, self.compute_dtype) for layer in self.layers]
 
-    def step(self, ids: tf.Tensor, number: tf.Tensor, cache: Cache, prepared: Any) -> tuple[tf.Tensor, Cache]:
-        x, cache = self._read(tf.ensure_shape(ids, [None, 1]), number[tf.newaxis], cache, prepared)
+    def step(self, ids: tf.Tensor, number: tf.Tensor, cache: list[Cache],
+             prepared: Any) -> tuple[tf.Tensor, list[Cache]]:
+        x, cache = self._continued(tf.ensure_shape(ids, [None, 1]), number[tf.newaxis], cache, prepared)
         return self.output_layer.logits(self.output_norm(x), prepared["output"]), cache
 
-    def read(self, ids: tf.Tensor, number: tf.Tensor, cache: Cache, prepared: Any) -> Cache:
-        return self._read(ids, number + tf.range(tf.shape(ids)[1]), cache, prepared)[1]
+    def read(self, ids: tf.Tensor, number: tf.Tensor, cache: list[Cache], prepared: Any) -> list[Cache]:
+        return self._continued(ids, number + tf.range(tf.shape(ids)[1]), cache, prepared)[1]
 
-    def _read(self, ids: tf.Tensor, positions: tf.Tensor, cache: Cache, prepared: Any) -> tuple[tf.Tensor, Cache]:
+    def _continued(self, ids: tf.Tensor, positions: tf.Tensor, cache: list[Cache],
+                   prepared: Any) -> tuple[tf.Tensor, list[Cache]]:
         """Returns (output of the last layer ``[batch, new, hidden]``, the new cache) for ids ``[batch, new]``."""
         x = tf.cast(self._embedded(ids, positions), self.compute_dtype)
         x, grown = tf.ensure_shape(x, [None, ids.shape[1], self.params["hidden_size"]]), []
         bias = self._bias_so_far(positions)
-        for layer, old, constants in zip(self.layers, cache, prepared["layers"], strict=True):
-            x, new = layer.read(x, old, constants, bias)
+        for layer, old, weights in zip(self.layers, cache, prepared["layers"], strict=True):
+            x, new = layer(x, None, bias, weights=weights, cache=old)
             grown.append(new)
         return x, grown
 

@@ -8,6 +8,7 @@ statistics twice.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -64,6 +65,27 @@ def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Ten
         return function(*inputs), grad
 
     return run(*inputs)
+
+
+def run_layers(layers: Sequence[Callable[..., Any]], x: tf.Tensor, *inputs: tf.Tensor, training: bool,
+               recompute: bool = False) -> tf.Tensor:
+    """Applies layers to whole sequences, one after the other.
+
+    Args:
+      layers: the layers, which return (output, cache) for (x, …).
+      x: input of the first layer, ``[batch, time, hidden]``.
+      inputs: the other inputs of all layers.
+      training: whether to apply dropout.
+      recompute: whether training recomputes activations in the backward pass.
+    """
+    for layer in layers:
+        run = functools.partial(_output, layer, training=training)
+        x = recomputed(run, x, *inputs) if recompute and training else run(x, *inputs)
+    return x
+
+
+def _output(layer: Callable[..., Any], *inputs: tf.Tensor, training: bool) -> tf.Tensor:
+    return layer(*inputs, training=training)[0]
 
 
 @contextlib.contextmanager

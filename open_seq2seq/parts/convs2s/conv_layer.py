@@ -74,17 +74,29 @@ class ConvLayer(Module):
         self.projection = None if in_channels == channels else NormalizedLayer(
             in_channels, channels, settings.layer, in_channels ** -0.5)
 
-    def convolve(self, x: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
-        """Returns the layer's output before the residual connection, ``[batch, time, channels]``.
+    def convolve(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool, kernel: tf.Tensor | None = None,
+                 cache: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Computes the layer's output before the residual connection.
 
         Args:
-          x: the layer's input, ``[batch, time, in_channels]``.
-          mask: boolean ``[batch, time]``, False at padding, which does not affect other positions.
+          x: the layer's input, ``[batch, time, in_channels]``; with a cache, the newest inputs of each hypothesis,
+            ``[batch, beam, in_channels]``.
+          mask: boolean ``[batch, time]``, False at padding, which does not affect other positions; None with a cache.
           training: whether to apply dropout and use batch statistics.
+          kernel: the convolution's normalised kernel; by default computed in this call.
+          cache: the previous inputs, ``[batch, beam, width - 1, in_channels]``; None for whole sequences.
+
+        Returns:
+          (output ``[batch, time or beam, channels]``, the new cache).
         """
-        sees_padding = self.width > 1 and not self.settings.is_causal
-        dropped = drop_and_mask(x, self.settings.keep_prob, mask if sees_padding else None, training)
-        return self._activated(self.convolution(dropped, mask, training))
+        if cache is not None:
+            cache = tf.concat([cache, x[:, :, tf.newaxis]], 2)
+            y, cache = self.convolution.newest(cache, kernel), cache[:, :, 1:]
+        else:
+            sees_padding = self.width > 1 and not self.settings.is_causal
+            dropped = drop_and_mask(x, self.settings.keep_prob, mask if sees_padding else None, training)
+            y = self.convolution(dropped, mask, training, kernel)
+        return y if self.settings.activation is None else self.settings.activation(y), cache
 
     def residual(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False,
                  kernel: tf.Tensor | None = None) -> tf.Tensor:
@@ -96,13 +108,13 @@ class ConvLayer(Module):
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
         """Returns the output, including the residual connection, ``[batch, time, channels]``; see ``convolve``."""
-        y = self.convolve(x, mask, training) + self.residual(x, mask, training)
+        y = self.convolve(x, mask, training)[0] + self.residual(x, mask, training)
         return y * tf.cast(self.settings.scaling, y.dtype)
 
     def kernels(self, dtype: tf.DType) -> dict[str, Any]:
-        """Returns the normalised kernels for single steps; decoding computes them once for all steps.
+        """Returns the normalised kernels, which decoding computes once for all steps.
 
-        ``convolution`` is for ``convolve_step``; ``projection`` is for ``residual``, or None if there is no projection.
+        ``convolution`` is for ``convolve``; ``projection`` is for ``residual``, or None if there is no projection.
         """
         return {"convolution": self.convolution.normalized_kernel(dtype),
                 "projection": None if self.projection is None else self.projection.normalized_kernel(dtype)}
@@ -110,20 +122,3 @@ class ConvLayer(Module):
     def initial_cache(self, batch: tf.Tensor, beam: int, dtype: tf.DType) -> tf.Tensor:
         """Returns the inputs before the first position: zeros ``[batch, beam, width - 1, in_channels]``."""
         return tf.zeros(tf.stack([batch, beam, self.width - 1, self.in_channels]), dtype)
-
-    def convolve_step(self, x: tf.Tensor, cache: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the same as ``convolve``, without dropout, for the newest position of each hypothesis.
-
-        Args:
-          x: the newest inputs, ``[batch, beam, in_channels]``.
-          cache: the previous inputs, ``[batch, beam, width - 1, in_channels]``.
-          kernel: the convolution's normalised kernel.
-
-        Returns:
-          (activation ``[batch, beam, channels]``, new cache).
-        """
-        window = tf.concat([cache, x[:, :, tf.newaxis]], 2)
-        return self._activated(self.convolution.step(window, kernel)), window[:, :, 1:]
-
-    def _activated(self, y: tf.Tensor) -> tf.Tensor:
-        return y if self.settings.activation is None else self.settings.activation(y)

@@ -88,16 +88,17 @@ class NormalizedLayer(Module):
         y = times_matrix(x, kernel[0]) if self.window.size == 1 else convolve_over_time(x, kernel, self.window)
         return self._finish(y, mask, training)
 
-    def step(self, window: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    def newest(self, window: tf.Tensor, kernel: tf.Tensor | None = None) -> tf.Tensor:
         """Transforms the newest position of each hypothesis.
 
         Args:
           window: the newest ``width`` inputs, ``[batch, beam, width, in_channels]``.
-          kernel: the result of ``normalized_kernel``.
+          kernel: the result of ``normalized_kernel``; None to compute it in this call.
 
         Returns:
           ``[batch, beam, out_channels]``.
         """
+        kernel = self.normalized_kernel(window.dtype) if kernel is None else kernel
         size = kernel.shape[0] * kernel.shape[1]
         flat = tf.reshape(window, tf.concat([tf.shape(window)[:2], [size]], 0))
         return self._finish(times_matrix(flat, tf.reshape(kernel, [size, self.out_channels])), None, False)

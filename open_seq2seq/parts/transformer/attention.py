@@ -1,4 +1,4 @@
-"""Multi-head dot-product attention for whole sequences and for single decoding steps."""
+"""Multi-head dot-product attention for whole sequences and, with a cache, for decoding steps."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import scaled_weight
 from open_seq2seq.parts.dropout import keep_mask, keep_scale, mask_out
 from open_seq2seq.parts.observation import observe
+
+Cache = dict[str, tf.Tensor]
 
 
 def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor | None, dropout_rate: float = 0.0,
@@ -108,78 +110,68 @@ class Attention(Module):
 class SelfAttention(Attention):
     """Attention from a sequence to itself."""
 
-    def __call__(self, x: tf.Tensor, bias: tf.Tensor | None, training: bool = False,
-                 output_scale: float = 1.0) -> tf.Tensor:
-        """Attends within whole sequences; returns ``[batch, time, hidden]``.
-
-        Args:
-          x: ``[batch, time, hidden]``.
-          bias: FP32 tensor that broadcasts to ``[batch, heads, time, time]``, or None.
-          training: whether to apply dropout.
-          output_scale: factor that multiplies the result; it is applied to the output matrix.
-        """
-        query, key, value = self._split(x, self.projection("qkv", x.dtype, training))
-        context = attend(query, key, value, bias, self.dropout_rate, training)
-        return self._merge(context, self.output_projection(x.dtype, output_scale))
-
-    def kernels(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the weights for ``step`` and ``read``; decoding computes them once for all steps.
+    def kernels(self, dtype: tf.DType, training: bool = False,
+                output_scale: float = 1.0) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the weights for ``__call__``; decoding computes them once for all steps.
 
         The weights are the concatenated matrices of query, key and value, and the output matrix.
-        """
-        return self.projection("qkv", dtype), self.output_projection(dtype)
 
-    def initial_cache(self, batch: tf.Tensor, beam: int, dtype: tf.DType) -> dict[str, tf.Tensor]:
+        Args:
+          dtype: dtype of the weights.
+          training: whether to multiply the values by the scale of dropout.
+          output_scale: factor that multiplies the output matrix.
+        """
+        return self.projection("qkv", dtype, training), self.output_projection(dtype, output_scale)
+
+    def initial_cache(self, batch: tf.Tensor, beam: int, dtype: tf.DType) -> Cache:
         """Returns an empty cache: ``key`` and ``value``, each ``[batch, beam, heads, 0, depth]``."""
         empty = tf.zeros(tf.stack([batch, beam, self.num_heads, 0, self.depth]), dtype)
         return {"key": empty, "value": empty}
 
-    def step(self, x: tf.Tensor, cache: dict[str, tf.Tensor],
-             kernels: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Attends from the newest position to all positions so far.
+    def __call__(self, x: tf.Tensor, bias: tf.Tensor | None, kernels: tuple[tf.Tensor, tf.Tensor],
+                 training: bool = False, cache: Cache | None = None,
+                 mask: tf.Tensor | None = None) -> tuple[tf.Tensor, Cache | None]:
+        """Attends within sequences and, with a cache, also to the positions before them.
 
-        The cache grows by one position per step. On average, this takes half as many operations as attending to a cache
-        of full length. The copy that growing requires takes no additional time, because beam search copies the cache in
-        any case.
-
-        Args:
-          x: ``[batch, beam, hidden]``.
-          cache: ``key`` and ``value``, each ``[batch, beam, heads, time, depth]``.
-          kernels: the result of the method ``kernels``.
-
-        Returns:
-          (output ``[batch, beam, hidden]``, cache that is one position longer).
-        """
-        shape = tf.shape(x)
-        beams = tf.stack([shape[0], shape[1], self.num_heads, -1, self.depth])
-        hypotheses = tf.stack([shape[0] * shape[1], self.num_heads, -1, self.depth])
-        query, key, value = self._split(tf.reshape(x, [-1, 1, self.hidden_size]), kernels[0])
-        key = tf.concat([cache["key"], tf.reshape(key, beams)], 3)
-        value = tf.concat([cache["value"], tf.reshape(value, beams)], 3)
-        context = attend(query, tf.reshape(key, hypotheses), tf.reshape(value, hypotheses), None)
-        return tf.reshape(self._merge(context, kernels[1]), shape), {"key": key, "value": value}
-
-    def read(self, x: tf.Tensor, cache: dict[str, tf.Tensor], kernels: tuple[tf.Tensor, tf.Tensor],
-             bias: tf.Tensor | None) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Attends from one or more newest positions of each sequence to all positions so far.
-
-        In contrast to ``step``, there are no hypotheses, and several positions can be read at once.
+        The cache grows by the positions of ``x``. On average, this takes half as many operations as attending to a
+        cache of full length. The copy that growing requires takes no additional time, because beam search copies the
+        cache in any case.
 
         Args:
-          x: ``[batch, new, hidden]``.
-          cache: ``key`` and ``value``, each ``[batch, 1, heads, time, depth]``.
+          x: ``[rows, time, hidden]``; with a cache, the rows are all hypotheses, ``batch · beam``.
+          bias: FP32 tensor that broadcasts to ``[rows, heads, time, earlier + time]``, or None.
           kernels: the result of the method ``kernels``.
-          bias: FP32 tensor that broadcasts to ``[batch, heads, new, time + new]`` and masks later positions; None if
-            there is only one new position.
+          training: whether to apply dropout.
+          cache: ``key`` and ``value`` of earlier positions, each ``[batch, beam, heads, earlier, depth]``; None for
+            whole sequences.
+          mask: boolean ``[rows, time]``, False at padding; None if there is none.
 
         Returns:
-          (output ``[batch, new, hidden]``, cache that is longer by the new positions).
+          (output ``[rows, time, hidden]``, the cache with the new positions, or None without a cache).
         """
         query, key, value = self._split(x, kernels[0])
-        key = tf.concat([cache["key"], key[:, tf.newaxis]], 3)
-        value = tf.concat([cache["value"], value[:, tf.newaxis]], 3)
-        context = attend(query, key[:, 0], value[:, 0], bias)
-        return self._merge(context, kernels[1]), {"key": key, "value": value}
+        if cache is None:
+            key, value = self._with_memory(key, value, mask)
+        else:
+            cache = {"key": self._appended(cache["key"], key), "value": self._appended(cache["value"], value)}
+            key, value = self._by_row(cache["key"]), self._by_row(cache["value"])
+        context = attend(query, key, value, bias, self.dropout_rate, training)
+        return self._merge(context, kernels[1]), cache
+
+    def _with_memory(self, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns keys and values ``[rows, heads, time, depth]`` after those that the attention remembers: none."""
+        return key, value
+
+    def _appended(self, cached: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+        """Appends ``[batch · beam, heads, time, depth]`` to ``[batch, beam, heads, earlier, depth]`` along time."""
+        shape = tf.shape(cached)
+        new = tf.reshape(new, tf.stack([shape[0], shape[1], self.num_heads, -1, self.depth]))
+        return tf.concat([cached, new], 3)
+
+    def _by_row(self, cached: tf.Tensor) -> tf.Tensor:
+        """Returns ``[batch, beam, heads, time, depth]`` as ``[batch · beam, heads, time, depth]``."""
+        shape = tf.shape(cached)
+        return tf.reshape(cached, tf.stack([shape[0] * shape[1], self.num_heads, -1, self.depth]))
 
 
 class CrossAttention(Attention):

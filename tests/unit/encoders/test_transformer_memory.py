@@ -72,7 +72,8 @@ def test_attention_with_a_memory_equals_numpy():
         with carrying(carried_states(encoder).values(), 2, 0, begin == 0):
             lengths = tf.fill([2], end - begin)
             bias = encoder._bias(lengths, end - begin)
-            found.append(attention.continued(tf.constant(x[:, begin:end], tf.float32), lengths, bias))
+            found.append(attention(tf.constant(x[:, begin:end], tf.float32), bias, attention.kernels(tf.float32),
+                                   mask=tf.sequence_mask(lengths, end - begin))[0])
     np.testing.assert_allclose(np.concatenate(found, 1), expected, atol=1e-5)
 
 

@@ -21,6 +21,10 @@ def attention():
         return SelfAttention(HIDDEN, HEADS)
 
 
+def attended(layer, x, bias, training=False):
+    return layer(x, bias, layer.kernels(tf.float32, training), training)[0]
+
+
 def reference(layer, x, memory, bias):
     """Multi-head attention by loops in float64."""
     q, k, v, out = (np.asarray(w, np.float64) for w in (layer.query, layer.key, layer.value, layer.output))
@@ -40,7 +44,8 @@ def reference(layer, x, memory, bias):
 def test_self_attention_agrees_with_loops(attention):
     x = random(2, 5, HIDDEN)
     bias = padding_bias(tf.sequence_mask([5, 3], 5))
-    np.testing.assert_allclose(attention(x, bias), reference(attention, x.numpy(), x.numpy(), bias.numpy()), atol=1e-5)
+    want = reference(attention, x.numpy(), x.numpy(), bias.numpy())
+    np.testing.assert_allclose(attended(attention, x, bias), want, atol=1e-5)
 
 
 def test_variables_are_four_matrices(attention):
@@ -51,18 +56,18 @@ def test_causal_bias_hides_the_future(attention):
     x = random(1, 6, HIDDEN).numpy()
     changed = x.copy()
     changed[:, 4:] += 1.0
-    first, second = (attention(tf.constant(v), causal_bias(6)).numpy() for v in (x, changed))
+    first, second = (attended(attention, tf.constant(v), causal_bias(6)).numpy() for v in (x, changed))
     np.testing.assert_array_equal(first[:, :4], second[:, :4])
     assert np.abs(first[:, 4:] - second[:, 4:]).max() > 1e-3
 
 
 def test_steps_equal_the_whole(attention):
     x = random(2, 3, 5, HIDDEN)  # batch, beam, time
-    whole = attention(tf.reshape(x, [6, 5, HIDDEN]), causal_bias(5))
+    whole = attended(attention, tf.reshape(x, [6, 5, HIDDEN]), causal_bias(5))
     cache = attention.initial_cache(2, 3, tf.float32)
     kernels = attention.kernels(tf.float32)
     for step in range(5):
-        y, cache = attention.step(x[:, :, step], cache, kernels)
+        y, cache = attention(tf.reshape(x[:, :, step], [6, 1, HIDDEN]), None, kernels, cache=cache)
         np.testing.assert_allclose(tf.reshape(y, [6, HIDDEN]), whole[:, step], atol=1e-5)
     assert cache["key"].shape == [2, 3, HEADS, 5, HIDDEN // HEADS]
 
@@ -82,15 +87,15 @@ def test_dropout_keeps_the_expectation(attention):
         getattr(layer, name).assign(getattr(attention, name))
     repeated = tf.repeat(x, 2000, 0)
     with random_scope(0, 0):
-        dropped = layer(repeated, None, training=True)
+        dropped = attended(layer, repeated, None, training=True)
     mean = tf.reduce_mean(tf.reshape(dropped, [2, 2000, 4, HIDDEN]), 1)
-    np.testing.assert_allclose(mean, attention(x, None), atol=0.06)
+    np.testing.assert_allclose(mean, attended(attention, x, None), atol=0.06)
     assert float(tf.math.reduce_std(dropped[:2000], 0)[0, 0]) > 0.01
 
 
 def test_no_rows(attention):
-    assert attention(tf.zeros([0, 3, HIDDEN]), causal_bias(3)).shape == [0, 3, HIDDEN]
-    assert attention(tf.zeros([0, 0, HIDDEN]), causal_bias(0)).shape == [0, 0, HIDDEN]
+    assert attended(attention, tf.zeros([0, 3, HIDDEN]), causal_bias(3)).shape == [0, 3, HIDDEN]
+    assert attended(attention, tf.zeros([0, 0, HIDDEN]), causal_bias(0)).shape == [0, 0, HIDDEN]
 
 
 @pytest.mark.parametrize("mask", [None, [[True, True, False], [True, False, False]]])
