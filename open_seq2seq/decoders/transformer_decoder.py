@@ -267,7 +267,8 @@ class TransformerDecoder(AutoregressiveDecoder):
 
     def step(self, ids: tf.Tensor, step: tf.Tensor, cache: list[Cache],
              prepared: dict[str, Any]) -> tuple[tf.Tensor, list[Cache]]:
-        x, grown = self._embedded(prepared["embedding"], ids, step[None]), []
+        x = self._embedded(prepared["embedding"], ids, step[None])
+        grown: list[Any] = []
         for layer, constants, old in zip(self.layers, prepared["layers"], cache, strict=True):
             x, new = layer(x, prepared["source_bias"], prepared=constants, cache=old)
             grown.append(new)

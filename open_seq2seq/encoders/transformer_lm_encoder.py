@@ -203,7 +203,8 @@ class TransformerLMEncoder(LanguageEncoder):
                    prepared: Any) -> tuple[tf.Tensor, list[Cache]]:
         """Returns (output of the last layer ``[batch, new, hidden]``, the new cache) for ids ``[batch, new]``."""
         x = tf.cast(self._embedded(ids, positions), self.compute_dtype)
-        x, grown = tf.ensure_shape(x, [None, ids.shape[1], self.params["hidden_size"]]), []
+        x = tf.ensure_shape(x, [None, ids.shape[1], self.params["hidden_size"]])
+        grown: list[Any] = []
         bias = self._bias_so_far(positions)
         for layer, old, weights in zip(self.layers, cache, prepared["layers"], strict=True):
             x, new = layer(x, None, bias, weights=weights, cache=old)
