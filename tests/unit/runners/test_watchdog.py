@@ -116,7 +116,7 @@ def test_a_stopped_process_is_noticed_told_and_killed(tmp_path, size, victim):
     assert codes == [-signal.SIGKILL if rank == victim else 1 for rank in range(size)]
     assert words.count("Error:") == 1, words
     assert f"rank {victim} on host" in words and "no heartbeat for 2 s" in words and f"step {7 + victim}" in words
-    assert 1.9 < took < 8.0
+    assert 1.5 < took < 8.0  # the last heartbeat came up to 0.4 s before the signal
 
 
 def test_a_short_stop_and_a_stop_of_all_are_no_failures(tmp_path):
