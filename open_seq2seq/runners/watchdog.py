@@ -61,7 +61,7 @@ class Member:
       machine: identifier that is equal for processes that can send signals to each other.
       network: identifier that is equal for processes that reach each other at the loopback address.
       addresses: addresses of the process, in the order in which others try them.
-      port: the port on which the process listens.
+      port: the port on which the process listens; 0 if it does not.
     """
 
     rank: int
@@ -79,7 +79,7 @@ class Member:
 
         Args:
           rank: rank of the process.
-          port: the port on which it listens.
+          port: the port on which it listens, or 0.
         """
         host, pid = socket.gethostname(), os.getpid()
         return cls(rank, host, pid, start_time(pid), _space("pid"), _space("net"),
@@ -196,7 +196,8 @@ class Watchdog:
 
     def __init__(self, members: list[Member], rank: int, listener: socket.socket | None, secret: bytes, seconds: float,
                  on_failure: OnFailure = end_here, trail: Trail = TRAIL, goes_on: bool = False) -> None:
-        self._member, self._listener, self._secret = members[rank], listener, secret
+        self._members, self._member = members, members[rank]
+        self._listener, self._secret = listener, secret
         self._seconds, self._on_failure, self._trail, self._goes_on = seconds, on_failure, trail, goes_on
         self._peers = {one.rank: _Peer(one) for one in (members[1:] if rank == 0 else members[:1])}
         self._tick = min(max(_TICK_SECONDS, _TICK_SECONDS_OF_RANK * len(members)), seconds / 10)
@@ -354,9 +355,8 @@ class Watchdog:
             self._broadcast(failure)
         elif self._member.rank > 1 and hub_lost:
             time.sleep(_TURN_SECONDS)
-        for peer in self._peers.values():
-            if failure.kind == SILENT and peer.member.rank == failure.rank:
-                peer.member.kill_from(self._member)
+        if failure.kind == SILENT:
+            self._members[failure.rank].kill_from(self._member)
         self._on_failure(failure)
 
 

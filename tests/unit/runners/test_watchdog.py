@@ -21,6 +21,7 @@ from open_seq2seq.runners.runner import Runner
 from open_seq2seq.runners.watchdog import (
     FAILED,
     SILENT,
+    Failure,
     Member,
     Watchdog,
     interface_addresses,
@@ -203,6 +204,23 @@ def test_a_process_that_never_comes_is_silent(capsys):
     dog._thread.join(10.0)
     assert [(f.kind, f.rank) for f in failures] == [(SILENT, 1)]
     assert "had not begun its first step" in capsys.readouterr().err
+
+
+def test_a_silent_process_is_killed_by_those_on_its_machine():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        members = [Member.here(rank, 0) for rank in range(3)]
+        members[0] = replace(members[0], machine="elsewhere")
+        members[1] = replace(members[1], pid=process.pid, started=start_time(process.pid))
+        os.kill(process.pid, signal.SIGSTOP)
+        failures = []
+        failure = Failure(SILENT, 1, "b")
+        Watchdog(members, 0, None, b"secret", 1.0, failures.append)._react(failure)
+        survived = process.poll() is None
+        Watchdog(members, 2, None, b"secret", 1.0, failures.append)._react(failure)
+        time.sleep(0.5)
+        ended = process.poll()
+        process.kill()
+    assert survived and ended == -signal.SIGKILL and failures == [failure] * 2
 
 
 def test_a_process_behind_a_firewall_is_named_and_not_watched(capsys):
