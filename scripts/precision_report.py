@@ -75,6 +75,7 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
       UserError: the config has a mistake, or no checkpoint fits the model.
     """
     from open_seq2seq.checkpoints import choosing
+    from open_seq2seq.checkpoints.inputs import RunInputs
     from open_seq2seq.models.builder import build_model
     from open_seq2seq.run.logdir import check_logdir
     from open_seq2seq.run.restoring import restore_weights
@@ -95,7 +96,7 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
     logdir = check_logdir(dataclasses.replace(options, mode="eval"), spec.params)
     model = build_model(spec)
     checkpoint = choosing.for_inference(logdir.checkpoint_dir, model.params)
-    restore_weights(model, checkpoint)
+    restore_weights(model, RunInputs(model, None, {}), checkpoint)
     return model, checkpoint
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from open_seq2seq.checkpoints import Checkpoint, verified_assets
-from open_seq2seq.checkpoints.files import sha256
+from open_seq2seq.checkpoints import verified_assets
 from open_seq2seq.checkpoints.folders import AVERAGED, BEST_MODELS, KEPT_FILES
 from open_seq2seq.config.files import ASSET, LARGE, NamedFile, named_files_below
 from open_seq2seq.config.names import resolve_name
@@ -25,97 +24,9 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
-from open_seq2seq.utils.own_files import NotOwnFileError
+from open_seq2seq.utils.own_files import NotOwnFileError, open_own
 
 LIST = "copies.json"
-
-
-class KeptCopies:
-    """Named copies of files, in a folder beside the checkpoints of a run.
-
-    A file that is not in the list, or whose content does not match its checksum there, is assumed to be the user's: it
-    is neither replaced nor removed. Symbolic links are not followed.
-
-    Args:
-      folder: folder of the copies, created with the first copy. Its list is ``copies.json``; see ``disk.ListedFolder``.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._listed = disk.ListedFolder(folder, LIST)
-        self._kept: dict[Path, str] = {}
-
-    def has(self, name: str) -> bool:
-        """Returns whether the folder has a file of this name, listed or not.
-
-        Raises:
-          CheckpointError: the file is a symbolic link, not a regular file, or unreadable.
-        """
-        try:
-            with self._listed.open(name):
-                return True
-        except FileNotFoundError:
-            return False
-        except NotOwnFileError as error:
-            raise CheckpointError(f"In {self.folder}, {error}: replace it with a file, or remove it.") from error
-        except OSError as error:
-            raise CheckpointError(f"{self.folder / name} cannot be read: {error.strerror}.") from error
-
-    def keep(self, name: str, source: Path) -> str | None:
-        """Adds a copy of ``source`` under ``name``, unless an up-to-date copy exists.
-
-        If this object has already copied the source under another name, the new copy is a hard link to that copy.
-
-        Returns:
-          The reason why there is no copy, as a clause; None on success.
-
-        Raises:
-          OSError: the source cannot be read, or the folder cannot be written.
-        """
-        wanted = source.stat()
-        try:
-            if not self._same(name, wanted) and not self._link(name, source):
-                with self._listed.putting(name) as copy:
-                    shutil.copyfile(source, copy)
-                    os.utime(copy, ns=(wanted.st_atime_ns, wanted.st_mtime_ns))  # lets the next run recognise the copy
-        except disk.ForeignError as error:
-            return error.strerror
-        self._kept.setdefault(source, name)
-        return None
-
-    def remove_others(self, wanted: Container[str]) -> None:
-        """Removes the listed copies not in ``wanted``, which an earlier run made for another config."""
-        others = [name for name in self._listed.names if name not in wanted]
-        if others:
-            with contextlib.suppress(OSError):
-                self._listed.remove(others)
-
-    def _link(self, name: str, source: Path) -> bool:
-        """Hard-links an earlier copy of the source, if there is one; returns whether a link was made.
-
-        The source itself is never linked, because it may be changed in place.
-        """
-        copy = self._kept.get(source)
-        if copy is None or copy not in self._listed.names:
-            return False
-        try:
-            self._listed.link(name, copy)
-        except disk.ForeignError:
-            raise
-        except OSError:  # a file system without hard links
-            return False
-        return True
-
-    def _same(self, name: str, wanted: os.stat_result) -> bool:
-        if self.folder.is_symlink():
-            return False
-        with contextlib.suppress(OSError, NotOwnFileError), self._listed.open(name) as file:
-            here = os.fstat(file.fileno())
-            # Some file systems store times in whole seconds.
-            return here.st_size == wanted.st_size and int(here.st_mtime) == int(wanted.st_mtime)
-        return False
-
-
 MODES = ("eval", "infer", "interactive_infer")
 _TRAIN = "train"
 _DATA = ("data_layer_params",)
@@ -127,29 +38,6 @@ def assets_of(model: Model) -> dict[str, str]:
     declared = {_asset_name(file): file.value for file in model_files(type(model), model.params)
                 if file.kind == ASSET and file.part != _DATA and file.value is not None}
     return {**declared, **model.data_layer.assets()}
-
-
-def check_assets(model: Model, checkpoint: Checkpoint) -> None:
-    """Raises CheckpointError if an asset of a model differs from the checkpoint's copy."""
-    for name, path in assets_of(model).items():
-        copy = checkpoint.assets.get(name)
-        if copy is not None and sha256(copy) != sha256(path):
-            raise asset_error(model.data_layer, name, path, checkpoint)
-
-
-def asset_error(layer: DataLayer | None, name: str, path: str, checkpoint: Checkpoint) -> CheckpointError:
-    """Returns the error about an asset whose content differs from a checkpoint's copy.
-
-    Args:
-      layer: the model's data layer, if any.
-      name: the asset's name in the checkpoint.
-      path: the asset.
-      checkpoint: the checkpoint.
-    """
-    copy = checkpoint.assets_dir / name
-    of_layer = None if layer is None else layer.asset_mismatch(name, str(copy))
-    return CheckpointError(of_layer or f"{path} is not the file that {checkpoint.path} was trained with: its content "
-                           f"differs from {copy}. Name that copy in the config.")
 
 
 def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[str, Any]]) -> None:
@@ -168,24 +56,68 @@ def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[st
     wanted = {_beside_name(mode, file): Path(file.value)
               for mode in MODES for file in model_files(base_model, params_of.get(mode, {}))
               if file.value is not None and trained.get(file.path) != file.value}
-    copies = KeptCopies(folder / KEPT_FILES)
+    copies = disk.ListedFolder(folder / KEPT_FILES, LIST)
+    twins: dict[Path, str] = {}  # source → name of its first copy
     for name, source in wanted.items():
         try:
-            problem = copies.keep(name, source)
+            _copy(copies, name, source, twins.get(source))
+        except disk.ForeignError as error:
+            problem = error.strerror
         except OSError as error:
-            consequence = "an earlier copy is kept" if copies.has(name) else "inference will need the original"
+            consequence = "an earlier copy is kept" if _has_copy(folder, name) else "inference will need the original"
             problem = f"{error.strerror or error}: {consequence}"
-        if problem:
-            deco_print(f"The file {source} cannot be copied to {copies.folder / name} ({problem}).")
-    copies.remove_others(wanted)
+        else:
+            twins.setdefault(source, name)
+            continue
+        deco_print(f"The file {source} cannot be copied to {copies.folder / name} ({problem}).")
+    if others := [name for name in copies.names if name not in wanted]:
+        with contextlib.suppress(OSError):
+            copies.remove(others)
 
 
-def _all_files(file: NamedFile) -> bool:
+def _copy(copies: disk.ListedFolder, name: str, source: Path, twin: str | None) -> None:
+    """Puts a copy of ``source`` into a folder, unless it has an up-to-date copy: a hard link to ``twin``, if possible.
+
+    The source itself is never linked, because it may be changed in place.
+
+    Raises:
+      disk.ForeignError: the folder has a file of this name that no run has created.
+      OSError: the source cannot be read, or the folder cannot be written.
+    """
+    status = source.stat()
+    with contextlib.suppress(OSError, NotOwnFileError), copies.open(name) as file:
+        copy_status = os.fstat(file.fileno())
+        # Some file systems store times in whole seconds.
+        if (copy_status.st_size, int(copy_status.st_mtime)) == (status.st_size, int(status.st_mtime)):
+            return
+    if twin is not None and twin in copies.names:
+        with contextlib.suppress(OSError):  # a file system without hard links
+            copies.link(name, twin)
+            return
+    with copies.putting(name) as copy:
+        shutil.copyfile(source, copy)
+        os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))  # lets the next run recognise the copy
+
+
+def _has_copy(folder: Path, name: str) -> bool:
+    """Returns whether the copies beside the checkpoints of a folder include a file of this name.
+
+    Raises:
+      CheckpointError: the file is a symbolic link, not a regular file, or unreadable.
+    """
+    try:
+        open_own(folder, f"{KEPT_FILES}/{name}").close()
+    except FileNotFoundError:
+        return False
+    except NotOwnFileError as error:
+        raise CheckpointError(f"In {folder / KEPT_FILES}, {error}: replace it with a file, or remove it.") from error
+    except OSError as error:
+        raise CheckpointError(f"{folder / KEPT_FILES / name} cannot be read: {error.strerror}.") from error
     return True
 
 
 def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[str, Any],
-                  is_wanted: Callable[[NamedFile], bool] = _all_files) -> list[Override]:
+                  only: Container[tuple[str, ...]] | None = None) -> list[Override]:
     """Returns config overrides that make a model use the copies of its files.
 
     Args:
@@ -194,25 +126,25 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
       mode: ``train`` or one of ``MODES``.
       base_model: the model's class, or its name.
       params: the model's parameters in that mode, as given in the config.
-      is_wanted: returns whether the copy of a declared file is to be used; by default, all copies are used, also
-        those of files that a data layer names without declaring them.
+      only: the parameters, by path in the config, whose copies are used; None for those of all files, also of files
+        that a data layer names without declaring them.
 
     Raises:
       CheckpointError: the checkpoint is damaged, or a copy beside it is a symbolic link or cannot be read.
     """
     assets = verified_assets(checkpoint)
+    files = model_files(base_model, params)
+    declared = {_asset_name(file) for file in files}
+    of_data = {name: str(path) for name, path in assets.items() if only is None and name not in declared}
     moved: dict[tuple[str, ...], str] = {}
-    of_data: dict[str, str] = {}
-    files = list(model_files(base_model, params))
-    for file in filter(is_wanted, files):
-        copy = None if file.value is None else _beside(checkpoint, mode, file) or assets.get(_asset_name(file))
+    for file in files:
+        if file.value is None or (only is not None and file.path not in only):
+            continue
+        copy = _beside(checkpoint, mode, file) or assets.get(_asset_name(file))
         if copy is not None and file.part == _DATA and file.kind == ASSET:
             of_data[_asset_name(file)] = str(copy)
         elif copy is not None:
             moved[file.path] = str(copy)
-    declared = {_asset_name(file) for file in files}
-    if is_wanted is _all_files:
-        of_data |= {name: str(path) for name, path in assets.items() if name not in declared}
     moved |= _moved_by_data_layer(base_model, params, of_data)
     return [Override(None, path, value) for path, value in moved.items()]
 
@@ -280,11 +212,6 @@ def _beside_name(mode: str, file: NamedFile) -> str:
 def _beside(checkpoint: Path, mode: str, file: NamedFile) -> Path | None:
     """Returns the path of a file's copy beside the checkpoint, or one level up for best and averaged models."""
     name = _beside_name(mode, file)
-    names = (name, name.removesuffix(_COMPRESSED), name + _COMPRESSED)
     inner = checkpoint.absolute().parent
-    for folder in (inner, inner.parent) if inner.name in (BEST_MODELS, AVERAGED) else (inner,):
-        copies = KeptCopies(folder / KEPT_FILES)
-        for candidate in names:
-            if copies.has(candidate):
-                return copies.folder / candidate
-    return None
+    folders = (inner, inner.parent) if inner.name in (BEST_MODELS, AVERAGED) else (inner,)
+    return next((folder / KEPT_FILES / name for folder in folders if _has_copy(folder, name)), None)

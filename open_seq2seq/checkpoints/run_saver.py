@@ -76,7 +76,7 @@ class RunSaver:
     def __init__(self, directory: Path, best_dir: Path, run: str, params: Mapping[str, Any], config_yaml: str,
                  inputs: RunInputs, start_mark: Path | None = None) -> None:
         self.directory, self.config_yaml, self.inputs = directory, config_yaml, inputs
-        self.inputs.state()  # computes the fingerprints now, before the files can change
+        _ = self.inputs.data  # computed now, before the files can change
         self._best_dir, self._run, self._start_mark = best_dir, run, start_mark
         self._metric = params["best_metric"]
         self._sign = 1.0 if params["best_metric_mode"] == "max" else -1.0
@@ -270,6 +270,6 @@ class RunSaver:
 
     def _snapshot(self, position: RunPosition, variables: RunVariables, more: Mapping[str, Any],
                   carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:
-        state = {**position.as_state(), RUN: self._run, "data": self.inputs.state(), **more}
+        state = {**position.as_state(), RUN: self._run, "data": self.inputs.data, **more}
         optimizer = {**variables.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
         return Snapshot.take(variables.weights, optimizer, state, self.config_yaml, self.inputs.contents())

@@ -27,7 +27,6 @@ from open_seq2seq.utils.own_files import NotOwnFileError, read_own
 CHECKSUMS = "sha256"
 _MOST_BYTES = 1 << 22
 _MOST_STEPS = 2 ** 50
-_LONGEST_RUN = 100
 _RESUMED = ("step", "random_seed", "micro_batch")
 
 
@@ -113,58 +112,50 @@ def _problems(state: Mapping[str, Any]) -> list[str]:
     unlisted = [name for name in (WEIGHTS, OPTIMIZER, CONFIG) if name not in sums]
     if unlisted:
         return [f"{CHECKSUMS} has no checksum of {unlisted[0]}"]
-    problems = [f"{name} must be {what}, got {state[name]!r:.100}" for name, (fits, what) in _VALUES.items()
-                if name in state and not fits(state[name])]
-    return problems
+    return [f"{name} must be {what}, got {state[name]!r:.100}" for name, (form, what) in _ENTRIES.items()
+            if name in state and not _fits(state[name], form)]
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= _MOST_STEPS
+def _fits(value: Any, form: Any) -> bool:
+    """Returns whether a value has a form.
 
-
-def _is_seed(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_SEED
-
-
-def _are_numbers(value: Any) -> bool:
-    return isinstance(value, dict) and all(type(number) in (int, float) for number in value.values())
-
-
-def _is_divergence(value: Any) -> bool:
+    Args:
+      value: a value from JSON.
+      form: a type; a range of integers; a tuple of alternatives; a list of the form of all items; or a dict of forms by
+        key, in which ``?`` at the end marks a key that may be missing, and ``*`` is every key.
+    """
+    if isinstance(form, range):
+        return type(value) is int and value in form
+    if isinstance(form, tuple):
+        return any(_fits(value, alternative) for alternative in form)
+    if isinstance(form, list):
+        return isinstance(value, list) and all(_fits(item, form[0]) for item in value)
+    if not isinstance(form, dict):
+        return type(value) is form
     if not isinstance(value, dict):
         return False
-    events, losses = value.get("events", []), value.get("losses", {})
-    return (isinstance(events, list) and all(isinstance(event, dict) for event in events)
-            and isinstance(value.get("dtype"), (str, type(None)))
-            and _is_count(value.get("skipped_in_a_row", 0))
-            and isinstance(losses, dict) and _is_count(losses.get("high_in_a_row", 0))
-            and isinstance(losses.get("first", []), list)
-            and all(type(loss) in (int, float) for loss in losses.get("first", [])))
+    if "*" in form:
+        return all(_fits(item, form["*"]) for item in value.values())
+    return all(_fits(value.get(key.removesuffix("?")), below) for key, below in form.items()
+               if not key.endswith("?") or key.removesuffix("?") in value)
 
 
-def _are_data(value: Any) -> bool:
-    return isinstance(value, dict) and all(_fits(data, _DATA) and all(_fits(file, _FILE) for file in
-                                                                    data["files"].values()) for data in value.values())
-
-
-def _fits(value: Any, types: Mapping[str, type]) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("whole", ""), str) and all(
-        type(value.get(name)) is kind for name, kind in types.items())
-
-
-# Entries of ``data`` for each section, and of each of its files, with their types; see ``run.inputs.describe_data``.
-_DATA = {"files": dict, "examples": int, "lengths": str, "contents": str, "params": str}
+_COUNT, _NUMBER = range(_MOST_STEPS + 1), (int, float)
+# Of ``data`` for each section; see ``inputs.describe_data``.
 _FILE = {"path": str, "size": int, "mtime_ns": int, "sha256": str, "sampled": bool}
-# Entries that a state may have: a function that checks the value, and a description of valid values for messages.
-_VALUES = {
-    RUN: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "a string of at most 100 characters"),
-    "step": (_is_count, "an integer from 0 to 2^50"),
-    "micro_batch": (_is_count, "an integer from 0 to 2^50"),
-    "epoch": (_is_count, "an integer from 0 to 2^50"),
-    "world_size": (lambda value: _is_count(value) and value > 0, "an integer from 1 to 2^50"),
-    "random_seed": (_is_seed, f"an integer from 0 to {LARGEST_SEED}"),
-    METRICS: (_are_numbers, "a table of numbers"),
-    RATES: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "a string of at most 100 characters"),
-    "data": (_are_data, "a table of fingerprints"),
-    "divergence": (_is_divergence, "a record of divergences"),
+_DATA = {"files": {"*": _FILE}, "examples": int, "lengths": str, "contents": str, "params": str}
+_DIVERGENCE = {"events?": [dict], "dtype?": (str, type(None)), "skipped_in_a_row?": _COUNT,
+               "losses?": {"high_in_a_row?": _COUNT, "first?": [_NUMBER]}}
+# Entries that a state may have: the form of the value, and its description for messages.
+_ENTRIES: dict[str, tuple[Any, str]] = {
+    RUN: (str, "a string"),
+    "step": (_COUNT, "an integer from 0 to 2^50"),
+    "micro_batch": (_COUNT, "an integer from 0 to 2^50"),
+    "epoch": (_COUNT, "an integer from 0 to 2^50"),
+    "world_size": (_COUNT[1:], "an integer from 1 to 2^50"),
+    "random_seed": (range(LARGEST_SEED + 1), f"an integer from 0 to {LARGEST_SEED}"),
+    METRICS: ({"*": _NUMBER}, "a table of numbers"),
+    RATES: (str, "a string"),
+    "data": ({"*": _DATA}, "a table of fingerprints"),
+    "divergence": (_DIVERGENCE, "a record of divergences"),
 }

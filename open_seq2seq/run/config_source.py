@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from open_seq2seq.checkpoints import first_whole
+from open_seq2seq.checkpoints import first_whole, verified_assets
 from open_seq2seq.checkpoints.choosing import offered
 from open_seq2seq.checkpoints.files import CONFIG, STATE
 from open_seq2seq.checkpoints.folders import (
@@ -17,27 +17,25 @@ from open_seq2seq.checkpoints.folders import (
     BEST_MODELS,
     LOGS,
     checkpoint_folder,
+    find_checkpoints,
     list_checkpoints,
 )
 from open_seq2seq.checkpoints.kept_files import kept_files_of, model_files, part_class
 from open_seq2seq.config.loader import ConfigFile, load_config
-from open_seq2seq.config.merge import copy_nested
+from open_seq2seq.config.merge import copy_nested, merge_params
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import ResolvedConfig
-from open_seq2seq.inference.from_logdir import (
-    check_verb,
-    config_of_logdir,
-    data_layer_of,
-    given_logdir,
-    overrides_for,
-    whole,
-)
+from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, is_live_input
 from open_seq2seq.utils.launcher import launched_as
 
+_INFER, _DATA = "infer_params", "data_layer_params"
+# The sections that a mode uses besides base_params.
+_SECTIONS = {"train": ("train_params",), "eval": ("eval_params",), "infer": (_INFER,),
+             "interactive_infer": ("interactive_infer_params", _INFER)}
 _FINISHED = ("eval", "infer", "interactive_infer")  # the modes that use a trained model
 _TRAIN = "train"
 
@@ -91,13 +89,13 @@ def config_of_run(config: ConfigFile | str | None, mode: str, overrides: Sequenc
     if mode not in _FINISHED:
         return _config_of_training(config, mode, values, trust_code, resumes)
     if config is None:
-        file, moved = config_of_logdir(mode, values, trust_code)
+        file, moved = _config_of_logdir(mode, values, trust_code)
     else:
         file = _loaded(config, trust_code)
         moved = _with_files_of_checkpoint(file, mode, values)
     if verb is not None:
         with file.in_use():
-            check_verb(part_class(file.base_model, "model"), verb, given_logdir(mode, values) or file.path)
+            check_verb(part_class(file.base_model, "model"), verb, _given(mode, values, "logdir") or file.path)
     values = [*moved, *values]
     if not infer_files:
         return Source(file, values, mode)
@@ -117,23 +115,120 @@ def _config_of_training(config: ConfigFile | str | None, mode: str, overrides: l
                         resumes: bool) -> Source:
     if config is not None:
         file = _loaded(config, trust_code)
-        return Source(file, overrides, mode, _moved_files(file, overrides) if resumes else ())
-    logdir = given_logdir(_TRAIN, overrides)
-    if not resumes or not logdir:
-        hint = f" To resume the run in {logdir}, give --continue_learning." if logdir else ""
-        raise UserError(f"The following arguments are required: --config_file.{hint} See --help.")
-    checkpoint = _newest(logdir)
-    if checkpoint is None:
-        raise UserError(f"--continue_learning was given, but there is no checkpoint in {logdir}: give the logdir of "
-                        "the run to resume or, if it was stopped before its first checkpoint, its --config_file.")
-    file = load_config(checkpoint / CONFIG, trust_code)
-    return Source(file, overrides, mode, _moved_files(file, overrides))
+    else:
+        logdir = _given(_TRAIN, overrides, "logdir")
+        if not resumes or not logdir:
+            hint = f" To resume the run in {logdir}, give --continue_learning." if logdir else ""
+            raise UserError(f"The following arguments are required: --config_file.{hint} See --help.")
+        checkpoint = _newest(str(logdir))
+        if checkpoint is None:
+            raise UserError(f"--continue_learning was given, but there is no checkpoint in {logdir}: give the logdir "
+                            "of the run to resume or, if it was stopped before its first checkpoint, its "
+                            "--config_file.")
+        file = load_config(checkpoint / CONFIG, trust_code)
+    return Source(file, overrides, mode, _moved_files(file, overrides) if resumes else ())
+
+
+def _config_of_logdir(mode: str, overrides: list[Override], trust_code: bool) -> tuple[ConfigFile, list[Override]]:
+    """Returns the config of a logdir's checkpoint, and overrides that make its model use the files kept in the logdir.
+
+    Raises:
+      UserError: no logdir is given, or it has no checkpoint.
+      CheckpointError: no checkpoint in the logdir is intact.
+      ConfigError: the config cannot be read.
+    """
+    logdir = _given(mode, overrides, "logdir")
+    if not logdir:
+        raise UserError("There is neither a config nor a trained model: give --config_file=FILE, or "
+                        "--logdir=FOLDER with the logdir of a trained model.")
+    root = Path(str(logdir)).expanduser()
+    folder = checkpoint_folder(root)
+    paths = find_checkpoints(folder, _given(mode, overrides, "restore_best_checkpoint") is True)
+    if not paths:
+        state = "has no checkpoint" if root.exists() else "does not exist"
+        raise UserError(f"The folder {logdir} {state}: give the logdir that training wrote to.")
+    checkpoint = first_whole(paths, _verified)
+    file = load_config(checkpoint / CONFIG, trusted=trust_code)
+    chosen = offered(folder, _merged(file, mode, overrides)).paths
+    if chosen != paths:  # the config just read selects another checkpoint, such as the best or averaged one
+        checkpoint = first_whole(chosen, _verified)
+        file = load_config(checkpoint / CONFIG, trusted=trust_code)
+    file.checkpoint = str(checkpoint)
+    _add_data_layer(file, mode)
+    with file.in_use():
+        return file, kept_files_of(checkpoint, mode, file.base_model, _merged(file, mode, overrides))
+
+
+def _verified(path: Path) -> Path:
+    """Returns the path of a checkpoint after verifying all of its files."""
+    verified_assets(path)
+    return path
 
 
 def _newest(logdir: str) -> Path | None:
     """Returns the newest intact checkpoint of a log directory; None if it has no checkpoints."""
     checkpoints = list_checkpoints(checkpoint_folder(Path(logdir).expanduser()))
-    return first_whole(checkpoints, whole) if checkpoints else None
+    return first_whole(checkpoints, _verified) if checkpoints else None
+
+
+def _given(mode: str, overrides: Sequence[Override], name: str) -> Any:
+    """Returns the value of a model's parameter on the command line, or None."""
+    values = [override.value for override in overrides
+              if override.keys == (name,) and override.section in (None, *_SECTIONS[mode])]
+    return values[-1] if values else None
+
+
+def _merged(file: ConfigFile, mode: str, overrides: Sequence[Override]) -> dict[str, Any]:
+    return ResolvedConfig(file, mode, list(overrides)).merge(mode)[0]
+
+
+def _add_data_layer(file: ConfigFile, mode: str) -> None:
+    """Gives inference the data layer of evaluation or training, if the config names none for inference."""
+    sections = file.sections
+    if mode == "eval" or any("data_layer" in sections.get(name, {}) for name in ("base_params", *_SECTIONS[mode])):
+        return
+    for name in ("eval_params", "train_params"):
+        if "data_layer" in (section := sections.get(name, {})):
+            layer = {key: section[key] for key in ("data_layer", _DATA) if key in section}
+            sections[_INFER] = merge_params(layer, sections.get(_INFER, {}), _INFER)[0]
+            return
+
+
+def check_verb(model: Any, verb: str, logdir: str) -> None:
+    """Raises UserError if a model, or a class of models, does something else than a verb of the command line.
+
+    A class whose verb depends on its data is accepted.
+    """
+    does = getattr(model, "verb", None)
+    if does == verb or isinstance(does, property):
+        return
+    name = getattr(model, "__name__", type(model).__name__)
+    use = f"use {does} instead" if does else "use --mode=infer"
+    raise UserError(f"The model of {logdir} is a {name}, which does not {verb}: {use}.")
+
+
+def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Override]) -> list[Override]:
+    """Returns overrides, chosen by the data layer, that make inference read the files of ``--infer_files``.
+
+    Args:
+      files: file names as given on the command line.
+      file: the config.
+      overrides: values from the command line, which may name another data layer.
+
+    Raises:
+      UserError: the data layer accepts no files on the command line, or not these files.
+    """
+    layer_class = _data_layer_of(file, overrides)
+    if layer_class is None:
+        return []  # ``describe_model`` reports the error
+    return [Override(_INFER, (_DATA, name), value) for name, value in layer_class.params_for_files(files).items()]
+
+
+def _data_layer_of(file: ConfigFile, overrides: Sequence[Override]) -> type[DataLayer] | None:
+    """Returns the class of the data layer that inference uses; None if the config names none that exists."""
+    with file.in_use():
+        layer = part_class(_merged(file, "infer", overrides).get("data_layer"), "data_layer")
+    return layer if isinstance(layer, type) and issubclass(layer, DataLayer) else None
 
 
 def _moved_files(file: ConfigFile, overrides: list[Override]) -> list[Override]:
@@ -141,15 +236,15 @@ def _moved_files(file: ConfigFile, overrides: list[Override]) -> list[Override]:
 
     The copies are temporary, because the run will eventually remove the checkpoint.
     """
-    params = ResolvedConfig(file, _TRAIN, overrides).merge(_TRAIN)[0]
+    params = _merged(file, _TRAIN, overrides)
+    logdir = params.get("logdir")
     with file.in_use():
-        gone = _missing_files(file, params)
-        logdir = params.get("logdir")
-        checkpoint = _newest(logdir) if gone and isinstance(logdir, str) and logdir else None
+        missing = _missing_files(file, params)
+        checkpoint = _newest(logdir) if missing and isinstance(logdir, str) and logdir else None
         if checkpoint is None:
             return []  # later checks explain what is missing
-        moved = kept_files_of(checkpoint, _TRAIN, file.base_model, params, lambda named: named.path in gone)
-    return [_with_copy(override) for override in moved]
+        return [_with_copy(override)
+                for override in kept_files_of(checkpoint, _TRAIN, file.base_model, params, missing)]
 
 
 def _with_copy(override: Override) -> Override:
@@ -166,7 +261,7 @@ def _has_live_lines(infer_files: Sequence[str], file: ConfigFile, overrides: lis
     """Returns whether inference processes lines of standard input as they arrive, in one process."""
     if list(infer_files) != [STANDARD_INPUT] or not is_live_input() or launched_as()[1] > 1:
         return False
-    layer_class = data_layer_of(file, overrides)
+    layer_class = _data_layer_of(file, overrides)
     return layer_class is not None and layer_class.reads_lines
 
 
@@ -175,28 +270,25 @@ def _with_files_of_checkpoint(file: ConfigFile, mode: str, overrides: list[Overr
 
     If the config is itself that of a checkpoint, the model uses the copies of all files.
     """
-    beside = _checkpoint_of(file.path)
+    params = _merged(file, mode, overrides)
+    logdir, logdir_of_config = params.get("logdir"), _logdir_of(file.path)
     moved: list[Override] = []
-    params = ResolvedConfig(file, mode, overrides).merge(mode)[0]
-    logdir = params.get("logdir")
-    if beside is not None and not os.path.isdir(os.path.expanduser(str(logdir))):
-        moved = [Override(None, ("logdir",), str(beside))]  # the logdir was moved, together with this config
-        logdir = str(beside)
+    if logdir_of_config is not None and not os.path.isdir(os.path.expanduser(str(logdir))):
+        logdir = str(logdir_of_config)  # the logdir was moved, together with this config
+        moved = [Override(None, ("logdir",), logdir)]
     with file.in_use():
-        gone = _missing_files(file, params)
-        if not isinstance(logdir, str) or not logdir or (beside is None and not gone):
+        missing = _missing_files(file, params) if logdir_of_config is None else None
+        if not isinstance(logdir, str) or not logdir or missing == set():
             return moved
         paths = offered(checkpoint_folder(Path(logdir).expanduser()), params).paths
         if not paths:
             return moved
-        checkpoint = first_whole(paths, whole)
-        if beside is not None:
-            return moved + kept_files_of(checkpoint, mode, file.base_model, params)
-        moved_here = kept_files_of(checkpoint, mode, file.base_model, params, lambda named: named.path in gone)
-    if moved_here:
+        checkpoint = first_whole(paths, _verified)
+        copies = kept_files_of(checkpoint, mode, file.base_model, params, missing)
+    if missing and copies:
         deco_print(f"Of the files that the config names, these do not exist and are taken from {checkpoint}: "
-                   + ", ".join("/".join(override.keys) for override in moved_here))
-    return moved_here
+                   + ", ".join("/".join(override.keys) for override in copies))
+    return moved + copies
 
 
 def _missing_files(file: ConfigFile, params: Mapping[str, Any]) -> set[tuple[str, ...]]:
@@ -205,7 +297,7 @@ def _missing_files(file: ConfigFile, params: Mapping[str, Any]) -> set[tuple[str
             if named.value is not None and not os.path.lexists(os.path.expanduser(named.value))}
 
 
-def _checkpoint_of(config_file: str) -> Path | None:
+def _logdir_of(config_file: str) -> Path | None:
     """Returns the logdir of the checkpoint that a config file belongs to; None if it belongs to none."""
     folder = Path(config_file).parent
     if not config_file or not (folder / STATE).is_file():

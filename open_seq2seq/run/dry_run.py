@@ -145,12 +145,12 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
 
 
 def _check_resuming(options: RunOptions, model: Model, eval_model: Model | None) -> None:
-    """Prints what has changed since the checkpoint to resume from; data files are compared in full."""
+    """Prints what has changed since the checkpoint to resume from."""
     logdir = check_logdir(options, model.params)
     if logdir.checkpoint is not None and logdir.checkpoint_dir is not None:
         checkpoint = choosing.newest(logdir.checkpoint_dir)
         check_config(options, checkpoint)
-        RunInputs(model, eval_model, {}).check(checkpoint, whole=True)
+        RunInputs(model, eval_model, {}).check(checkpoint)
 
 
 def _check_data(section: str, model: Model) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from open_seq2seq.checkpoints import Checkpoint, assign_matching, assign_strictly, load_checkpoint, match
 from open_seq2seq.checkpoints.files import AVERAGE, CARRIED, METRICS
-from open_seq2seq.checkpoints.kept_files import check_assets
+from open_seq2seq.checkpoints.inputs import RunInputs
 from open_seq2seq.checkpoints.run_variables import RunVariables
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.combinations import AVERAGES, averages_weights
@@ -30,10 +30,15 @@ def ranks(number: int) -> str:
     return "1 rank" if number == 1 else f"{number} ranks"
 
 
-def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
+def restore_weights(model: Model, inputs: RunInputs, checkpoint: Checkpoint) -> None:
     """Assigns a checkpoint's weights to a model.
 
     If the config enables averaging of the weights, their averages are assigned instead, unless the checkpoint has none.
+
+    Args:
+      model: the model.
+      inputs: the files that the model has read.
+      checkpoint: the checkpoint.
 
     Raises:
       CheckpointError: the variables or assets, such as vocabularies, differ from the checkpoint's.
@@ -55,7 +60,7 @@ def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
     weights = {name: value for name, value in {**checkpoint.weights, **used}.items()
                if name.partition("/")[0] not in left_out}
     assign_strictly(named_variables(model), weights, checkpoint.path)
-    check_assets(model, checkpoint)
+    inputs.check_assets(checkpoint)
 
 
 def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:

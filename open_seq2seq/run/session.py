@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from open_seq2seq.checkpoints import choosing
 from open_seq2seq.checkpoints.folders import AVERAGED, BEST_MODELS, DIVERGENCE, KEPT_FILES, LOGS, SAMPLES
-from open_seq2seq.checkpoints.inputs import check_read, read_assets
+from open_seq2seq.checkpoints.inputs import RunInputs, read_assets
 from open_seq2seq.config.options import RunOptions
-from open_seq2seq.inference.from_logdir import check_verb
 from open_seq2seq.inference.interactive import answer_lines, prompt
 from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.models.builder import ModelSpec, build_model
@@ -24,6 +23,7 @@ from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.run import training_setup
 from open_seq2seq.run.config_changes import check_config, validates
+from open_seq2seq.run.config_source import check_verb
 from open_seq2seq.run.dry_run import check_run
 from open_seq2seq.run.elastic_session import train_elastically
 from open_seq2seq.run.logdir import LogDir, check_logdir
@@ -225,19 +225,19 @@ def _in_dtype(specs: Specs, dtype: str) -> Specs:
 
 def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner: Runner) -> tuple[Model, str]:
     """Returns the model with the weights of a checkpoint, and the checkpoint's path, which is "" except on rank 0."""
-    path, before = "", read_assets(spec)
+    path, assets = "", read_assets(spec)
     with runner.scope(), _explaining_data(options):
         model = build_model(spec)
     if options.verb is not None:
         check_verb(model, options.verb, str(logdir.root))
-    check_read(model, before)
+    inputs = RunInputs(model, None, assets)
     if runner.world_size > 1:  # interactive inference, which has no examples, runs in one process
         check_data(runner, model.mode, model.data_layer.lengths, model.data_layer.costs)
     if runner.is_chief:
         folder = logdir.checkpoint_dir if logdir.checkpoint is not None else None
         checkpoint = choosing.for_inference(folder, model.params, options.config.config_file.checkpoint)
         check_config(options, checkpoint)
-        restore_weights(model, checkpoint)
+        restore_weights(model, inputs, checkpoint)
         path = str(checkpoint.path)
         model.validates = model.mode != "eval" or validates(options, checkpoint)
     runner.broadcast(named_variables(model))

@@ -133,11 +133,12 @@ def build_models(specs: Mapping[str, ModelSpec], seed: int, runner: Runner,
     Raises:
       UserError: see ``build_model`` and ``RunInputs``.
     """
-    before = read_assets(specs["train"])
+    assets = read_assets(specs["train"]) if earlier is None else {
+        asset.path: asset for asset in earlier.assets.values()}
     with runner.scope():
         model = build_model(specs["train"], seed)
         eval_model = build_model(specs["eval"], variables_of=model) if "eval" in specs else None
-    return Models(model, eval_model, RunInputs(model, eval_model, before, earlier))
+    return Models(model, eval_model, RunInputs(model, eval_model, assets))
 
 
 def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int, runner: Runner) -> Trainer:

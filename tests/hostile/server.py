@@ -160,8 +160,8 @@ def _import_the_toolkit() -> None:
     from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
     import_tensorflow()  # without its log
-    import open_seq2seq.inference.from_logdir
     import open_seq2seq.models
+    import open_seq2seq.run.config_source
     import open_seq2seq.run.dry_run
     import open_seq2seq.run.session  # noqa: F401
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.checkpoints import Snapshot, load_checkpoint, write_snapshot
+from open_seq2seq.checkpoints.inputs import RunInputs
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.models.builder import build_model, describe_model
@@ -49,7 +50,7 @@ def test_each_loads_into_each(workspace, trainers):
     for target, trainer in trainers.items():
         for source, checkpoint in saved.items():
             for load in (lambda c=checkpoint, t=trainer: restore_run(t, c),
-                         lambda c=checkpoint, t=trainer: restore_weights(t.model, c),
+                         lambda c=checkpoint, t=trainer: restore_weights(t.model, RunInputs(t.model, None, {}), c),
                          lambda c=checkpoint, t=trainer: load_base_model(t.model, t.state, c.path)):
                 for variable in trainer.variables.values():
                     variable.assign(variable * 0.0 - 1.0)

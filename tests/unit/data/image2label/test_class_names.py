@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from open_seq2seq.checkpoints import Snapshot, load_checkpoint, write_snapshot
-from open_seq2seq.checkpoints.kept_files import check_assets, kept_files_of
+from open_seq2seq.checkpoints.inputs import RunInputs
+from open_seq2seq.checkpoints.kept_files import kept_files_of
 from open_seq2seq.config.overrides import apply_overrides
 from open_seq2seq.data import ImagenetDataLayer
 from open_seq2seq.decoders import FullyConnectedDecoder
@@ -54,7 +55,7 @@ def test_inference_needs_no_folders_of_classes(trained):
     for others in ({"mode": "infer", "files": ["x.png"]}, {"mode": "interactive_infer"}):
         layer = from_checkpoint(checkpoint, **params_of(data, **others))
         assert layer.class_names == ["dark", "light"]
-        check_assets(model_of(layer), checkpoint)
+        RunInputs(model_of(layer), None, {}).check_assets(checkpoint)
 
 
 @pytest.mark.parametrize("class_file", [False, True])
@@ -63,10 +64,10 @@ def test_folders_with_other_names_are_refused(trained, tmp_path, mode, class_fil
     data, checkpoint = trained
     (tmp_path / "names.txt").write_text("night\nday\n")
     params = params_of(data, mode=mode, class_file=str(tmp_path / "names.txt") if class_file else None)
-    check_assets(model_of(ImagenetDataLayer(params)), checkpoint)
+    RunInputs(model_of(ImagenetDataLayer(params)), None, {}).check_assets(checkpoint)
     (data / "train/dark").rename(data / "train/shadow")
     with pytest.raises(CheckpointError, match=r"/train has folders of other classes .*\(shadow instead of dark\)"):
-        check_assets(model_of(ImagenetDataLayer(params)), checkpoint)
+        RunInputs(model_of(ImagenetDataLayer(params)), None, {}).check_assets(checkpoint)
 
 
 def test_inference_without_the_names_says_so(tmp_path, capfd):
