@@ -17,13 +17,13 @@ from typing import Any
 from open_seq2seq.checkpoints import verified_assets
 from open_seq2seq.checkpoints.folders import AVERAGED, BEST_MODELS, KEPT_FILES
 from open_seq2seq.config.files import ASSET, LARGE, NamedFile, named_files_below
-from open_seq2seq.config.names import resolve_name
+from open_seq2seq.config.names import part_class
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.data.data_layer import DataLayer, asset_name
 from open_seq2seq.models.model import Model
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import CheckpointError, ConfigError
+from open_seq2seq.utils.errors import CheckpointError
 from open_seq2seq.utils.own_files import NotOwnFileError, open_own
 
 LIST = "copies.json"
@@ -189,15 +189,8 @@ def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
     Such parameters are declared with ``Param(file="asset")`` or ``Param(file="large")``.
     """
     model_class = part_class(base_model, "model")
-    files = named_files_below(model_class, params, part_class) if isinstance(model_class, type) else ()
+    files = named_files_below(model_class, params) if isinstance(model_class, type) else ()
     return [file for file in files if file.kind in (ASSET, LARGE)]
-
-
-def part_class(value: Any, kind: str) -> Any:
-    """Returns the class that a config names, or None if there is no such class, which ``describe_model`` reports."""
-    with contextlib.suppress(ConfigError):
-        return resolve_name(value, kind, kind)
-    return None
 
 
 def _asset_name(file: NamedFile) -> str:

@@ -28,11 +28,6 @@ class MatchReport:
     unused: list[str] = field(default_factory=list)
     shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
 
-    @property
-    def complete(self) -> bool:
-        """Whether all variables and all values of the checkpoint matched."""
-        return not (self.missing or self.unused or self.shapes)
-
     def lines(self) -> list[str]:
         """Returns one line for each name that did not match."""
         return [*(f"Not restoring {name}: not in the checkpoint" for name in self.missing),
@@ -63,14 +58,6 @@ def assign_matching(variables: Mapping[str, tf.Variable], values: Mapping[str, n
     return report
 
 
-def _vocabulary_hint(report: MatchReport) -> str:
-    for name, (here, there) in report.shapes.items():
-        if "embedding" in name and len(here) == len(there) == 2 and here[0] != there[0]:
-            return (f" The embedding table has {here[0]} rows in the model but {there[0]} in the checkpoint: the "
-                    "vocabularies differ.")
-    return ""
-
-
 def assign_strictly(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray], path: Path) -> None:
     """Assigns all values; variables and values must have the same names and shapes.
 
@@ -78,11 +65,14 @@ def assign_strictly(variables: Mapping[str, tf.Variable], values: Mapping[str, n
       CheckpointError: names or shapes differ; in this case, no variable is changed.
     """
     report = match(variables, values)
-    if report.complete:
+    lines = report.lines()
+    if not lines:
         assign_matching(variables, values)
         return
-    shown = report.lines()
-    more = f"; and {len(shown) - 3} more" if len(shown) > 3 else ""
-    hint = _vocabulary_hint(report)
-    raise CheckpointError(f"The checkpoint {path} does not fit this config: {'; '.join(shown[:3])}{more}.{hint} Use "
+    more = f"; and {len(lines) - 3} more" if len(lines) > 3 else ""
+    rows = [(here[0], there[0]) for name, (here, there) in report.shapes.items()
+            if "embedding" in name and len(here) == len(there) == 2 and here[0] != there[0]]
+    hint = f" The embedding table has {rows[0][0]} rows in the model but {rows[0][1]} in the checkpoint: the " \
+           "vocabularies differ." if rows else ""
+    raise CheckpointError(f"The checkpoint {path} does not fit this config: {'; '.join(lines[:3])}{more}.{hint} Use "
                           f"the config that it was trained with, which is {path / 'config.yaml'}.")

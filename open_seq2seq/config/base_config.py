@@ -15,10 +15,9 @@ from types import ModuleType
 from typing import Any
 
 from open_seq2seq.config.data_note import strings_in
-from open_seq2seq.config.files import PARAMS
 from open_seq2seq.config.merge import DROP, copy_nested, merge_params, same
 from open_seq2seq.config.overrides import SECTIONS, gives
-from open_seq2seq.config.params import shown
+from open_seq2seq.config.params import PARAMS, shown
 from open_seq2seq.utils.errors import ConfigError
 
 BASE_CONFIG = "base_config"

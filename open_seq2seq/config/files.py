@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.names import part_class
+from open_seq2seq.config.params import PARAMS, Param
 
 # Kinds of files; see ``Param.file``.
 ASSET, LARGE = "asset", "large"
 DATA, LIST = "data", "list"
-PARAMS = "_params"
-"""Suffix of the parameter that contains the parameters of a nested component: ``encoder_params``."""
-
-# (value in a config, kind of component) → the component's class, or the value itself if it names no component.
-Resolve = Callable[[Any, str], Any]
 
 
 @dataclass(frozen=True)
@@ -40,18 +36,18 @@ class NamedFile:
         return self.part + self.keys
 
 
-def named_files(part_class: Any, params: Mapping[str, Any], part: tuple[str, ...] = ()) -> list[NamedFile]:
+def named_files(component: Any, params: Mapping[str, Any], part: tuple[str, ...] = ()) -> list[NamedFile]:
     """Returns the parameters of one component that are declared to name files, including those that are None.
 
     For a list of files, the result has one entry for each of them.
 
     Args:
-      part_class: the class that declares the parameters.
+      component: the class that declares the parameters.
       params: the component's parameters; defaults may be missing.
       part: path of the parameters in the config.
     """
     files = []
-    for name, spec in _declared(part_class).items():
+    for name, spec in _declared(component).items():
         value = params.get(name, spec.default)
         entries: list[tuple[tuple[str, ...], str, Any]]
         if isinstance(spec.file, str):
@@ -65,32 +61,30 @@ def named_files(part_class: Any, params: Mapping[str, Any], part: tuple[str, ...
     return files
 
 
-def named_files_below(part_class: Any, params: Mapping[str, Any], resolve: Resolve,
-                      part: tuple[str, ...] = ()) -> Iterator[NamedFile]:
+def named_files_below(component: type, params: Mapping[str, Any], part: tuple[str, ...] = ()) -> Iterator[NamedFile]:
     """Yields the parameters that name files, for a component and all components nested in it.
 
     A nested component is a parameter ``x`` whose value is a class with declared parameters; ``x_params`` holds their
     values.
 
     Args:
-      part_class: the class of the model or component.
+      component: the class of the model or component.
       params: the component's parameters; a class may be given by name.
-      resolve: returns the class of a nested component.
       part: path of the parameters in the config.
     """
-    yield from named_files(part_class, params, part)
-    declared = _declared(part_class)
+    yield from named_files(component, params, part)
+    declared = _declared(component)
     for name in [name for name in params if name + PARAMS in params or name + PARAMS in declared]:
         kind = declared[name].names if name in declared else ""
-        inside = resolve(params[name], kind)
+        inside = part_class(params[name], kind)
         if isinstance(inside, type) and hasattr(inside, "declared_params"):
             below = params.get(name + PARAMS)
-            yield from named_files_below(inside, below if isinstance(below, Mapping) else {}, resolve,
+            yield from named_files_below(inside, below if isinstance(below, Mapping) else {},
                                          (*part, name + PARAMS))
 
 
-def _declared(part_class: Any) -> dict[str, Param]:
+def _declared(component: Any) -> dict[str, Param]:
     """Returns a component's declarations, except those that are a bare type or list instead of a ``Param``."""
-    required, optional = part_class.declared_params()
+    required, optional = component.declared_params()
     specs = {**required, **optional, **required}  # in this order, but a required declaration prevails
     return {name: spec for name, spec in specs.items() if isinstance(spec, Param)}

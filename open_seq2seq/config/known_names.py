@@ -8,10 +8,9 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from open_seq2seq.config.files import PARAMS
 from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.overrides import Override
-from open_seq2seq.config.params import as_param
+from open_seq2seq.config.params import PARAMS, as_param
 from open_seq2seq.utils.errors import ConfigError, nearest_name
 
 # Names that other toolkits give to parameters → their names in this toolkit.

@@ -10,6 +10,7 @@ refer to code that has to be imported or executed, which ``user_code`` refuses w
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
@@ -152,6 +153,13 @@ def resolve_name(value: Any, kind: str, path: str, base: type | None = None) -> 
         shown = repr(value) if isinstance(value, str) or not inspect.isclass(value) else value.__name__
         raise ConfigError([f"'{path}' is {shown} but has to be {wanted}."])
     return resolved
+
+
+def part_class(value: Any, kind: str) -> Any:
+    """Returns the class that a config names, or None if there is no such class, which ``describe_model`` reports."""
+    with contextlib.suppress(ConfigError):
+        return resolve_name(value, kind, kind)
+    return None
 
 
 def resolve_names(params: Mapping[str, Any], specs: Specs, path: str = "") -> tuple[dict[str, Any], list[str]]:

@@ -24,6 +24,8 @@ from typing import Any
 from open_seq2seq.utils.errors import did_you_mean
 
 Specs = Mapping[str, Any]
+PARAMS = "_params"
+"""Suffix of the parameter that contains the parameters of a nested component: ``encoder_params``."""
 
 _LARGEST_FLOAT = 3.4028234663852886e38  # of FP32
 _LARGEST_INT = 2 ** 63 - 1

@@ -8,18 +8,18 @@ from typing import Any
 
 from open_seq2seq.checkpoints import Checkpoint
 from open_seq2seq.checkpoints.files import CONFIG
-from open_seq2seq.checkpoints.kept_files import part_class
 from open_seq2seq.config.data_note import strings_in
-from open_seq2seq.config.files import ASSET, LARGE, PARAMS, Resolve
+from open_seq2seq.config.files import ASSET, LARGE, named_files
 from open_seq2seq.config.loader import parse_config
+from open_seq2seq.config.names import part_class
 from open_seq2seq.config.options import RunOptions
-from open_seq2seq.config.params import FREE, REFUSE, SAY, Param, as_param, coerce, shown
+from open_seq2seq.config.params import FREE, PARAMS, REFUSE, SAY, Param, as_param, coerce, shown
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.config.serialize import to_plain
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
 
-_ABSENT = "absent"
+_ABSENT, _DATA = "absent", "data_layer_params"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Change:
         return f"'{'/'.join(self.path)}' is {_shown(self.now)} but was {_shown(self.before)}"
 
 
-def changes(part_class: Any, before: Mapping[str, Any], now: Mapping[str, Any], resolve: Resolve,
+def changes(component: Any, before: Mapping[str, Any], now: Mapping[str, Any],
             part: tuple[str, ...] = ()) -> Iterator[Change]:
     """Yields the differences in the parameters of a component and of the components nested in it.
 
@@ -51,32 +51,26 @@ def changes(part_class: Any, before: Mapping[str, Any], now: Mapping[str, Any], 
     and the component's parameters are not compared.
 
     Args:
-      part_class: the class of the model or component.
+      component: the class of the model or component.
       before: the old parameters as plain values; defaults may be missing.
       now: the new parameters; objects are allowed in place of their names.
-      resolve: returns the class of a nested component.
       part: path of the parameters in the config.
     """
-    required, optional = part_class.declared_params()
+    required, optional = component.declared_params()
     declared = {name: as_param(spec) for name, spec in {**optional, **required}.items()}
     inside = {name: nested for name in now if name + PARAMS in declared or name + PARAMS in now
-              if hasattr(nested := resolve(now[name], declared[name].names if name in declared else ""),
+              if hasattr(nested := part_class(now[name], declared[name].names if name in declared else ""),
                          "declared_params")}
     for name, spec in declared.items():
         stem = name.removesuffix(PARAMS)
         if spec.derived or (name in inside and spec.on_change == FREE):
             continue
-        old, new = (_fitted(params, name, spec) for params in (before, now))
+        old, new = (to_plain(coerce(params.get(name, spec.default), spec)[0]) for params in (before, now))
         if name == stem or stem not in inside:
             yield from _differences(spec, old, new, (*part, name))
         elif not list(_differences(declared[stem], before.get(stem), to_plain(now[stem]), ())):
-            yield from changes(inside[stem], old if isinstance(old, Mapping) else {},
-                               now.get(name) or {}, resolve, (*part, name))
-
-
-def _fitted(params: Mapping[str, Any], name: str, spec: Param) -> Any:
-    value = params[name] if name in params else spec.default
-    return to_plain(coerce(value, spec)[0])
+            yield from changes(inside[stem], old if isinstance(old, Mapping) else {}, now.get(name) or {},
+                               (*part, name))
 
 
 def _differences(spec: Param, before: Any, now: Any, path: tuple[str, ...]) -> Iterator[Change]:
@@ -117,14 +111,14 @@ def _shown(value: Any) -> str:
     return value if value == _ABSENT else shown(value)
 
 
-_DATA = "data_layer_params"
-
-
-def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
+def check_config(options: RunOptions, checkpoint: Checkpoint) -> bool:
     """Compares the config of a run with that of a checkpoint's run.
 
     If training is resumed, each difference that affects results is printed. In all modes, a difference with which the
     weights would compute another function is an error or, with ``--no_dir_check``, a warning.
+
+    Returns:
+      Whether the config names the same data for this mode. A config that cannot be compared counts as equal.
 
     Raises:
       CheckpointError: with a difference in the config, the weights would compute another function.
@@ -133,54 +127,38 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
         before = ResolvedConfig(parse_config(checkpoint.config_yaml, str(checkpoint.path / CONFIG)), options.mode)
     except ConfigError as error:
         deco_print(f"WARNING: the config cannot be compared with that of {checkpoint.path.name}: {error.problems[0]}")
-        return
-    training = options.mode.startswith("train")
-    all_changes: dict[str, Change] = {}
-    for section in options.config.sections:
-        different = _changes(options, before, section, section if training else "train")
-        if not training:  # Other data than in training is expected; report only changes to this mode's own data.
-            of_mode = {str(change) for change in _changes(options, before, section, section)}
-            different = [change for change in different if change.path[0] != _DATA or str(change) in of_mode]
-        all_changes |= {str(change): change for change in different}
-    for line, change in all_changes.items():
-        if training and change.kind != REFUSE:
-            deco_print(f"The config has changed since {checkpoint.path.name}: {line}.")
-    refused = [line for line, change in all_changes.items() if change.kind == REFUSE]
-    if refused:
-        _refuse(refused, checkpoint, options.no_dir_check)
-
-
-def validates(options: RunOptions, checkpoint: Checkpoint) -> bool:
-    """Returns whether an evaluation reads the validation data of the checkpoint's run.
-
-    All strings among the data layer's parameters are assumed to name data, except files that checkpoints keep, such as
-    vocabularies. A config that cannot be compared counts as equal.
-    """
-    try:
-        before = ResolvedConfig(parse_config(checkpoint.config_yaml, str(checkpoint.path / CONFIG)), "eval")
-        old, new = before.merge("eval")[0], options.config.params("eval")
-    except ConfigError:
         return True
-    with options.config.config_file.in_use():
-        layer = part_class(new.get("data_layer"), "data_layer")
-    declared = {name: as_param(spec).file for part in layer.declared_params() for name, spec in part.items()}
-    kinds = {name: kind for name, file in declared.items()
-             for name, kind in ({name: file} if isinstance(file, str) else file).items()}
-    kept_names = {name for name, kind in kinds.items() if kind in (ASSET, LARGE)}
-    return dict(strings_in(old.get(_DATA), kept_names)) == dict(strings_in(new.get(_DATA), kept_names))
-
-
-def _refuse(lines: list[str], checkpoint: Checkpoint, lenient: bool) -> None:
-    problem = (f"The config does not fit the checkpoint {checkpoint.path}, whose weights would now compute a "
-               f"different function: {'; '.join(lines)}.")
-    if not lenient:
-        raise CheckpointError(f"{problem} Use the values in the checkpoint's {CONFIG}, start a new run from "
-                              "its weights with load_model, or add --no_dir_check if the change is intended.")
-    deco_print(f"WARNING: {problem}")
-
-
-def _changes(options: RunOptions, before: ResolvedConfig, section: str, trained: str) -> list[Change]:
-    config = options.config
+    config, training, same_data = options.config, options.mode.startswith("train"), True
+    different: dict[str, Change] = {}
     with config.config_file.in_use():
         model_class = part_class(config.base_model, "model")
-        return list(changes(model_class, before.merge(trained)[0], config.params(section), part_class))
+        for section in config.sections:
+            old, new = before.merge(section)[0], config.params(section)
+            same_data &= _same_data(old, new)
+            if not training:  # The mode may have data of its own, but the rest has to fit what was trained.
+                old = {**before.merge("train")[0], **{name: old.get(name) for name in ("data_layer", _DATA)}}
+            different |= {str(change): change for change in changes(model_class, old, new)}
+    if training:
+        for line in (line for line, change in different.items() if change.kind != REFUSE):
+            deco_print(f"The config has changed since {checkpoint.path.name}: {line}.")
+    refused = [line for line, change in different.items() if change.kind == REFUSE]
+    if refused:
+        problem = (f"The config does not fit the checkpoint {checkpoint.path}, whose weights would now compute a "
+                   f"different function: {'; '.join(refused)}.")
+        if not options.no_dir_check:
+            raise CheckpointError(f"{problem} Use the values in the checkpoint's {CONFIG}, start a new run from "
+                                  "its weights with load_model, or add --no_dir_check if the change is intended.")
+        deco_print(f"WARNING: {problem}")
+    return same_data
+
+
+def _same_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Returns whether two sections name the same data.
+
+    All strings among the data layer's parameters are assumed to name data, except files that checkpoints keep, such as
+    vocabularies.
+    """
+    layer, params = part_class(now.get("data_layer"), "data_layer"), now.get(_DATA) or {}
+    files = named_files(layer, params) if hasattr(layer, "declared_params") else []
+    kept_names = {file.keys[-1] for file in files if file.kind in (ASSET, LARGE)}
+    return dict(strings_in(before.get(_DATA), kept_names)) == dict(strings_in(params, kept_names))

@@ -20,9 +20,10 @@ from open_seq2seq.checkpoints.folders import (
     find_checkpoints,
     list_checkpoints,
 )
-from open_seq2seq.checkpoints.kept_files import kept_files_of, model_files, part_class
+from open_seq2seq.checkpoints.kept_files import kept_files_of, model_files
 from open_seq2seq.config.loader import ConfigFile, load_config
 from open_seq2seq.config.merge import copy_nested, merge_params
+from open_seq2seq.config.names import part_class
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.data.data_layer import DataLayer

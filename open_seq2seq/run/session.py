@@ -22,7 +22,7 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.run import training_setup
-from open_seq2seq.run.config_changes import check_config, validates
+from open_seq2seq.run.config_changes import check_config
 from open_seq2seq.run.config_source import check_verb
 from open_seq2seq.run.dry_run import check_run
 from open_seq2seq.run.elastic_session import train_elastically
@@ -236,10 +236,10 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
     if runner.is_chief:
         folder = logdir.checkpoint_dir if logdir.checkpoint is not None else None
         checkpoint = choosing.for_inference(folder, model.params, options.config.config_file.checkpoint)
-        check_config(options, checkpoint)
+        same_data = check_config(options, checkpoint)
         restore_weights(model, inputs, checkpoint)
         path = str(checkpoint.path)
-        model.validates = model.mode != "eval" or validates(options, checkpoint)
+        model.validates = model.mode != "eval" or same_data
     runner.broadcast(named_variables(model))
     print_model(model, named_variables(model), runner, options.verbose)
     return model, path

@@ -107,7 +107,7 @@ def test_a_stretch_ends_where_the_rate_changes(tmp_path, make_snapshot):
 def test_the_last_checkpoint_has_the_metrics_of_an_evaluation_before_it_was_saved(tmp_path):
     """The last step is evaluated first if it is one of ``eval_steps``, but not of ``save_checkpoint_steps``."""
     params = {"best_metric": "WER", "best_metric_mode": "min", "num_checkpoints": 2, "average_checkpoints": None}
-    saver = RunSaver(tmp_path, tmp_path / "best_models", "run", params, "", SimpleNamespace(state=dict, contents=dict))
+    saver = RunSaver(tmp_path, tmp_path / "best_models", "run", params, "", SimpleNamespace(data={}, contents=dict))
     variables = SimpleNamespace(weights={"w": np.ones(2, np.float32)}, optimizer=SimpleNamespace(state=dict))
     for step, metrics in ((3, {"WER": 1.0}), (4, {"WER": 1.0}), (5, None)):
         position = RunPosition(step, 0, step, 1, 1, {}, None)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from open_seq2seq.checkpoints.kept_files import part_class
 from open_seq2seq.config.params import FREE, REFUSE, SAY, Param
 from open_seq2seq.models import Speech2Text, Text2Text
 from open_seq2seq.run.config_changes import changes
@@ -19,7 +18,7 @@ TEXT: dict[str, Any] = {
 
 
 def found(before: dict[str, Any], now: dict[str, Any], model: Any = Text2Text) -> dict[str, str]:
-    return {"/".join(change.path): change.kind for change in changes(model, before, now, part_class)}
+    return {"/".join(change.path): change.kind for change in changes(model, before, now)}
 
 
 def with_value(path: str, value: Any) -> dict[str, Any]:
