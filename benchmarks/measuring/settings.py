@@ -47,11 +47,9 @@ def prepare(config_file: str, mode: str, overrides: Sequence[str], values: Mappi
       UserError: the config, the overrides or the data have a mistake.
     """
     from open_seq2seq.config.loader import load_config
-    from open_seq2seq.config.options import RunOptions
     from open_seq2seq.config.overrides import parse_overrides
-    from open_seq2seq.config.resolve import Benchmark, resolve
-    from open_seq2seq.run.process_settings import set_up_process
-    from open_seq2seq.run.training_setup import describe_sections
+    from open_seq2seq.config.resolve import Benchmark, RunOptions, resolve
+    from open_seq2seq.run.training_setup import describe_sections, set_up_process
     from open_seq2seq.runners import make_runner
     from open_seq2seq.runners.processor_speed.choice import settle_precision
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.checkpoints.files import AVERAGE, METRICS, RATES
 from open_seq2seq.checkpoints.reading import Checkpoint, load_checkpoint
-from open_seq2seq.checkpoints.state import read_state
+from open_seq2seq.checkpoints.state import AVERAGE, METRICS, RATES, read_state
 from open_seq2seq.checkpoints.writing import Snapshot
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError

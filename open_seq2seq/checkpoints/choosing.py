@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from open_seq2seq.checkpoints import Checkpoint, check_resumable, load_first_whole, read_state
-from open_seq2seq.checkpoints.files import METRICS, RUN
 from open_seq2seq.checkpoints.folders import (
     AVERAGED,
     BEST_MODELS,
@@ -17,6 +16,7 @@ from open_seq2seq.checkpoints.folders import (
     list_checkpoints,
     step_in_name,
 )
+from open_seq2seq.checkpoints.state import METRICS, RUN
 from open_seq2seq.models.model_params import BEST_METRIC, BEST_METRIC_MODE
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError

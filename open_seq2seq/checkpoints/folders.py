@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from open_seq2seq.checkpoints.files import CONFIG, OPTIMIZER, STATE, WEIGHTS
+from open_seq2seq.checkpoints.state import CONFIG, OPTIMIZER, STATE, WEIGHTS
 from open_seq2seq.utils.errors import CheckpointError
 
 BEST_MODELS = "best_models"

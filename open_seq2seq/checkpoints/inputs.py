@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from open_seq2seq.checkpoints import Checkpoint
-from open_seq2seq.checkpoints.files import ASSETS
 from open_seq2seq.checkpoints.kept_files import assets_of, model_files
+from open_seq2seq.checkpoints.state import ASSETS
 from open_seq2seq.config.files import ASSET
 from open_seq2seq.config.serialize import to_plain
 from open_seq2seq.data.data_layer import DataLayer

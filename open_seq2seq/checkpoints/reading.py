@@ -12,17 +12,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from open_seq2seq.checkpoints.files import (
+from open_seq2seq.checkpoints.folders import step_in_name
+from open_seq2seq.checkpoints.state import (
     ASSETS,
     AVERAGE,
     CARRIED,
+    CHECKSUMS,
     CONFIG,
     OPTIMIZER,
     WEIGHTS,
+    read_state,
     sha256_of,
+    unreadable,
 )
-from open_seq2seq.checkpoints.folders import step_in_name
-from open_seq2seq.checkpoints.state import CHECKSUMS, read_state, unreadable
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointAccessError, CheckpointError
 from open_seq2seq.utils.own_files import open_own, read_own

@@ -20,7 +20,6 @@ from open_seq2seq.checkpoints import (
     read_state,
     write_snapshot,
 )
-from open_seq2seq.checkpoints.files import CARRIED, METRICS, RUN
 from open_seq2seq.checkpoints.folders import (
     AVERAGED,
     best_name,
@@ -32,6 +31,7 @@ from open_seq2seq.checkpoints.folders import (
 )
 from open_seq2seq.checkpoints.inputs import RunInputs
 from open_seq2seq.checkpoints.run_variables import RunPosition, RunVariables
+from open_seq2seq.checkpoints.state import CARRIED, METRICS, RUN
 from open_seq2seq.checkpoints.writing import RESUME_ADVICE
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.checkpoints.files import (
+from open_seq2seq.checkpoints.folders import ALL_FOLDERS, list_checkpoints
+from open_seq2seq.checkpoints.state import (
     ASSETS,
     CONFIG,
     FORMAT_VERSION,
@@ -25,11 +26,11 @@ from open_seq2seq.checkpoints.files import (
     STATE,
     STATE_CHECKSUM,
     WEIGHTS,
+    files_of,
+    read_state,
     sha256,
     state_checksum,
 )
-from open_seq2seq.checkpoints.folders import ALL_FOLDERS, list_checkpoints
-from open_seq2seq.checkpoints.state import files_of, read_state
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from open_seq2seq.checkpoints import Checkpoint
-from open_seq2seq.checkpoints.files import CONFIG
+from open_seq2seq.checkpoints.state import CONFIG
 from open_seq2seq.config.data_note import strings_in
 from open_seq2seq.config.files import ASSET, LARGE, named_files
 from open_seq2seq.config.loader import parse_config
 from open_seq2seq.config.names import part_class
-from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.params import FREE, PARAMS, REFUSE, SAY, Param, as_param, coerce, shown
-from open_seq2seq.config.resolve import ResolvedConfig
+from open_seq2seq.config.resolve import ResolvedConfig, RunOptions
 from open_seq2seq.config.serialize import to_plain
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
@@ -118,7 +117,7 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> bool:
     weights would compute another function is an error or, with ``--no_dir_check``, a warning.
 
     Returns:
-      Whether the config names the same data for this mode. A config that cannot be compared counts as equal.
+      False for an evaluation on other data than those that the checkpoint's config names for it; True otherwise.
 
     Raises:
       CheckpointError: with a difference in the config, the weights would compute another function.
@@ -134,7 +133,7 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> bool:
         model_class = part_class(config.base_model, "model")
         for section in config.sections:
             old, new = before.merge(section)[0], config.params(section)
-            same_data &= _same_data(old, new)
+            same_data &= options.mode != "eval" or _same_data(old, new)
             if not training:  # The mode may have data of its own, but the rest has to fit what was trained.
                 old = {**before.merge("train")[0], **{name: old.get(name) for name in ("data_layer", _DATA)}}
             different |= {str(change): change for change in changes(model_class, old, new)}

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from open_seq2seq.checkpoints import first_whole, verified_assets
 from open_seq2seq.checkpoints.choosing import offered
-from open_seq2seq.checkpoints.files import CONFIG, STATE
 from open_seq2seq.checkpoints.folders import (
     AVERAGED,
     BEST_MODELS,
@@ -21,6 +20,7 @@ from open_seq2seq.checkpoints.folders import (
     list_checkpoints,
 )
 from open_seq2seq.checkpoints.kept_files import kept_files_of, model_files
+from open_seq2seq.checkpoints.state import CONFIG, STATE
 from open_seq2seq.config.loader import ConfigFile, load_config
 from open_seq2seq.config.merge import copy_nested, merge_params
 from open_seq2seq.config.names import part_class

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from open_seq2seq.checkpoints import choosing
 from open_seq2seq.checkpoints.inputs import RunInputs
-from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model

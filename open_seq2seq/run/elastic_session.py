@@ -9,7 +9,7 @@ from typing import Any
 
 from open_seq2seq.checkpoints.choosing import written_last
 from open_seq2seq.checkpoints.run_variables import RunPosition
-from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import carried_states
@@ -18,8 +18,8 @@ from open_seq2seq.run.logdir import LogDir, take_over
 from open_seq2seq.run.logdir_lock import LogDirLock
 from open_seq2seq.run.logs import RunLogs
 from open_seq2seq.run.overview import print_task, print_training, write_overview
-from open_seq2seq.run.process_settings import set_up_process
 from open_seq2seq.run.restoring import ranks
+from open_seq2seq.run.training_setup import set_up_process
 from open_seq2seq.runners.horovod.elastic import ElasticRunner, HostsChanged, Membership, RanksLost, Regroup, join
 from open_seq2seq.runners.preflight import check_agreement
 from open_seq2seq.runners.processor_speed.choice import in_choice, settle_precision

@@ -21,7 +21,7 @@ from open_seq2seq.checkpoints.folders import (
     refuse_links,
     regular_step,
 )
-from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.run.logdir_lock import LOCK, refuse_checkpoint
 from open_seq2seq.run.overview import OVERVIEW
 from open_seq2seq.run.start_mark import START_MARK, is_marked, started_run

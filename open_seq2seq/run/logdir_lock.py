@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from open_seq2seq.checkpoints.files import STATE
+from open_seq2seq.checkpoints.state import STATE
 from open_seq2seq.run.start_mark import START_MARK
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import EnduringStream

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.models.model import Model

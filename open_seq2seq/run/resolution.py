@@ -13,9 +13,8 @@ from open_seq2seq.config.files import ASSET, DATA, LIST, named_files
 from open_seq2seq.config.known_names import named_object, short_name_paths
 from open_seq2seq.config.loader import ConfigFile
 from open_seq2seq.config.names import resolve_name
-from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, check_words, gives
-from open_seq2seq.config.resolve import Benchmark, ResolvedConfig, resolve, sections_of
+from open_seq2seq.config.resolve import Benchmark, ResolvedConfig, RunOptions, resolve, sections_of
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.models.builder import ModelSpec, describe_model  # also registers the names of the package's classes
 from open_seq2seq.run.config_source import config_of_run

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.checkpoints import Checkpoint, assign_matching, assign_strictly, load_checkpoint, match
-from open_seq2seq.checkpoints.files import AVERAGE, CARRIED, METRICS
 from open_seq2seq.checkpoints.inputs import RunInputs
 from open_seq2seq.checkpoints.run_variables import RunVariables
+from open_seq2seq.checkpoints.state import AVERAGE, CARRIED, METRICS
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.combinations import AVERAGES, averages_weights
 from open_seq2seq.optimizers.weight_average import MEAN_COUNT, MEAN_TRIGGER

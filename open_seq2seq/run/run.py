@@ -20,7 +20,7 @@ from open_seq2seq.utils.tensorflow_import import import_tensorflow
 from open_seq2seq.utils.wording import in_python
 
 if TYPE_CHECKING:
-    from open_seq2seq.config.options import RunOptions
+    from open_seq2seq.config.resolve import RunOptions
     from open_seq2seq.inference.trained_model import TrainedModel
     from open_seq2seq.run.session import Outcome
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from open_seq2seq.checkpoints import choosing
 from open_seq2seq.checkpoints.folders import AVERAGED, BEST_MODELS, DIVERGENCE, KEPT_FILES, LOGS, SAMPLES
 from open_seq2seq.checkpoints.inputs import RunInputs, read_assets
-from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.inference.interactive import answer_lines, prompt
 from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.models.builder import ModelSpec, build_model
@@ -29,7 +29,6 @@ from open_seq2seq.run.elastic_session import train_elastically
 from open_seq2seq.run.logdir import LogDir, check_logdir
 from open_seq2seq.run.logdir_lock import LOCK
 from open_seq2seq.run.overview import print_model, print_task, print_training, write_overview
-from open_seq2seq.run.process_settings import set_up_process
 from open_seq2seq.run.restoring import restore_weights
 from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
@@ -109,30 +108,28 @@ def run(options: RunOptions) -> Outcome:
     specs = training_setup.describe_sections(options)
     if options.elastic:
         return Outcome(*train_elastically(options, specs))
-    runner = _make_runner(options, specs)
+    spec = next(iter(specs.values()))
+    runner = _make_runner(options, spec.full_params)
     notes = _settle_process(options, specs, runner)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(watched(runner, _first(specs).full_params["watchdog_seconds"]))
+        stack.enter_context(watched(runner, spec.full_params["watchdog_seconds"]))
         if options.check:
-            _check(options, specs, runner, notes)
+            for note in notes:
+                deco_print(note)
+            check_run(options, settle_precision(specs, runner), runner)
             return Outcome()
-        logdir = training_setup.open_logdir(options, _first(specs), stack) if runner.is_chief else LogDir(None)
+        logdir = training_setup.open_logdir(options, spec, stack) if runner.is_chief else LogDir(None)
         print_task(options, specs, notes)
         if options.mode in ("train", "train_eval"):
             return _train(options, specs, logdir, runner)
-        model, path = _restored_model(options, _first(settle_precision(specs, runner)), logdir, runner)
+        model, path = _restored_model(options, settle_precision(specs, runner)[options.mode], logdir, runner)
         if options.mode == "eval":
             return Outcome(metrics=_evaluate(model, path, runner))
         {"infer": _infer, "interactive_infer": _interact}[options.mode](options, model, runner)
     return Outcome()
 
 
-def _first(specs: Specs) -> ModelSpec:
-    return next(iter(specs.values()))
-
-
-def _make_runner(options: RunOptions, specs: Specs) -> Runner:
-    params = _first(specs).full_params
+def _make_runner(options: RunOptions, params: Mapping[str, Any]) -> Runner:
     if options.mode != "interactive_infer":
         return make_runner(params)
     runner = make_runner(one_device(params))
@@ -144,17 +141,11 @@ def _make_runner(options: RunOptions, specs: Specs) -> Runner:
 
 def _settle_process(options: RunOptions, specs: Specs, runner: Runner) -> list[str]:
     """Applies process-wide settings, and checks that all ranks agree; returns lines for the log."""
-    params = _first(specs).full_params
-    notes = runner.describe() + set_up_process([spec.params for spec in specs.values()])
+    params = next(iter(specs.values())).full_params
+    notes = runner.describe() + training_setup.set_up_process([spec.params for spec in specs.values()])
     dtype = resolve_dtype(params["dtype"]).compute.name
     with time_limit(params["connect_seconds"]):
         return notes + check_agreement(runner, training_setup.agreed_values(options), dtype)
-
-
-def _check(options: RunOptions, specs: Specs, runner: Runner, notes: list[str]) -> None:
-    for note in notes:
-        deco_print(note)
-    check_run(options, settle_precision(specs, runner), runner)
 
 
 def _evaluate(model: Model, path: str, runner: Runner) -> dict[str, float]:
@@ -236,10 +227,9 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
     if runner.is_chief:
         folder = logdir.checkpoint_dir if logdir.checkpoint is not None else None
         checkpoint = choosing.for_inference(folder, model.params, options.config.config_file.checkpoint)
-        same_data = check_config(options, checkpoint)
+        model.validates = check_config(options, checkpoint)
         restore_weights(model, inputs, checkpoint)
         path = str(checkpoint.path)
-        model.validates = model.mode != "eval" or same_data
     runner.broadcast(named_variables(model))
     print_model(model, named_variables(model), runner, options.verbose)
     return model, path
@@ -270,7 +260,7 @@ def load(options: RunOptions) -> TrainedModel:
         _dropped.clear()
         gc.collect()
     spec = training_setup.describe_sections(options)[options.mode]
-    set_up_process([spec.params])
+    training_setup.set_up_process([spec.params])
     runner = Runner()
     spec = settle_precision({options.mode: spec}, runner)[options.mode]
     model, path = _restored_model(options, spec, check_logdir(options, spec.params), runner)

@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 from typing import BinaryIO
 
-from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError

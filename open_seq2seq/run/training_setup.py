@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+import tensorflow as tf
 
 from open_seq2seq.checkpoints import Checkpoint, assign_matching, choosing
 from open_seq2seq.checkpoints.inputs import RunInputs, read_assets
 from open_seq2seq.checkpoints.kept_files import MODES, keep_files
 from open_seq2seq.checkpoints.run_saver import RunSaver
 from open_seq2seq.config.data_note import as_comment
-from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import apply_overrides
+from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.config.serialize import to_plain, to_yaml, unwritable
 from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
@@ -59,6 +61,34 @@ def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
         raise ConfigError(lost)
     return {section: dataclasses.replace(spec, params=apply_overrides(spec.params, options.moved_files, ())[0])
             for section, spec in specs.items()}
+
+
+def set_up_process(sections: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Allows or forbids TensorFloat-32 in this process, as ``tf32`` says; call it before any model is built.
+
+    In TensorFloat-32, a GPU rounds the factors of float32 products to 10 bits of mantissa.
+
+    Args:
+      sections: the parameters of each section that this process uses.
+
+    Returns:
+      Lines for the log that describe the setting.
+
+    Raises:
+      ConfigError: ``tf32`` differs between the sections.
+    """
+    settings = {params.get("tf32") for params in sections}
+    if len(settings) > 1:
+        raise ConfigError(["'tf32' differs between the sections of this run, but applies to the whole process: set it "
+                           "once, in base_params."])
+    setting = next(iter(settings), None)
+    if setting is not None:
+        tf.config.experimental.enable_tensor_float_32_execution(setting)
+    if tf.config.get_visible_devices("GPU"):
+        enabled = tf.config.experimental.tensor_float_32_execution_enabled()
+        default = "" if setting is not None else " (TensorFlow's default; change it with 'tf32')"
+        return [f"TensorFloat-32: {'on' if enabled else 'off'}{default}"]
+    return ["TensorFloat-32: 'tf32' has no effect, because there is no GPU"] if setting else []
 
 
 def agreed_values(options: RunOptions) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import open_seq2seq
-from open_seq2seq.checkpoints.files import sha256, state_checksum
+from open_seq2seq.checkpoints.state import sha256, state_checksum
 from open_seq2seq.cli import main, run_of
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.inference.speech2text.frame_asr import FrameASR

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.checkpoints import assign_matching, load_checkpoint
-from open_seq2seq.checkpoints.files import AVERAGE
 from open_seq2seq.checkpoints.run_variables import RunVariables
+from open_seq2seq.checkpoints.state import AVERAGE
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from open_seq2seq.checkpoints import files
+from open_seq2seq.checkpoints.state import STATE, STATE_CHECKSUM, sha256, state_checksum
 
 
 def reseal(checkpoint: Path, change: Callable[[dict[str, Any]], object] | None = None) -> None:
@@ -17,12 +17,12 @@ def reseal(checkpoint: Path, change: Callable[[dict[str, Any]], object] | None =
       checkpoint: its folder; what is no file below it, or a link, keeps the checksum that it has.
       change: of the state, in place.
     """
-    state = json.loads((checkpoint / files.STATE).read_text(encoding="utf-8"))
+    state = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
     for name in state["sha256"]:
         path = checkpoint / name
         if path.is_file():
-            state["sha256"][name] = files.sha256(path)
+            state["sha256"][name] = sha256(path)
     if change is not None:
         change(state)
-    state[files.STATE_CHECKSUM] = files.state_checksum(state)
-    (checkpoint / files.STATE).write_text(json.dumps(state), encoding="utf-8")
+    state[STATE_CHECKSUM] = state_checksum(state)
+    (checkpoint / STATE).write_text(json.dumps(state), encoding="utf-8")

@@ -2,9 +2,8 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.config.loader import ConfigFile
-from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import parse_overrides
-from open_seq2seq.config.resolve import Benchmark, resolve
+from open_seq2seq.config.resolve import Benchmark, RunOptions, resolve
 from open_seq2seq.utils.errors import ConfigError
 
 BASE = {"logdir": "x", "batch_size_per_gpu": 4, "max_steps": 100, "eval_steps": 10, "decoder": "Greedy",

@@ -9,8 +9,7 @@ import pytest
 
 from open_seq2seq.checkpoints.folders import find_checkpoint, list_checkpoints
 from open_seq2seq.config.loader import ConfigFile, load_config
-from open_seq2seq.config.options import RunOptions
-from open_seq2seq.config.resolve import ResolvedConfig
+from open_seq2seq.config.resolve import ResolvedConfig, RunOptions
 from open_seq2seq.run.logdir import check_logdir
 from open_seq2seq.run.logdir_lock import LogDirLock
 from open_seq2seq.run.logs import RunLogs, git_info
