@@ -145,7 +145,8 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
             of_data[_asset_name(file)] = str(copy)
         elif copy is not None:
             moved[file.path] = str(copy)
-    moved |= _moved_by_data_layer(base_model, params, of_data)
+    # Files that a dict of the data layer names otherwise replace entries of that dict, and so come after it.
+    moved = {**_moved_by_data_layer(base_model, params, of_data), **moved}
     return [Override(None, path, value) for path, value in moved.items()]
 
 
@@ -165,22 +166,13 @@ def _moved_by_data_layer(base_model: Any, params: Mapping[str, Any],
     if not paths or not (isinstance(layer_class, type) and issubclass(layer_class, DataLayer)):
         return {}
     before = params.get(_DATA[0]) or {}
+    changed = {key: value for key, value in layer_class.params_with_assets(before, paths).items()
+               if key not in before or before[key] is not value}
     model_class = part_class(base_model, "model")
     is_model = isinstance(model_class, type) and issubclass(model_class, Model)
     of_model = model_class.get_optional_params() if is_model else {}
-    return {keys if before.get(keys[0]) is None and keys[0] in of_model else (*_DATA, *keys): value
-            for keys, value in _changes(before, layer_class.params_with_assets(before, paths)).items()}
-
-
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
-    changes: dict[tuple[str, ...], Any] = {}
-    for key, value in after.items():
-        old = before.get(key)
-        if isinstance(value, Mapping) and isinstance(old, Mapping):
-            changes |= {(key, *below): changed for below, changed in _changes(old, value).items()}
-        elif key not in before or old is not value:
-            changes[(key,)] = value
-    return changes
+    return {(key,) if before.get(key) is None and key in of_model else (*_DATA, key): value
+            for key, value in changed.items()}
 
 
 def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:

@@ -88,8 +88,9 @@ class ResolvedConfig:
         the result, the section or the command line replaces the decoder's class. The caller may then drop inherited
         ``decoder_params`` that the new class does not declare, but not the ``decoder_params`` in the result.
         """
-        section_values = self.config_file.sections.get(_source(self.config_file, section), {})
-        given, _ = apply_overrides(section_values, self.overrides, _names(self.config_file, section))
+        source = _source(self.config_file, section)
+        given, _ = apply_overrides(self.config_file.sections.get(source, {}), self.overrides,
+                                   (f"{section}_params", source))
         base = self.config_file.sections["base_params"]
         return {key: value for key, value in given.items()
                 if isinstance(value, Mapping) or key not in base or not same(base[key], value)}
@@ -99,7 +100,7 @@ class ResolvedConfig:
         file = self.config_file
         source = _source(file, section)
         params, problems = merge_params(file.sections["base_params"], file.sections.get(source, {}), source)
-        params, more = self._overridden(params, _names(file, section))
+        params, more = self._overridden(params, (f"{section}_params", source))
         if self.benchmark is not None and section == "train":
             _rewrite_for_timing(params, self.benchmark)
         return params, problems + more
@@ -140,10 +141,6 @@ def _source(file: ConfigFile, section: str) -> str:
     if section == "interactive_infer" and "interactive_infer_params" not in file.sections:
         return "infer_params"
     return f"{section}_params"
-
-
-def _names(file: ConfigFile, section: str) -> tuple[str, str]:
-    return f"{section}_params", _source(file, section)
 
 
 def _replace_length(params: dict[str, Any], overrides: Sequence[Override]) -> None:
@@ -239,8 +236,3 @@ class RunOptions:
     verbose: bool = False
     argv: list[str] = field(default_factory=list)
     moved_files: Sequence[Override] = ()
-
-    @property
-    def config_file(self) -> str:
-        """Path of the config file."""
-        return self.config.config_file.path

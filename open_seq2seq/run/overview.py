@@ -48,7 +48,8 @@ def print_task(options: RunOptions, specs: Mapping[str, ModelSpec], notes: list[
     spec = next(iter(specs.values()))
     parts = [spec.params[name].__name__ for name in spec.model_class.all_parts()
              if name not in ("data_layer", "loss") and hasattr(spec.params.get(name), "__name__")]
-    of = _short(options.config_file) if options.config_file else "the given config"
+    path = options.config.config_file.path
+    of = _short(path) if path else "the given config"
     deco_print(f"{'Timing' if options.benchmark else _VERBS[options.mode]} the model of {of}")
     deco_print(f"Model: {spec.model_class.__name__}" + (f" with {', '.join(parts)}" if parts else ""))
     for note in notes:

@@ -167,17 +167,6 @@ def test_nothing_is_written_or_removed_through_links(tmp_path: Path, capsys):
         kept_files_of(write_checkpoint(tmp_path / "run" / "model.ckpt-1"), "infer", "Speech2Text", params)
 
 
-def test_a_list_that_names_other_files_removes_none(tmp_path: Path):
-    (tmp_path / "run" / COPIES).mkdir(parents=True)
-    (tmp_path / "mine").write_text("", encoding="utf-8")
-    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    names = ["../../mine", str(tmp_path / "mine"), "..", "", "copies.json"]
-    (tmp_path / "run" / COPIES / "copies.json").write_text(json.dumps({name: [empty] for name in names}),
-                                                            encoding="utf-8")
-    keep_files(tmp_path / "run", "Speech2Text", {"infer": model_params(False)})
-    assert (tmp_path / "mine").exists() and (tmp_path / "run" / COPIES / "copies.json").exists()
-
-
 class _Lines(DataLayer):
     """Files in a parameter and in a dict."""
 

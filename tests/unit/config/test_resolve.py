@@ -3,7 +3,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.loader import ConfigFile
 from open_seq2seq.config.overrides import parse_overrides
-from open_seq2seq.config.resolve import Benchmark, RunOptions, resolve
+from open_seq2seq.config.resolve import Benchmark, resolve
 from open_seq2seq.utils.errors import ConfigError
 
 BASE = {"logdir": "x", "batch_size_per_gpu": 4, "max_steps": 100, "eval_steps": 10, "decoder": "Greedy",
@@ -158,7 +158,3 @@ def test_a_broken_section_of_another_mode_is_no_obstacle():
     result = resolved(infer={"decoder_params": 3})
     with pytest.raises(ConfigError):
         result.params("infer")
-
-
-def test_options_name_the_config():
-    assert RunOptions("train", resolved()).config_file == "/c.py"
