@@ -66,8 +66,9 @@ def read_assets(spec: ModelSpec) -> dict[str, Asset]:
     assets = {}
     for file in model_files(spec.model_class, spec.params):
         if file.kind == ASSET and file.value and os.path.isfile(file.value):
-            with contextlib.suppress(DataError):
-                assets[file.value] = Asset.read(file.value)
+            with contextlib.suppress(OSError, DataError):
+                if os.path.getsize(file.value) <= _MOST_ASSET_BYTES:
+                    assets[file.value] = Asset.read(file.value)
     return assets
 
 
