@@ -52,13 +52,19 @@ def config_of_logdir(mode: str, overrides: Sequence[Override],
         return file, kept_files_of(checkpoint, mode, file.base_model, _merged(file, mode, overrides))
 
 
+_COMMANDS = {"synthesize": "speak"}  # method of TrainedModel → verb of the command line, if it is another word
+
+
 def check_verb(model: Any, verb: str, logdir: str) -> None:
     """Raises UserError if a model, or a class of models, does something else than a verb of the command line.
 
     A class whose verb depends on its data is accepted.
     """
     does = getattr(model, "verb", None)
-    if does == verb or isinstance(does, property):
+    if isinstance(does, property):
+        return
+    does = _COMMANDS.get(does, does)
+    if does == verb:
         return
     name = getattr(model, "__name__", type(model).__name__)
     use = f"use {does} instead" if does else "use --mode=infer"
