@@ -13,7 +13,6 @@ from open_seq2seq.utils.errors import ConfigError
 RATES = {"LJ": 22050, "MAILABS": 16000}
 """Sampling rate in Hz of each data set."""
 _POINTS = {"LJ": 1024, "MAILABS": 800}
-_OUTPUTS = ("mel", "magnitude")
 
 
 def required_params() -> dict[str, Any]:
@@ -100,32 +99,47 @@ def make_settings(params: Mapping[str, Any], path: str) -> SpectrogramSettings:
     Raises:
       ConfigError: parameters contradict each other; the error lists all problems.
     """
-    both, problems = params["output_type"] == "both", []
-    count, least = params["num_audio_features"], params["data_min"]
-    for name, value in (("num_audio_features", count), ("data_min", least)):
-        if isinstance(value, Mapping) and (not both or set(value) != set(_OUTPUTS)):
-            problems.append(f"'{path}/{name}' is a dict, which is for output_type both, with the keys mel and "
-                            "magnitude." if not both else f"'{path}/{name}' must have the keys mel and magnitude.")
-    if both and not isinstance(count, Mapping):
-        problems.append(f"'{path}/num_audio_features' must be a dict with mel and magnitude for output_type both.")
-    if both and params["feature_normalize"]:
-        problems.append(f"'{path}/feature_normalize' must be False for output_type both.")
+    _check_output(params, path)
+    problems = []
     rate = params["sample_freq"] or RATES[params["dataset"]]
     points = params["n_fft"] or _POINTS[params["dataset"]]
+    count, both = params["num_audio_features"], params["output_type"] == "both"
+    bins = _part(count, "magnitude")
     if points % 4:
         problems.append(f"'{path}/n_fft' is {points}, but must be a multiple of 4.")
-    bins = points // 2 + 1
-    magnitudes = count.get("magnitude", 1) if isinstance(count, Mapping) else count
-    if params["output_type"] != "mel" and isinstance(magnitudes, int) and magnitudes > bins:
-        problems.append(f"'{path}/num_audio_features' is {magnitudes} magnitudes, but n_fft {points} gives {bins}.")
+    if params["output_type"] != "mel" and bins > points // 2 + 1:
+        problems.append(f"'{path}/num_audio_features' is {bins} magnitudes, but n_fft {points} gives only "
+                        f"{points // 2 + 1}.")
     if params["fmax"] is not None and params["fmax"] > rate / 2:
         problems.append(f"'{path}/fmax' is {params['fmax']:g} Hz, but half the sampling rate is {rate / 2:g} Hz.")
     if problems:
         raise ConfigError(problems)
     normalized = params["feature_normalize"]
     return SpectrogramSettings(
-        sample_freq=rate, n_fft=points, num_features=count, data_min=least,
-        mean=params["feature_normalize_mean"] if normalized else 0.0,
+        num_mels=_part(count, "mel"), num_bins=bins, sample_freq=rate, n_fft=points,
+        exp_mag=params["exp_mag"] and both, mean=params["feature_normalize_mean"] if normalized else 0.0,
         std_dev=params["feature_normalize_std"] if normalized else 1.0,
-        exp_mag=params["exp_mag"] and both,
-        **{name: params[name] for name in ("output_type", "mag_power", "mel_type", "fmax")})
+        **{name: params[name] for name in ("output_type", "mag_power", "mel_type", "fmax", "data_min")})
+
+
+def _part(count: Any, kind: str) -> int:
+    return count[kind] if isinstance(count, Mapping) else count
+
+
+def _check_output(params: Mapping[str, Any], path: str) -> None:
+    """Raises ConfigError if parameters do not suit the output type."""
+    kind, problems = params["output_type"], []
+    for name in ("num_audio_features", "data_min"):
+        value = params[name]
+        if isinstance(value, Mapping) and kind != "both":
+            problems.append(f"'{path}/{name}' is a dict, but output_type is {kind}: give one number.")
+        elif isinstance(value, Mapping) and set(value) != {"mel", "magnitude"}:
+            problems.append(f"'{path}/{name}' must have the keys mel and magnitude, got {list(value)}.")
+    if kind == "both" and not isinstance(params["num_audio_features"], Mapping):
+        problems.append(f"'{path}/num_audio_features' must be a dict with mel and magnitude for output_type both.")
+    if kind == "both" and params["feature_normalize"]:
+        problems.append(f"'{path}/feature_normalize' must be False for output_type both.")
+    if kind == "magnitude" and params["style_input"]:
+        problems.append(f"'{path}/style_input' needs mel spectrograms: set output_type to mel or both.")
+    if problems:
+        raise ConfigError(problems)

@@ -183,7 +183,7 @@ class Text2SpeechDataLayer(DataLayer):
         lengths = Field(tf.int32, (None,))
         source = [Field(tf.int32, (None, None), 1, 1), lengths]
         if self.params["style_input"] is not None:
-            source += [Field(tf.float32, (None, None, self.settings.num_mels), 1, 3), lengths]
+            source += [Field(tf.float32, (None, None, self.settings.mel_columns), 1, 3), lengths]
         fields: dict[str, Any] = {"source_tensors": source, "ids": Field(tf.int64, (None,))}
         if self._has_targets:
             columns = self.settings.num_columns
@@ -254,8 +254,8 @@ class Text2SpeechDataLayer(DataLayer):
             padded[row, :len(one)] = one
         batch: dict[str, Any] = {"source_tensors": [padded, lengths]}
         if self.params["style_input"] is not None:
-            mels = [values[:, :self.settings.num_mels] for values in spectrograms]
-            batch["source_tensors"] += self._padded(mels, self._padding[:self.settings.num_mels])[::2]
+            mels = [values[:, :self.settings.mel_columns] for values in spectrograms]
+            batch["source_tensors"] += self._padded(mels, self._padding[:self.settings.mel_columns])[::2]
         if self._has_targets:
             batch["target_tensors"] = self._padded(spectrograms, self._padding)
         return batch

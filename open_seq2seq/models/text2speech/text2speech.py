@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.data.audio.synthesis_features import to_sound
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
-from open_seq2seq.decoding.vocoder import to_sound
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.metrics.alignment import coverage, diagonality, monotonicity
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
@@ -114,12 +114,14 @@ class Text2Speech(EncoderDecoderModel):
         """
         outputs = super().predict(batch)
         _, final, alignments, stop, lengths, magnitudes = outputs
-        tensors = [tf.cast(final, tf.float32), alignments, lengths, batch["source_tensors"][1], stop[..., 0]]
+        final = tf.cast(final, tf.float32)
+        tensors = [final, alignments, lengths, batch["source_tensors"][1], stop[..., 0]]
         if self.mode == "eval":
             return tensors
-        sound, samples = to_sound(magnitudes if self.data_layer.settings.output_type == "both" else tensors[0], lengths,
-                                  self.data_layer.settings, self.params["griffin_lim_iterations"])
-        return [*tensors, sound, samples]
+        settings = self.data_layer.settings
+        columns = tf.concat([final, tf.cast(magnitudes, tf.float32)], -1) if settings.output_type == "both" else final
+        sound = to_sound(columns, lengths, settings, self.params["griffin_lim_iterations"])
+        return [*tensors, sound, tf.maximum(lengths - 1, 0) * settings.hop]
 
     def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
                            decoded: dict[str, Any]) -> list[tf.Tensor]:
