@@ -38,6 +38,7 @@ base_params = {
             {"kernel_size": [5], "stride": [1], "num_channels": -1, "padding": "SAME", "activation_fn": None},
         ],
     },
+    "loss_params": {"guided_attention_weight": 10.0, "stop_token_weight": 2.0},
     "data_layer_params": {
         "dataset_location": data_dir,
         "vocab_file": data_dir + "vocab.txt",

@@ -192,8 +192,9 @@ class Tacotron2Decoder(Decoder):
         Returns:
           A dict with ``outputs``: the spectrogram without the postnet and the final one ``[batch, time, features]``,
           the attention weights ``[batch, time, text]``, the stop probabilities ``[batch, time, 1]``, the lengths
-          ``[batch]`` int32, and the magnitudes ``[batch, time, bins]`` (no bins unless output_type is both), FP32; and
-          ``stop_token_prediction`` (logits ``[batch, time, 1]`` FP32).
+          ``[batch]`` int32, and the magnitudes ``[batch, time, bins]`` (no bins unless output_type is both), FP32;
+          ``stop_token_prediction``, logits ``[batch, time, 1]`` FP32; and ``symbols``, the lengths of the texts
+          ``[batch]``.
         """
         encoded, targets = input_dict["encoder_output"], input_dict.get("target_tensors")
         source = tf.cast(encoded["outputs"], self.dtype_of("recurrence"))
@@ -201,8 +202,10 @@ class Tacotron2Decoder(Decoder):
         ids = input_dict.get("ids")
         ids = tf.zeros(tf.shape(source)[:1], tf.int64) if ids is None else tf.cast(ids, tf.int64)
         if targets is None:
-            return self._finished(*self._search(memory, lengths_of(encoded), ids))
-        return self._finished(*self._teacher_force(targets[0], targets[2], memory, ids))
+            result = self._search(memory, lengths_of(encoded), ids)
+        else:
+            result = self._teacher_force(targets[0], targets[2], memory, ids)
+        return {**self._finished(*result), "symbols": lengths_of(encoded)}
 
     def _teacher_force(self, targets: tf.Tensor, lengths: tf.Tensor, memory: Memory,
                        ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -213,7 +216,7 @@ class Tacotron2Decoder(Decoder):
         x = tf.transpose(tf.cast(inputs, memory.values.dtype), [1, 0, 2])
         if self.prenet is not None:
             x = self.prenet(x, ids, tf.range(tf.shape(x)[0]), self.training)
-        outputs, contexts, weights = self.stack.fed(x, memory, self.training, [None] * len(self.stack.layers))
+        outputs, contexts, weights = self.stack.fed(x, memory, self.training, [None] * len(self.stack.layers), True)
         spectrograms, stops = self._projected(tf.transpose(tf.concat([outputs, contexts], -1), [1, 0, 2]))
         weights = tf.repeat(tf.transpose(weights, [1, 0, 2]), frames, axis=1)
         return spectrograms[:, :time], stops[:, :time], weights[:, :time], tf.cast(lengths, tf.int32)

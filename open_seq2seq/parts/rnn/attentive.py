@@ -119,10 +119,11 @@ class AttentiveStack(Module):
         return x, weights
 
     def fed(self, embedded: tf.Tensor, memory: Memory, training: bool,
-            states: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Computes the attention and the layers below it step by step; see ``fed_recurrence`` for the results.
+            states: Sequence[Any], through_weights: bool = False) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Computes the attention and the layers below it step by step.
 
-        ``states`` has one entry for each layer, None for zeros; the other arguments are those of ``__call__``.
+        ``states`` has one entry for each layer, None for zeros. ``through_weights`` and the results are those of
+        ``fed_recurrence``; the other arguments are those of ``__call__``.
         """
         inner = self.layers[:self.num_inner]
         kernel, weights = self._fed_weights(embedded.shape[-1], embedded.dtype, memory, training)
@@ -136,7 +137,8 @@ class AttentiveStack(Module):
             shape = tf.concat([tf.shape(embedded)[:2], tf.shape(memory.mask)[1:]], 0)
             noise = self.attention.noise(shape, training)
         weights = weights._replace(x=x, states=tuple(tuple(state) for state in first))
-        return fed_recurrence(self._loop_layers(embedded, training), weights, memory.mask, noise)
+        return fed_recurrence(self._loop_layers(embedded, training), weights, memory.mask, noise,
+                              through_weights)
 
     def _fed_weights(self, size: int, dtype: tf.DType, memory: Memory,
                      training: bool) -> tuple[tf.Tensor, FedWeights]:

@@ -87,7 +87,8 @@ class _Trace(NamedTuple):
 
 
 def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, mask: tf.Tensor,
-                   noise: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+                   noise: tf.Tensor | None = None,
+                   through_weights: bool = False) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Runs the layers over time; the first context is zeros.
 
     Args:
@@ -95,10 +96,12 @@ def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, mask: tf.Ten
       weights: the weights, the projected input and the source.
       mask: boolean ``[batch, source]``, False at padding.
       noise: noise to add to the scores of monotonic attention, ``[time, batch, source]`` FP32, or None.
+      through_weights: whether gradients also flow through the returned attention weights, for losses that depend on
+        them; not for monotonic attention.
 
     Returns:
       (outputs of the last layer ``[time, batch, output]`` and contexts ``[time, batch, memory_size]`` in the compute
-      dtype; attention weights ``[time, batch, source]`` FP32, which have no gradient).
+      dtype; attention weights ``[time, batch, source]`` FP32).
     """
     loop = _Loop(layers, mask, noise)
 
@@ -108,10 +111,12 @@ def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, mask: tf.Ten
         trace = loop.forward(fed)
         outputs = loop.inputs_and_outputs(trace, fed.x.dtype)[1][-1]
 
-        def grad(d_outputs: tf.Tensor, d_contexts: tf.Tensor) -> list[tf.Tensor]:
-            return tf.nest.flatten(loop.backward(fed, trace, d_outputs, d_contexts))
+        def grad(d_outputs: tf.Tensor, d_contexts: tf.Tensor, d_weights: tf.Tensor) -> list[tf.Tensor]:
+            given = d_weights if through_weights else None
+            return tf.nest.flatten(loop.backward(fed, trace, d_outputs, d_contexts, given))
 
-        return (outputs, trace.contexts[1:], tf.stop_gradient(trace.weights)), lambda dy, dc, _: grad(dy, dc)
+        attention = trace.weights if through_weights else tf.stop_gradient(trace.weights)
+        return (outputs, trace.contexts[1:], attention), grad
 
     return run(*tf.nest.flatten(weights))
 
@@ -266,11 +271,16 @@ class _Loop:
             y = outputs[-1]
         return inputs, outputs
 
-    def backward(self, fed: FedWeights, trace: _Trace, d_outputs: tf.Tensor, d_contexts: tf.Tensor) -> FedWeights:
-        """Returns the gradients of the tensors ``fed``; ``d_outputs`` and ``d_contexts`` are those of the results."""
+    def backward(self, fed: FedWeights, trace: _Trace, d_outputs: tf.Tensor, d_contexts: tf.Tensor,
+                 d_attention: tf.Tensor | None) -> FedWeights:
+        """Returns the gradients of the tensors ``fed``.
+
+        ``d_outputs``, ``d_contexts`` and ``d_attention`` are the gradients of the results; the last is None if the
+        attention weights have none.
+        """
         inputs, outputs = self.inputs_and_outputs(trace, fed.x.dtype)
         queries = self._projected(fed, outputs[-1])
-        d_states, grads = _Backward(self, fed, trace, queries, d_outputs, d_contexts).run()
+        d_states, grads = _Backward(self, fed, trace, queries, d_outputs, d_contexts, d_attention).run()
         weights = tf.transpose(tf.cast(trace.weights, fed.x.dtype), [1, 2, 0])
         d_values = tf.matmul(weights, tf.transpose(grads.contexts, [1, 0, 2]))
         d_keys = tf.cast(grads.keys, fed.x.dtype)
@@ -326,7 +336,8 @@ class _Backward:
     """The loop of the backward pass."""
 
     def __init__(self, loop: _Loop, fed: FedWeights, trace: _Trace, queries: tf.Tensor, d_outputs: tf.Tensor,
-                 d_contexts: tf.Tensor) -> None:
+                 d_contexts: tf.Tensor, d_attention: tf.Tensor | None) -> None:
+        self.d_attention = d_attention
         self.loop, self.fed, self.trace, self.queries = loop, fed, trace, queries
         self.d_outputs, self.d_contexts, self.first = d_outputs, d_contexts, first_weights(fed)
         # For location-sensitive attention, the sum of the weights before each step.
@@ -403,6 +414,7 @@ class _Backward:
         if not fed.score_bias:
             weights = self.trace.weights[step]
             by_context += d_weights if fed.location else 0.0
+            by_context += 0.0 if self.d_attention is None else self.d_attention[step]
             return weights * (by_context - tf.reduce_sum(weights * by_context, -1, keepdims=True)), d_weights
         before = tf.cond(step > 0, lambda: self.trace.weights[step - 1], lambda: self.first)
         scores = self.loop.shifted(fed, self._scores(step), step)
