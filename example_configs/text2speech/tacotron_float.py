@@ -42,7 +42,7 @@ base_params = {
     "dtype": "float32",
     "regularizer": "l2_regularizer",
     "regularizer_params": {"scale": 1e-6},
-    "initializer": "xavier_initializer",
+    "initializer": "GlorotUniform",
 
     "encoder": "Tacotron2Encoder",
     "encoder_params": {
@@ -55,7 +55,7 @@ base_params = {
         "rnn_cell_dim": 256,
         "rnn_unidirectional": False,
         "use_cudnn_rnn": True,
-        "rnn_type": "lstm",
+        "rnn_type": "LSTMCell",
         "zoneout_prob": 0.0,
     },
 
@@ -65,7 +65,7 @@ base_params = {
         "attention_type": "location",
         "attention_bias": True,
         "decoder_cell_units": 1024,
-        "decoder_cell_type": "lstm",
+        "decoder_cell_type": "LSTMCell",
         "decoder_layers": 2,
         "dropout_prob": 0.1,
         "zoneout_prob": 0.0,

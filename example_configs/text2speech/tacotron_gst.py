@@ -26,7 +26,7 @@ base_params = {
             "num_rnn_layers": 1,
             "rnn_cell_dim": 128,
             "rnn_unidirectional": True,
-            "rnn_type": "gru",
+            "rnn_type": "GRUCell",
             "emb_size": 512,
             "attention_layer_size": 512,
             "num_tokens": 32,

@@ -65,6 +65,12 @@ class SpectrogramSettings:
         """Number of columns of a spectrogram."""
         return self.mel_columns + (0 if self.output_type == "mel" else self.num_bins)
 
+    @property
+    def features(self) -> int | dict[str, int]:
+        """Number of columns; for ``both``, a dict of the numbers of ``mel`` and ``magnitude`` columns."""
+        both = {"mel": self.num_mels, "magnitude": self.num_bins}
+        return both if self.output_type == "both" else both[self.output_type]
+
     @functools.cached_property
     def mel_basis(self) -> np.ndarray:
         """The mel filters ``[num_mels, n_fft // 2 + 1]``, float32."""

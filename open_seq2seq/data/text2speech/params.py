@@ -20,8 +20,8 @@ def required_params() -> dict[str, Any]:
     return {
         "dataset": Param(list(RATES), doc="Layout and defaults of the recordings. LJ: 22,050 Hz, n_fft 1024. MAILABS: "
                          "16,000 Hz, n_fft 800.", on_change=REFUSE),
-        "num_audio_features": Param((int, dict), doc="Number of features per frame; with output_type both, a dict with "
-                                    "mel and magnitude.", minimum=1, maximum=10**5, on_change={"": REFUSE}),
+        "num_audio_features": Param((int, dict), doc="Number of features per frame, or a dict with mel and magnitude, "
+                                    "which output_type both needs.", minimum=1, maximum=10**5, on_change={"": REFUSE}),
         "output_type": Param(["magnitude", "mel", "both"], doc="Spectrogram that the model learns.", on_change=REFUSE),
         "vocab_file": Param(str, doc="File with one character per line; their ids begin at 3.", file=ASSET),
     }
@@ -83,8 +83,8 @@ def _feature_params() -> dict[str, Any]:
                           on_change=REFUSE),
         "fmax": Param((float, type(None)), None, "Upper frequency of the mel filters; by default half the sampling "
                       "rate.", "Hz", above=0.0, on_change=REFUSE),
-        "data_min": Param(numbers, 1e-5, "Lower bound of magnitudes before the logarithm; with output_type both, a "
-                          "number or a dict with mel and magnitude.", above=0.0, on_change={"": REFUSE}),
+        "data_min": Param(numbers, 1e-5, "Lower bound of magnitudes before the logarithm; a number, or a dict with "
+                          "mel and magnitude.", above=0.0, on_change={"": REFUSE}),
         "exp_mag": Param(bool, True, "With output_type both: whether magnitudes are learned without the logarithm.",
                          on_change=REFUSE),
         "trim": Param(bool, False, "Whether to remove silence from the beginning and end of recordings.",
@@ -131,9 +131,7 @@ def _check_output(params: Mapping[str, Any], path: str) -> None:
     kind, problems = params["output_type"], []
     for name in ("num_audio_features", "data_min"):
         value = params[name]
-        if isinstance(value, Mapping) and kind != "both":
-            problems.append(f"'{path}/{name}' is a dict, but output_type is {kind}: give one number.")
-        elif isinstance(value, Mapping) and set(value) != {"mel", "magnitude"}:
+        if isinstance(value, Mapping) and set(value) != {"mel", "magnitude"}:
             problems.append(f"'{path}/{name}' must have the keys mel and magnitude, got {list(value)}.")
     if kind == "both" and not isinstance(params["num_audio_features"], Mapping):
         problems.append(f"'{path}/num_audio_features' must be a dict with mel and magnitude for output_type both.")

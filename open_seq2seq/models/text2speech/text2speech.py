@@ -93,7 +93,7 @@ class Text2Speech(EncoderDecoderModel):
         layer = self.data_layer
         return {
             "src_vocab_size": layer.vocab_size,
-            "num_audio_features": layer.params["num_audio_features"],
+            "num_audio_features": layer.settings.features,
             "output_type": layer.params["output_type"],
             "exp_mag": layer.settings.exp_mag,
             "batch_size": self.params["batch_size_per_gpu"],

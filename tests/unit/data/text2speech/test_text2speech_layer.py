@@ -137,7 +137,6 @@ def test_recordings_of_any_rate_suffix_and_channels(voice):
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"output_type": "both"}, "num_audio_features"),
-    ({"num_audio_features": {"mel": 20, "magnitude": 257}}, "num_audio_features"),
     ({"output_type": "both", "num_audio_features": {"mel": 20, "phase": 1}}, "mel and magnitude"),
     ({"output_type": "magnitude", "num_audio_features": 300}, "257"),
     ({"output_type": "magnitude", "style_input": "wav"}, "style_input"),
