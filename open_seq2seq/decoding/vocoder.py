@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -35,11 +36,38 @@ def griffin_lim(magnitudes: tf.Tensor, lengths: tf.Tensor, iterations: int = 60,
       float32 ``[batch, (frames - 1) * hop]`` with a hop of a quarter of a frame, 0 after the ``(length - 1) * hop``
       samples of each example.
     """
-    raise NotImplementedError
+    magnitudes, lengths = tf.cast(magnitudes, tf.float32), tf.convert_to_tensor(lengths)
+    batch, frames = tf.shape(magnitudes)[0], tf.shape(magnitudes)[1]
+    points = 2 * (magnitudes.shape[2] - 1)
+    window = tf.constant(np.hanning(points + 1)[:-1], tf.float32)
+    inside = tf.sequence_mask(lengths, frames, tf.float32)[:, :, tf.newaxis]
+    scale = _inverse_window_sum(inside, lengths, window)
+    magnitudes *= inside
+    if phases is None:
+        # The phases of a frame do not depend on the number of frames, so they are the same in every batch.
+        phases = 2 * math.pi * tf.random.stateless_uniform([frames, magnitudes.shape[2]], [seed, 0])
+
+    def audio_of(spectrum: tf.Tensor) -> tf.Tensor:
+        return _overlapped(tf.signal.irfft(spectrum, [points]) * window) * scale
+
+    def improved(spectrum: tf.Tensor, last_audio: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # The transform is linear: the momentum is applied to the audio, which is smaller than the spectrum.
+        audio = audio_of(spectrum)
+        rebuilt = tf.signal.rfft(_framed(audio - momentum / (1 + momentum) * last_audio) * window)
+        real, imaginary = tf.math.real(rebuilt), tf.math.imag(rebuilt)
+        factors = magnitudes * tf.math.rsqrt(tf.maximum(real * real + imaginary * imaginary, _TINY))
+        return tf.ensure_shape(tf.complex(real * factors, imaginary * factors), spectrum.shape), audio
+
+    start = tf.complex(magnitudes * tf.cos(phases), magnitudes * tf.sin(phases)), tf.zeros_like(scale)
+    spectrum, _ = _repeated(improved, start, iterations)
+    hop = points // _OVERLAP
+    return tf.reshape(audio_of(spectrum)[:, 2:-2], [batch, tf.maximum(frames - 1, 0) * hop])
 
 
 def mel_to_magnitude(mel: tf.Tensor, basis: np.ndarray, iterations: int = 100) -> tf.Tensor:
     """Returns non-negative magnitudes whose mel spectrograms are approximately the given ones, by least squares.
+
+    This is the accelerated projected gradient of Beck and Teboulle (2009), from the clipped solution without bounds.
 
     Args:
       mel: non-negative mel spectrograms ``[batch, frames, mels]``, without logarithm.
@@ -49,4 +77,43 @@ def mel_to_magnitude(mel: tf.Tensor, basis: np.ndarray, iterations: int = 100) -
     Returns:
       ``[batch, frames, bins]``: magnitudes, or powers if the mel spectrograms are of powers.
     """
-    raise NotImplementedError
+    basis = np.asarray(basis, np.float64)
+    # Each bin has its own step, since filters for low frequencies have a much smaller norm than others.
+    curvature = basis.T @ basis.sum(axis=1)
+    steps = tf.constant(np.where(curvature > 0, 1 / np.maximum(curvature, _TINY), 0.0), tf.float32)
+    filters = tf.constant(basis, tf.float32)
+    start = tf.nn.relu(tf.matmul(mel, tf.constant(np.linalg.pinv(basis).T, tf.float32)))
+
+    def improved(solution: tf.Tensor, ahead: tf.Tensor, inertia: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        error = tf.matmul(ahead, filters, transpose_b=True) - mel
+        new_solution = tf.nn.relu(ahead - steps * tf.matmul(error, filters))
+        new_inertia = (1 + tf.sqrt(1 + 4 * inertia * inertia)) / 2
+        return new_solution, new_solution + (inertia - 1) / new_inertia * (new_solution - solution), new_inertia
+
+    return _repeated(improved, (start, start, tf.constant(1.0)), iterations)[0]
+
+
+def _repeated(function: Any, values: tuple[tf.Tensor, ...], times: int) -> tuple[tf.Tensor, ...]:
+    """Returns ``values`` after ``function`` has been applied to them ``times`` times."""
+    return tf.while_loop(lambda *_: True, function, values, parallel_iterations=1, maximum_iterations=times)
+
+
+def _inverse_window_sum(inside: tf.Tensor, lengths: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
+    """Returns the factors ``[batch, hops, hop]`` of overlapped frames; 0 before and after the audio."""
+    total = _overlapped(inside * tf.square(window))
+    hops = tf.range(tf.shape(total)[1])
+    middle = _OVERLAP // 2
+    in_audio = (hops >= middle) & (hops < lengths[:, tf.newaxis] - 1 + middle)
+    return tf.where(in_audio[:, :, tf.newaxis], tf.math.reciprocal(tf.maximum(total, _TINY)), 0.0)
+
+
+def _overlapped(frames: tf.Tensor) -> tf.Tensor:
+    """Adds overlapping frames ``[batch, frames, points]`` to audio in parts of one hop: ``[batch, frames + 3, hop]``."""
+    parts = tf.split(frames, _OVERLAP, axis=2)
+    return tf.add_n([tf.pad(part, [[0, 0], [index, _OVERLAP - 1 - index], [0, 0]]) for index, part in enumerate(parts)])
+
+
+def _framed(audio: tf.Tensor) -> tf.Tensor:
+    """Returns the frames ``[batch, frames, points]`` of audio ``[batch, frames + 3, hop]``."""
+    frames = tf.shape(audio)[1] - (_OVERLAP - 1)
+    return tf.concat([audio[:, index:index + frames] for index in range(_OVERLAP)], axis=2)
