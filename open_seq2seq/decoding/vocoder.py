@@ -108,7 +108,7 @@ def _inverse_window_sum(inside: tf.Tensor, lengths: tf.Tensor, window: tf.Tensor
 
 
 def _overlapped(frames: tf.Tensor) -> tf.Tensor:
-    """Adds overlapping frames ``[batch, frames, points]`` to audio in parts of one hop: ``[batch, frames + 3, hop]``."""
+    """Adds overlapping frames ``[batch, frames, points]`` to audio by hops: ``[batch, frames + 3, hop]``."""
     parts = tf.split(frames, _OVERLAP, axis=2)
     return tf.add_n([tf.pad(part, [[0, 0], [index, _OVERLAP - 1 - index], [0, 0]]) for index, part in enumerate(parts)])
 
