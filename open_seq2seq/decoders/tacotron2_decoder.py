@@ -117,7 +117,7 @@ class Tacotron2Decoder(Decoder):
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
         params = self.params
-        memory_size = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
+        memory_size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
         layers, problems = self._checked(memory_size)
         if problems:
             raise ConfigError(problems)

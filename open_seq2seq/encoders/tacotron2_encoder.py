@@ -148,19 +148,21 @@ class Tacotron2Encoder(Encoder):
             x = dropout(layer(x, lengths, self.training), self.params["rnn_dropout_prob"], self.training)
         x = tf.cast(tf.transpose(x, [1, 0, 2]), self.compute_dtype)
         if self.style is not None:
-            x = self._with_style(x, lengths, input_dict["source_tensors"][2:])
+            x = self._with_style(self.style, x, lengths, input_dict["source_tensors"][2:])
         return {"outputs": x, "src_length": lengths, "outputs_length": lengths}
 
-    def _with_style(self, x: tf.Tensor, lengths: tf.Tensor, recording: list[tf.Tensor]) -> tf.Tensor:
+    def _with_style(self, encoder: StyleEncoder, x: tf.Tensor, lengths: tf.Tensor,
+                    recording: list[tf.Tensor]) -> tf.Tensor:
+        """Appends the style to ``x`` ``[batch, text, channels]`` at each symbol."""
         weights = self.params["style_weights"]
         if weights is not None and self.mode == "infer":
-            style = self.style.attention.by_weights(weights)
+            style = encoder.attention.by_weights(weights)
         elif len(recording) < 2:
             raise ConfigError(["The data layer gives no recordings whose style could be read: set style_input in "
                                f"'data_layer_params', or, in inference, '{self.params_path}/style_weights'."])
         else:
-            style = self.style(tf.cast(recording[0], tf.float32), tf.cast(recording[1], tf.int32), self.training)
-        shape = [tf.shape(x)[0], tf.shape(x)[1], self.style.output_size]
+            style = encoder(tf.cast(recording[0], tf.float32), tf.cast(recording[1], tf.int32), self.training)
+        shape = [tf.shape(x)[0], tf.shape(x)[1], encoder.output_size]
         tiled = tf.broadcast_to(tf.cast(style, x.dtype)[:, tf.newaxis], shape)
         mask = tf.sequence_mask(lengths, tf.shape(x)[1])[:, :, tf.newaxis]
         return tf.concat([x, tf.where(mask, tiled, tf.zeros([], x.dtype))], -1)

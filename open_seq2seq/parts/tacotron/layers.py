@@ -70,7 +70,8 @@ def make_direction(cell: Any, units: int, input_size: int, zoneout: float, path:
       regularizer: regulariser of the matrices.
       use_cudnn: whether to use cuDNN on GPUs if it supports the cell.
     """
-    params, _ = check_params({"num_units": units, "zoneout_prob": zoneout}, *cell.declared_params(), path)
+    required, optional = cell.declared_params()
+    params, _ = check_params({"num_units": units, "zoneout_prob": zoneout}, required, optional, path)
     direction = cell.layer(params, input_size, initializer, regularizer)
     direction.use_cudnn = use_cudnn
     return direction
