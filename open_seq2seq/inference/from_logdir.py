@@ -68,7 +68,7 @@ def check_verb(model: Any, verb: str, logdir: str) -> None:
         return
     name = getattr(model, "__name__", type(model).__name__)
     use = f"use {does} instead" if does else "use --mode=infer"
-    raise UserError(f"The model of {logdir} is a {name}, which does not {verb}: {use}.")
+    raise UserError(f"The model of {logdir}, {name}, does not {verb}: {use}.")
 
 
 def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Override]) -> list[Override]:
