@@ -29,7 +29,7 @@ STYLED = {"style_embedding_enable": True, "style_embedding_params": STYLE}
 DECODER = {"attention_layer_size": 4, "attention_type": "location", "attention_bias": True, "decoder_cell_units": 6,
            "decoder_cell_type": "LSTMCell", "decoder_layers": 2, "prenet_units": 4, "dropout_prob": 0.0,
            "postnet_conv_layers": [{**CONV, "activation_fn": "tanh"}, {**CONV, "num_channels": -1}],
-           "num_audio_features": MELS}
+           "num_audio_features": MELS, "max_frames_per_symbol": 2.0}
 BOTH = {"output_type": "both", "num_audio_features": {"mel": MELS, "magnitude": BINS}, "exp_mag": True}
 SYMBOLS, FRAMES = [7, 3, 5], [9, 12, 4]
 IDS = tf.constant([4, 2, 9], tf.int64)
@@ -50,7 +50,9 @@ def make_encoder(mode: str = "train", **params: Any) -> Tacotron2Encoder:
 def make(size: int = 8, **params: Any) -> Tacotron2Decoder:
     with creating_variables(3):
         model = SimpleNamespace(encoder=SimpleNamespace(output_size=size))
-        return stirred(Tacotron2Decoder({**DECODER, **params}, model))
+        decoder = stirred(Tacotron2Decoder({**DECODER, **params}, model))
+    decoder.stop_token.bias.assign(decoder.stop_token.bias - 1.0)  # longer spectrograms
+    return decoder
 
 
 def encoded(padding: int = 0) -> dict[str, tf.Tensor]:
@@ -79,7 +81,7 @@ def test_predictions_given_as_targets_are_predicted_again(params: Any) -> None:
     features = tf.concat([spectrogram, magnitude], -1)
     forced = decoded(decoder, encoded(), [features, stops[..., 0], lengths])
     for one, other in zip(searched["outputs"], forced["outputs"], strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-4)
     assert weights.shape[1] == max(lengths)
     np.testing.assert_allclose(tf.reduce_sum(weights[0, :lengths[0]], -1), 1.0, atol=1e-5)
 
@@ -87,17 +89,14 @@ def test_predictions_given_as_targets_are_predicted_again(params: Any) -> None:
 def test_an_example_does_not_depend_on_its_batch_or_padding() -> None:
     decoder, together = make(**BOTH), decoded(make(**BOTH), encoded(padding=3))["outputs"]
     for row, size in enumerate(SYMBOLS):
-        source = encoded()
+        source = encoded(padding=3)
         alone = {"outputs": source["outputs"][row:row + 1, :size], "src_length": source["src_length"][row:row + 1]}
-        padded = np.concatenate([encoded(3)["outputs"][row:row + 1, :size]], 1)
-        np.testing.assert_array_equal(padded.shape, alone["outputs"].shape)
-        alone["outputs"] = tf.constant(padded)
         outputs = decoded(decoder, alone, ids=IDS[row:row + 1])["outputs"]
         length = int(outputs[4][0])
         assert length == int(together[4][row])
         for one, other in zip(outputs, together, strict=True):
             if one.shape.rank > 1:
-                np.testing.assert_allclose(one[0], other[row, :length, :one.shape[2]], atol=1e-5)
+                np.testing.assert_allclose(one[0], other[row, :length, :one.shape[2]], atol=1e-5, rtol=1e-4)
                 assert not np.any(other[row, length:])
 
 
@@ -223,7 +222,7 @@ def total(terms: list[Any]) -> float:
 
 def test_the_loss_is_the_weighted_mean_over_frames() -> None:
     target = targets(features=MELS + BINS)
-    output = decoded(make(**BOTH), encoded(), target)
+    output = decoded(make(**{**BOTH, "exp_mag": False}), encoded(), target)
     before, after, _, _, _, magnitude = (np.asarray(tensor) for tensor in output["outputs"])
     logits, spectrogram = output["stop_token_prediction"].numpy()[..., 0], target[0].numpy()
     mask = np.arange(12) < np.array(FRAMES)[:, np.newaxis]
