@@ -24,7 +24,7 @@ PYTEST = $(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo horovod test test-long test-ranks test-onednn test-all coverage lint reference-losses docs clean
+.PHONY: help demo demo-speech horovod test test-long test-ranks test-onednn test-all coverage lint reference-losses docs clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -48,6 +48,9 @@ $(VENV)/.installed-%: $(VENV)/.installed
 
 demo: $(VENV)/.installed  ## Train a small model on a toy task, evaluate it, and translate with it.
 	@bash example_configs/text2text/toy-reversal/demo.sh $(BIN)/python
+
+demo-speech: $(VENV)/.installed  ## Train a small voice, speak with it, and listen to it by a program.
+	@bash example_configs/text2speech/demo.sh $(BIN)/python
 
 horovod: $(VENV)/.installed  ## Build Horovod for the TensorFlow in .venv, and test it with two processes.
 	bash scripts/install_horovod.sh $(BIN)/python
@@ -83,5 +86,5 @@ docs: $(VENV)/.installed-docs  ## Build the documentation into site/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## Remove everything that make created.
-	rm -rf $(VENV) build dist site demo_run *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site demo_run demo_speech_run *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -42,6 +42,7 @@ setup(
     ],
     # TensorFlow comes by an extra, cpu or gpu: pip would lay one build over the other.
     install_requires=[
+        "librosa>=0.11",
         "numpy",
         "pyyaml",
         "rapidfuzz",
@@ -60,10 +61,10 @@ setup(
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
         "ctranslate2": ["ctranslate2>=4.8,<5"],  # scripts/export_ctranslate2.py; the tests have passed with 4.8.5
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
-        # librosa and python_speech_features are what the features of speech are compared with.
+        # python_speech_features and librosa, a dependency, are what the features of speech are compared with.
         "test": ["coverage>=7.10", "ctranslate2>=4.8,<5", "hypothesis>=6.100", "ipykernel", "jiwer",
-                 "librosa>=0.11", "matplotlib", "nbclient", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3",
-                 "pytest-xdist>=3.6", "python_speech_features"],
+                 "matplotlib", "nbclient", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6",
+                 "python_speech_features"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
     },

@@ -25,6 +25,7 @@ from open_seq2seq.utils.environment import (
     with_home,
 )
 from open_seq2seq.utils.errors import ConfigError, UserError, did_you_mean
+from open_seq2seq.utils.given_files import given_texts
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, check_output_file, is_standard_output
 from open_seq2seq.utils.tensorflow_import import in_own_process
@@ -61,6 +62,8 @@ VERBS = {
     "classify": ("Classify texts or images.", "text files with one text per line; or images, folders of them, or lists",
                  "one class per line; or a CSV table of classes"),
     "generate": ("Continue texts.", "text files with one beginning of a text per line", "one text per line"),
+    "speak": ("Speak texts.", "texts in quotation marks, or text files with one text per line",
+              "a 16-bit WAV file or, unless the name ends with .wav, a folder with files for each text"),
 }
 
 _USAGE = "run.py --config_file=FILE [--mode=MODE] [flags] [--key/subkey=value ...]"
@@ -83,6 +86,7 @@ with a trained model, wherever its logdir is (run.py VERB --help):
   python run.py transcribe LOGDIR recordings/ --output=out.csv
   python run.py classify LOGDIR pictures/ > out.csv
   python run.py generate LOGDIR < beginnings.txt
+  python run.py speak LOGDIR "a text" > out.wav
 """
 
 
@@ -290,7 +294,8 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     check_output_file(flags.output)
     overrides = [*parse_overrides(leftover, ("--output",)), Override(None, ("logdir",), names[0], names[0])]
     run = Run.of_command(None, overrides, flags.trust_code, ("--output", "--trust_code", "--verbose"))
-    run.perform("infer", verb=verb, infer_files=names[1:] or ["-"], infer_output_file=flags.output,
+    files = given_texts(names[1:]) if verb == "speak" else names[1:]
+    run.perform("infer", verb=verb, infer_files=files or ["-"], infer_output_file=flags.output,
                 verbose=flags.verbose, argv=arguments)
     return 0
 

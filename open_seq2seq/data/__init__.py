@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
     from open_seq2seq.data.speech_commands.speech_commands import SpeechCommandsDataLayer
     from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
+    from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
     from open_seq2seq.data.text2text.several_corpora import MultiCorpusDataLayer
     from open_seq2seq.data.text2text.table_text import TableTextDataLayer
     from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CifarDataLayer", "DataLayer", "IMDBDataLayer", "ImageFolderDataLayer", "ImagenetDataLayer",
            "LabelledTextDataLayer", "MultiCorpusDataLayer", "ParallelTextDataLayer", "SSTDataLayer",
-           "Speech2TextDataLayer", "SpeechCommandsDataLayer", "TableTextDataLayer", "TextClassificationDataLayer",
-           "TransformerDataLayer", "WKTDataLayer"]
+           "Speech2TextDataLayer", "SpeechCommandsDataLayer", "TableTextDataLayer", "Text2SpeechDataLayer",
+           "TextClassificationDataLayer", "TransformerDataLayer", "WKTDataLayer"]
 
 _HOMES = {
     "CifarDataLayer": "image2label.cifar",
@@ -41,6 +42,7 @@ _HOMES = {
     "Speech2TextDataLayer": "speech2text.speech2text",
     "SpeechCommandsDataLayer": "speech_commands.speech_commands",
     "TableTextDataLayer": "text2text.table_text",
+    "Text2SpeechDataLayer": "text2speech.text2speech",
     "TextClassificationDataLayer": "lm.classification",
     "TransformerDataLayer": "text2text.transformer",
     "WKTDataLayer": "lm.wkt",

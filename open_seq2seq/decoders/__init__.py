@@ -14,12 +14,13 @@ from open_seq2seq.decoders.las_decoder import ListenAttendSpellDecoder
 from open_seq2seq.decoders.multi_decoder import MultiDecoder
 from open_seq2seq.decoders.rnn_decoder import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
 from open_seq2seq.decoders.softmax_decoder import SoftmaxDecoder
+from open_seq2seq.decoders.tacotron2_decoder import Tacotron2Decoder
 from open_seq2seq.decoders.time_decoder import FullyConnectedTimeDecoder
 from open_seq2seq.decoders.transformer_decoder import TransformerDecoder
 
 __all__ = ["AutoregressiveDecoder", "BeamSearchRNNDecoderWithAttention", "ConvS2SDecoder", "Decoder", "FakeDecoder",
            "FullyConnectedCTCDecoder", "FullyConnectedDecoder", "FullyConnectedSCDecoder", "FullyConnectedTimeDecoder",
            "JointCTCAttentionDecoder", "ListenAttendSpellDecoder", "MultiDecoder", "RNNDecoderWithAttention",
-           "SoftmaxDecoder", "TransformerDecoder"]
+           "SoftmaxDecoder", "Tacotron2Decoder", "TransformerDecoder"]
 
 register("decoder", exported(sys.modules[__name__]), base=Decoder)

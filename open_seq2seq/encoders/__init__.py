@@ -20,13 +20,14 @@ from open_seq2seq.encoders.rnn_encoders import (
     UnidirectionalRNNEncoderWithEmbedding,
 )
 from open_seq2seq.encoders.speech_encoder import SpeechEncoder
+from open_seq2seq.encoders.tacotron2_encoder import Tacotron2Encoder
 from open_seq2seq.encoders.tdnn_encoder import TDNNEncoder
 from open_seq2seq.encoders.transformer_encoder import TransformerEncoder
 from open_seq2seq.encoders.transformer_lm_encoder import TransformerLMEncoder
 
 __all__ = ["BidirectionalRNNEncoderWithEmbedding", "CNNEncoder", "ConvS2SEncoder", "DeepSpeech2Encoder", "Encoder",
            "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN", "LMEncoder", "LanguageEncoder",
-           "ListenAttendSpellEncoder", "MultiEncoder", "NgramEncoder", "ResNetEncoder", "SpeechEncoder",
-           "TDNNEncoder", "TransformerEncoder", "TransformerLMEncoder", "UnidirectionalRNNEncoderWithEmbedding"]
+           "ListenAttendSpellEncoder", "MultiEncoder", "NgramEncoder", "ResNetEncoder", "SpeechEncoder", "TDNNEncoder",
+           "Tacotron2Encoder", "TransformerEncoder", "TransformerLMEncoder", "UnidirectionalRNNEncoderWithEmbedding"]
 
 register("encoder", exported(sys.modules[__name__]), base=Encoder)

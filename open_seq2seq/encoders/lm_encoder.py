@@ -13,9 +13,9 @@ from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale, locked_dropout, mask_out
 from open_seq2seq.parts.rnn.core_cells import (
+    CUDNN_LAYERS,
     BasicLSTMCell,
     CoreCell,
-    CudnnCompatibleGRUCell,
     CudnnCompatibleLSTMCell,
     LayerNormBasicLSTMCell,
     LSTMCell,
@@ -138,8 +138,6 @@ def last_values(history: tf.Tensor, first: tf.Tensor, lengths: tf.Tensor) -> tf.
     return tf.ensure_shape(tf.gather_nd(steps, tf.stack([lengths, rows], 1)), first.shape)
 
 
-# Values of cudnn_rnn_type, and the cells that they select.
-_CUDNN: dict[str, type[CoreCell]] = {"CudnnLSTM": CudnnCompatibleLSTMCell, "CudnnGRU": CudnnCompatibleGRUCell}
 # Cells that WeightDropDirection supports.
 _PLAIN = (BasicLSTMCell, LSTMCell, LayerNormBasicLSTMCell, CudnnCompatibleLSTMCell)
 
@@ -206,9 +204,9 @@ class LMEncoder(LanguageEncoder):
         if params["use_cudnn_rnn"]:
             named = params["cudnn_rnn_type"]
             name = getattr(named, "__name__", str(named)).rpartition(".")[2]
-            if name not in _CUDNN:
+            if name not in CUDNN_LAYERS:
                 return [f"'{path}/cudnn_rnn_type' must be CudnnLSTM or CudnnGRU with use_cudnn_rnn, got {named!r}."]
-            self._cell, self._cell_params = _CUDNN[name], {"num_units": params["emb_size"]}
+            self._cell, self._cell_params = CUDNN_LAYERS[name], {"num_units": params["emb_size"]}
         elif params["core_cell"] is None:
             return [f"'{path}/core_cell' is missing: name a cell, such as LSTMCell, or set use_cudnn_rnn."]
         else:

@@ -214,6 +214,27 @@ class TrainedModel:
         self._check_verb("generate")
         return self._variant({"infer_task": "generate"})._answers(prompts)
 
+    @overload
+    def synthesize(self, texts: str) -> tuple[np.ndarray, int]: ...
+
+    @overload
+    def synthesize(self, texts: list[Any]) -> list[tuple[np.ndarray, int]]: ...
+
+    def synthesize(self, texts: Any) -> Any:
+        """Returns the sound of a text, as a pair (samples ``[samples]`` from -1 to 1, sampling rate in Hz).
+
+        Args:
+          texts: a text, or a list of texts, for which a list of pairs is returned. For a model with style recordings,
+            an element is a pair (text, path of the style recording).
+
+        Raises:
+          UserError: the model is not a speech synthesiser.
+          DataError: a text is not a string, or a style recording cannot be used.
+        """
+        self._check_verb("synthesize")
+        sounds = [(result.samples, result.rate) for result in self.infer(_listed(texts))]
+        return sounds[0] if _is_single(texts) else sounds
+
     def score(self, inputs: Sequence[Any], targets: Sequence[Any] | None = None) -> list[Any]:
         """Returns the score of a given target for each input, in order; or of each line under a language model.
 

@@ -13,8 +13,9 @@ from open_seq2seq.losses.sequence_loss import (
     CrossEntropyWithSmoothing,
     PaddedCrossEntropyLossWithSmoothing,
 )
+from open_seq2seq.losses.text2speech_loss import Text2SpeechLoss
 
 __all__ = ["BasicSampledSequenceLoss", "BasicSequenceLoss", "CTCLoss", "CrossEntropyLoss", "CrossEntropyWithSmoothing",
-           "Loss", "LossTerm", "MultiTaskCTCEntropyLoss", "PaddedCrossEntropyLossWithSmoothing"]
+           "Loss", "LossTerm", "MultiTaskCTCEntropyLoss", "PaddedCrossEntropyLossWithSmoothing", "Text2SpeechLoss"]
 
 register("loss", exported(sys.modules[__name__]), base=Loss)

@@ -47,7 +47,8 @@ class Model(Component):
       object_description: a more exact name of these objects; None if ``object_name`` is exact enough.
       interactive_hint: what the user should type at the prompt of interactive inference.
       verb: name of the method of ``TrainedModel`` that returns the short result of each input: ``translate``,
-        ``transcribe``, ``classify`` or ``generate``; None if the model can only be used with ``TrainedModel.infer``.
+        ``transcribe``, ``classify``, ``generate`` or ``synthesize``; None if the model can only be used with
+        ``TrainedModel.infer``.
       validates: whether the model is evaluated on the validation set of its run, not on other data such as a test set;
         results on other data are not called "validation loss".
     """

@@ -195,17 +195,23 @@ def _add_data_layer(file: ConfigFile, mode: str) -> None:
             return
 
 
+_COMMANDS = {"synthesize": "speak"}  # method of TrainedModel → verb of the command line, if it is another word
+
+
 def check_verb(model: Any, verb: str, logdir: str) -> None:
     """Raises UserError if a model, or a class of models, does something else than a verb of the command line.
 
     A class whose verb depends on its data is accepted.
     """
     does = getattr(model, "verb", None)
-    if does == verb or isinstance(does, property):
+    if isinstance(does, property):
+        return
+    does = _COMMANDS.get(does, does)
+    if does == verb:
         return
     name = getattr(model, "__name__", type(model).__name__)
     use = f"use {does} instead" if does else "use --mode=infer"
-    raise UserError(f"The model of {logdir} is a {name}, which does not {verb}: {use}.")
+    raise UserError(f"The model of {logdir}, {name}, does not {verb}: {use}.")
 
 
 def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Override]) -> list[Override]:

@@ -148,6 +148,23 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
     return target
 
 
+def given_texts(words: Sequence[str]) -> list[str]:
+    """Returns the paths of text files for words of the command line that are files, ``-`` or texts.
+
+    A word that is neither ``-`` nor the name of an existing file is a text. It is written to a file that is removed
+    when the process ends.
+    """
+    paths = []
+    for word in words:
+        if word != STANDARD_INPUT and not os.path.exists(word):
+            path = _new_name("text.txt", "the text on the command line")
+            with open(path, "x", encoding="utf-8") as out:
+                out.write(word + "\n")
+            word = path
+        paths.append(word)
+    return paths
+
+
 def _spooled_pipe(name: str) -> str:
     """Copies a named pipe, such as that of the shell's ``<(command)``, to a file; returns the file's path.
 

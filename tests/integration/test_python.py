@@ -108,7 +108,7 @@ def test_a_config_may_be_a_dict(run, folder):
 def test_a_verb_of_another_task_is_named(run, capsys, monkeypatch):
     run("verb", max_steps=1).train()
     assert main(["transcribe", "verb", "toy_text_data/test/source.txt"]) == 2
-    assert "The model of verb is a Text2Text, which does not transcribe: use translate" in capsys.readouterr().err
+    assert "The model of verb, Text2Text, does not transcribe: use translate" in capsys.readouterr().err
     assert main(["translate", "verb", "toy_text_data/test/source.txt", "--output=verb.txt",
                  "--decoder_params/beam_size=1"]) == 0
     assert len(Path("verb.txt").read_text().splitlines()) == 200

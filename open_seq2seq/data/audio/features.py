@@ -99,7 +99,7 @@ def _librosa_values(audio: np.ndarray, settings: FeatureSettings, frames: range,
         samples = _emphasized(samples)
     hop, size, before = settings.hop, settings.window_samples, settings.samples_before
     indices = reflected_indices(start + len(samples), before - frames.start * hop, (len(frames) - 1) * hop + size)
-    power = _power(samples[indices - start], settings)
+    power = _power(samples[indices - start], settings.window_values, hop, settings.fft_points)
     if dither_floor and settings.dither:
         power += settings.dither_power
     if settings.input_type == "spectrogram":
@@ -124,13 +124,30 @@ def _psf_values(audio: np.ndarray, settings: FeatureSettings, frames: range, sta
         samples = _emphasized(samples)
     first, end = frames.start * hop - start, (frames.stop - 1) * hop + size - start
     samples = np.pad(samples, (0, max(0, end - len(samples))))
-    power = _power(samples[first:end], settings) / settings.fft_points
+    power = _power(samples[first:end], settings.window_values, hop, settings.fft_points) / settings.fft_points
     if dither_floor and settings.dither:
         power += settings.dither_power * (_FULL_SCALE ** 2 / settings.fft_points)
     if settings.input_type == "spectrogram":
         return 10 * np.log10(np.maximum(power, TINY_POWER))
     mel = _mel(power, settings)
     return np.log(np.where(mel == 0, np.finfo(np.float64).eps, mel))
+
+
+def centred_power(audio: np.ndarray, points: int, hop: int) -> np.ndarray:
+    """Returns the power of each frequency bin in frames that are centred on multiples of ``hop`` samples.
+
+    The window is the periodic Hann window; at its ends, the signal is reflected.
+
+    Args:
+      audio: ``[samples]``, at least one.
+      points: length of a frame and of its Fourier transform.
+      hop: number of samples from one frame to the next.
+
+    Returns:
+      float64 ``[1 + samples // hop, points // 2 + 1]``.
+    """
+    indices = reflected_indices(len(audio), points // 2, len(audio) // hop * hop + points)
+    return _power(audio[indices], np.hanning(points + 1)[:-1], hop, points)
 
 
 def reflected_indices(samples: int, before: int, total: int) -> np.ndarray:
@@ -160,7 +177,7 @@ def _mel(power: np.ndarray, settings: FeatureSettings) -> np.ndarray:
     return (power.astype(np.float32) @ settings.filters_in_single_precision).astype(np.float64)
 
 
-def _power(samples: np.ndarray, settings: FeatureSettings) -> np.ndarray:
-    frames = np.lib.stride_tricks.sliding_window_view(samples, settings.window_samples)[::settings.hop]
-    spectrum = np.fft.rfft(frames * settings.window_values, settings.fft_points)
+def _power(samples: np.ndarray, window: np.ndarray, hop: int, points: int) -> np.ndarray:
+    frames = np.lib.stride_tricks.sliding_window_view(samples, len(window))[::hop]
+    spectrum = np.fft.rfft(frames * window, points)
     return spectrum.real ** 2 + spectrum.imag ** 2

@@ -18,8 +18,8 @@ def window(name: str, length: int) -> np.ndarray:
     return makers[name](length)
 
 
-def slaney_mel_filters(rate: int, points: int, count: int) -> np.ndarray:
-    """Returns triangular filters of equal area on Slaney's mel scale, from 0 Hz to half the sampling rate.
+def slaney_mel_filters(rate: int, points: int, count: int, fmax: float | None = None) -> np.ndarray:
+    """Returns triangular filters of equal area on Slaney's mel scale, from 0 Hz to ``fmax``.
 
     The scale is linear up to 1 kHz and logarithmic above (Slaney 1998, Auditory Toolbox). The filters are those of
     ``librosa.filters.mel`` with default arguments.
@@ -28,12 +28,13 @@ def slaney_mel_filters(rate: int, points: int, count: int) -> np.ndarray:
       rate: sampling rate in Hz.
       points: number of points of the Fourier transform.
       count: number of filters.
+      fmax: upper edge of the last filter in Hz; None for half the sampling rate.
 
     Returns:
       ``[count, points // 2 + 1]``.
     """
     frequencies = np.arange(points // 2 + 1) * (rate / points)
-    edges = _slaney_hz(np.linspace(0, _slaney_mel(rate / 2), count + 2))
+    edges = _slaney_hz(np.linspace(0, _slaney_mel(fmax or rate / 2), count + 2))
     rising = (frequencies - edges[:-2, None]) / np.diff(edges)[:-1, None]
     falling = (edges[2:, None] - frequencies) / np.diff(edges)[1:, None]
     return np.maximum(0, np.minimum(rising, falling)) * (2 / (edges[2:] - edges[:-2]))[:, None]
@@ -51,8 +52,8 @@ def _slaney_hz(mel: np.ndarray) -> np.ndarray:
                     _SLANEY_BREAK * np.exp(_SLANEY_STEP * (np.maximum(mel, break_mel) - break_mel)))
 
 
-def htk_mel_filters(rate: int, points: int, count: int, pitch: float = 1.0) -> np.ndarray:
-    """Returns triangular filters of height 1 on the mel scale 2595·log10(1 + f/700), from 0 Hz to half the rate.
+def htk_mel_filters(rate: int, points: int, count: int, pitch: float = 1.0, fmax: float | None = None) -> np.ndarray:
+    """Returns triangular filters of height 1 on the mel scale 2595·log10(1 + f/700), from 0 Hz to ``fmax``.
 
     The filters are those of ``librosa.filters.mel`` with ``htk=True`` and ``norm=None``.
 
@@ -61,12 +62,13 @@ def htk_mel_filters(rate: int, points: int, count: int, pitch: float = 1.0) -> n
       points: number of points of the Fourier transform.
       count: number of filters.
       pitch: factor by which the frequencies of the signal are multiplied before they are filtered.
+      fmax: upper edge of the last filter in Hz; None for half the sampling rate.
 
     Returns:
       ``[count, points // 2 + 1]``.
     """
     frequencies = np.arange(points // 2 + 1) * (pitch * rate / points)
-    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + rate / 1400), count + 2) / 2595) - 1)
+    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + (fmax or rate / 2) / 700), count + 2) / 2595) - 1)
     rising = (frequencies - edges[:-2, None]) / np.diff(edges)[:-1, None]
     falling = (edges[2:, None] - frequencies) / np.diff(edges)[1:, None]
     return np.maximum(0, np.minimum(rising, falling))

@@ -21,7 +21,7 @@ from open_seq2seq.data.audio.audio_files import (
     recordings_of,
     resampled,
 )
-from open_seq2seq.data.audio.features import reflected_indices
+from open_seq2seq.data.audio.features import centred_power
 from open_seq2seq.data.audio.filter_banks import htk_mel_filters
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import examined
@@ -91,11 +91,7 @@ def log_mel(audio: np.ndarray, rate: int, num_features: int, pitch: float = 1.0)
       num_features: number of filters.
       pitch: factor by which the frequencies of the signal are multiplied.
     """
-    frames = 1 + len(audio) // _HOP
-    indices = reflected_indices(len(audio), _POINTS // 2, (frames - 1) * _HOP + _POINTS)
-    windows = np.lib.stride_tricks.sliding_window_view(audio[indices], _POINTS)[::_HOP]
-    spectrum = np.fft.rfft(windows * np.hanning(_POINTS + 1)[:-1])
-    power = (spectrum.real ** 2 + spectrum.imag ** 2).astype(np.float32) @ _filters(rate, num_features, pitch)
+    power = centred_power(audio, _POINTS, _HOP).astype(np.float32) @ _filters(rate, num_features, pitch)
     return np.log(np.maximum(power, _SMALLEST))
 
 

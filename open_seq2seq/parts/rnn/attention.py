@@ -256,6 +256,10 @@ class GlobalAttention(Module):
         bias = tf.convert_to_tensor(self.bias) if self.normalized else tf.zeros([self.units])
         return cast_weight(self.query_kernel, dtype), bias, self.direction()
 
+    def location(self, dtype: tf.DType) -> tuple[tf.Tensor, ...]:
+        """Returns the value of ``location`` in ``fed_recurrence.FedWeights``; see ``location.LocationAttention``."""
+        return ()
+
     def scores(self, queries: tf.Tensor, memory: Memory) -> tf.Tensor:
         """Returns the scores ``[batch, queries, source]`` FP32 of queries ``[batch, queries, query_size]``."""
         queries = self.project(queries)

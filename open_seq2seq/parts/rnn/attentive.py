@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
 from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
-from open_seq2seq.parts.rnn.fed_recurrence import FedLayer, FedWeights, fed_recurrence
+from open_seq2seq.parts.rnn.fed_recurrence import FedLayer, FedWeights, fed_recurrence, fed_step, first_weights
 from open_seq2seq.parts.rnn.monotonic import MonotonicAttention
 from open_seq2seq.parts.rnn.residual import ResidualLayer
 
@@ -31,6 +32,20 @@ class AttentiveState(NamedTuple):
     cells: list[list[tf.Tensor]]
     context: tf.Tensor
     weights: tf.Tensor
+
+
+class FedState(NamedTuple):
+    """State that one step of ``AttentiveStack.fed_stepper`` passes to the next.
+
+    Attributes:
+      cells: for each layer, the states of its cell, ``[batch, size]`` FP32 each.
+      context: ``[batch, memory_size]`` in the compute dtype.
+      before: see ``fed_recurrence.fed_step``.
+    """
+
+    cells: tuple[tuple[tf.Tensor, ...], ...]
+    context: tf.Tensor
+    before: tf.Tensor
 
 
 class AttentiveStack(Module):
@@ -87,7 +102,7 @@ class AttentiveStack(Module):
         first: Sequence[Any] = [None] * len(self.layers) if states is None else states
         inner, outer = self.layers[:self.num_inner], self.layers[self.num_inner:]
         if self.input_feeding:
-            x, contexts, weights = self._fed(embedded, memory, training, first)
+            x, contexts, weights = self.fed(embedded, memory, training, first)
         else:
             x = embedded
             for layer, state in zip(inner, first[:self.num_inner], strict=True):
@@ -103,31 +118,69 @@ class AttentiveStack(Module):
             x = layer(x, lengths, training, contexts, state)
         return x, weights
 
-    def _fed(self, embedded: tf.Tensor, memory: Memory, training: bool,
-             states: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Computes the attention and the layers below it step by step; see ``fed_recurrence`` for the results."""
-        dtype, inner = embedded.dtype, self.layers[:self.num_inner]
-        directions = [layer.direction for layer in inner]
-        size = embedded.shape[-1]
-        kernel, *others = [direction.input_kernel(dtype, training) for direction in directions]
-        x = dropout(embedded, inner[0].drop_input, training)
-        x = directions[0].with_bias(tf.matmul(tf.reshape(x, [-1, size]), kernel[:size]))
-        x = tf.reshape(x, tf.concat([tf.shape(embedded)[:2], [kernel.shape[1]]], 0))
+    def fed(self, embedded: tf.Tensor, memory: Memory, training: bool,
+            states: Sequence[Any], through_weights: bool = False) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Computes the attention and the layers below it step by step.
+
+        ``states`` has one entry for each layer, None for zeros. ``through_weights`` and the results are those of
+        ``fed_recurrence``; the other arguments are those of ``__call__``.
+        """
+        inner = self.layers[:self.num_inner]
+        kernel, weights = self._fed_weights(embedded.shape[-1], embedded.dtype, memory, training)
+        x = times_matrix(dropout(embedded, inner[0].drop_input, training), kernel)
+        x = tf.reshape(inner[0].direction.with_bias(tf.reshape(x, [-1, kernel.shape[1]])), tf.shape(x))
         batch = tf.shape(embedded)[1]
-        first = [direction.initial_states(batch) if state is None else state
-                 for direction, state in zip(directions, states[:self.num_inner], strict=True)]
-        weights = FedWeights(
-            x, memory.keys, memory.values, self.attention.weights(dtype), (kernel[size:], *others),
-            tuple(direction.bias_or_zeros() for direction in directions[1:]),
-            tuple(tuple(direction.step_weights(dtype, training)) for direction in directions),
-            tuple(tuple(state) for state in first), ())
+        first = [layer.direction.initial_states(batch) if state is None else state
+                 for layer, state in zip(inner, states[:self.num_inner], strict=True)]
         noise: tf.Tensor | None = None
-        bias: tuple[tf.Tensor, ...] = ()
         if isinstance(self.attention, MonotonicAttention):
             shape = tf.concat([tf.shape(embedded)[:2], tf.shape(memory.mask)[1:]], 0)
-            noise, bias = self.attention.noise(shape, training), (tf.convert_to_tensor(self.attention.score_bias),)
-        return fed_recurrence(self._loop_layers(embedded, training), weights._replace(score_bias=bias), memory.mask,
-                              noise)
+            noise = self.attention.noise(shape, training)
+        weights = weights._replace(x=x, states=tuple(tuple(state) for state in first))
+        return fed_recurrence(self._loop_layers(embedded, training), weights, memory.mask, noise,
+                              through_weights)
+
+    def _fed_weights(self, size: int, dtype: tf.DType, memory: Memory,
+                     training: bool) -> tuple[tf.Tensor, FedWeights]:
+        """Returns the matrix of an embedded symbol with ``size`` channels, and the other weights of the loop.
+
+        The projected input and the initial states are left out.
+        """
+        directions = [layer.direction for layer in self.layers[:self.num_inner]]
+        kernel, *others = [direction.input_kernel(dtype, training) for direction in directions]
+        is_monotonic = isinstance(self.attention, MonotonicAttention)
+        return kernel[:size], FedWeights(
+            tf.zeros([]), memory.keys, memory.values, self.attention.weights(dtype), (kernel[size:], *others),
+            tuple(direction.bias_or_zeros() for direction in directions[1:]),
+            tuple(tuple(direction.step_weights(dtype, training)) for direction in directions), (),
+            (tf.convert_to_tensor(self.attention.score_bias),) if is_monotonic else (),
+            self.attention.location(dtype))
+
+    def fed_stepper(self, size: int, memory: Memory) -> tuple[FedState, Callable[..., Any]]:
+        """Returns the first state of the loop of ``fed``, and a function that computes one step of it.
+
+        The function takes an embedded symbol ``[batch, size]`` in the compute dtype, the state, and a mask
+        ``[batch, source]`` that is False at positions that must not be attended to. It returns (output of the layers
+        ``[batch, output]``, attention weights ``[batch, source]`` FP32, new state).
+
+        Args:
+          size: number of channels of an embedded symbol.
+          memory: the source.
+        """
+        dtype, batch = memory.values.dtype, tf.shape(memory.keys)[0]
+        kernel, weights = self._fed_weights(size, dtype, memory, False)
+        layers = self._loop_layers(tf.zeros([1, 1, size], dtype), False)
+        first = [layer.direction for layer in self.layers[:self.num_inner]]
+        start = FedState(tuple(tuple(direction.initial_states(batch)) for direction in first),
+                         tf.zeros([batch, self.memory_size], dtype), first_weights(weights))
+
+        def step(embedded: tf.Tensor, state: FedState, mask: tf.Tensor) -> Any:
+            x = first[0].with_bias(tf.matmul(embedded, kernel))
+            cells, output, context, attended, before = fed_step(
+                layers, weights._replace(x=x[tf.newaxis]), mask, *state)
+            return output, attended, FedState(cells, context, before)
+
+        return start, step
 
     def _loop_layers(self, embedded: tf.Tensor, training: bool) -> list[FedLayer]:
         """Returns the layers below the attention, with the dropout masks of this forward pass."""

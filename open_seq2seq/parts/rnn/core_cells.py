@@ -309,11 +309,16 @@ _PLACES = {"nn.rnn_cell": (LSTMCell, BasicLSTMCell, GRUCell),
            "contrib.rnn": (LSTMCell, BasicLSTMCell, GRUCell, LayerNormBasicLSTMCell, GLSTMCell),
            "contrib.cudnn_rnn": (CudnnCompatibleLSTMCell, CudnnCompatibleGRUCell)}
 
+# Names of cuDNN's layers in TensorFlow 1, and the cells with the same results.
+CUDNN_LAYERS: dict[str, type[CoreCell]] = {"CudnnLSTM": CudnnCompatibleLSTMCell, "CudnnGRU": CudnnCompatibleGRUCell}
+
 
 def _names() -> dict[str, type[CoreCell]]:
     classes = (FLSTMCell, BasicSLSTMCell, WeightDropLayerNormBasicLSTMCell)
     cells = {cell.__name__: cell for cells in (*_PLACES.values(), classes) for cell in cells}
-    return {**cells, **{f"tf.{place}.{cell.__name__}": cell for place, cells in _PLACES.items() for cell in cells}}
+    placed = {f"{place}.{cell.__name__}": cell for place, cells in _PLACES.items() for cell in cells}
+    placed.update({f"contrib.cudnn_rnn.{name}": cell for name, cell in CUDNN_LAYERS.items()})
+    return {**cells, **CUDNN_LAYERS, **{f"tf.{name}": cell for name, cell in placed.items()}}
 
 
 register("cell", _names, base=CoreCell)

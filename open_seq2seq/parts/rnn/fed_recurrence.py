@@ -15,6 +15,7 @@ import tensorflow as tf
 from open_seq2seq.parts.dense import sum_over_rows, times_matrix
 from open_seq2seq.parts.rnn.attention import additive_gradient, masked_softmax
 from open_seq2seq.parts.rnn.cells import Cell, product, transposed
+from open_seq2seq.parts.rnn.location import location_sums, location_windows
 from open_seq2seq.parts.rnn.monotonic import monotonic_weights
 from open_seq2seq.parts.rnn.recurrence import step_array, turns
 
@@ -53,6 +54,7 @@ class FedWeights(NamedTuple):
       cells: for each layer, the weights of its cell.
       states: for each layer, the initial states of its cell, ``[batch, size]`` FP32, the output first.
       score_bias: for monotonic attention, a number that is added to all scores, ``[]`` FP32; otherwise empty.
+      location: for location-sensitive attention, the filters of the location term, ``[taps, units]``; otherwise empty.
     """
 
     x: tf.Tensor
@@ -64,6 +66,7 @@ class FedWeights(NamedTuple):
     cells: tuple[tuple[tf.Tensor, ...], ...]
     states: tuple[tuple[tf.Tensor, ...], ...]
     score_bias: tuple[tf.Tensor, ...]
+    location: tuple[tf.Tensor, ...] = ()
 
 
 class _Trace(NamedTuple):
@@ -84,7 +87,8 @@ class _Trace(NamedTuple):
 
 
 def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, mask: tf.Tensor,
-                   noise: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+                   noise: tf.Tensor | None = None,
+                   through_weights: bool = False) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Runs the layers over time; the first context is zeros.
 
     Args:
@@ -92,10 +96,12 @@ def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, mask: tf.Ten
       weights: the weights, the projected input and the source.
       mask: boolean ``[batch, source]``, False at padding.
       noise: noise to add to the scores of monotonic attention, ``[time, batch, source]`` FP32, or None.
+      through_weights: whether gradients also flow through the returned attention weights, for losses that depend on
+        them; not for monotonic attention.
 
     Returns:
       (outputs of the last layer ``[time, batch, output]`` and contexts ``[time, batch, memory_size]`` in the compute
-      dtype; attention weights ``[time, batch, source]`` FP32, which have no gradient).
+      dtype; attention weights ``[time, batch, source]`` FP32).
     """
     loop = _Loop(layers, mask, noise)
 
@@ -105,12 +111,46 @@ def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, mask: tf.Ten
         trace = loop.forward(fed)
         outputs = loop.inputs_and_outputs(trace, fed.x.dtype)[1][-1]
 
-        def grad(d_outputs: tf.Tensor, d_contexts: tf.Tensor) -> list[tf.Tensor]:
-            return tf.nest.flatten(loop.backward(fed, trace, d_outputs, d_contexts))
+        def grad(d_outputs: tf.Tensor, d_contexts: tf.Tensor, d_weights: tf.Tensor) -> list[tf.Tensor]:
+            given = d_weights if through_weights else None
+            return tf.nest.flatten(loop.backward(fed, trace, d_outputs, d_contexts, given))
 
-        return (outputs, trace.contexts[1:], tf.stop_gradient(trace.weights)), lambda dy, dc, _: grad(dy, dc)
+        attention = trace.weights if through_weights else tf.stop_gradient(trace.weights)
+        return (outputs, trace.contexts[1:], attention), grad
 
     return run(*tf.nest.flatten(weights))
+
+
+def fed_step(layers: Sequence[FedLayer], weights: FedWeights, mask: tf.Tensor, states: Any, context: tf.Tensor,
+             before: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Runs one step of ``fed_recurrence``, for searches whose inputs depend on the previous outputs.
+
+    Args:
+      layers: the layers, without dropout.
+      weights: the weights; ``x`` contains one step, ``[1, batch, columns]``, and ``states`` are not used.
+      mask: boolean ``[batch, source]``, False at positions that must not be attended to.
+      states: for each layer, the states of its cell before the step, ``[batch, size]`` FP32 each.
+      context: the context of the previous step, ``[batch, memory_size]``; zeros at first.
+      before: the fifth result of the previous step, ``[batch, source]`` FP32; at first, ``first_weights``.
+
+    Returns:
+      (new states; output ``[batch, output]``; context; attention weights ``[batch, source]`` FP32; what the attention
+      of the next step needs to know about the weights so far, ``[batch, source]`` FP32).
+    """
+    loop = _Loop(layers, mask, None)
+    new, _, output = loop.advance(weights, tf.constant(0), states, context)
+    context, attention = loop.attend(weights, output, before, tf.constant(0))
+    return new, output, context, attention, loop.carried(weights, before, attention)
+
+
+def first_weights(fed: FedWeights) -> tf.Tensor:
+    """Returns what the first step needs to know about attention weights so far, ``[batch, source]`` FP32.
+
+    This is 1 at the first position of the source, else 0; for location-sensitive attention, it is 0 everywhere.
+    """
+    if fed.location:
+        return tf.zeros(tf.shape(fed.keys)[:2])
+    return tf.one_hot(tf.zeros([tf.shape(fed.keys)[0]], tf.int32), tf.shape(fed.keys)[1])
 
 
 def _times(x: tf.Tensor, factors: tf.Tensor | None) -> tf.Tensor:
@@ -147,21 +187,22 @@ class _Loop:
                         step_array(tf.float32, steps, [rows, None]))
 
         def body(step: tf.Tensor, carried: Any) -> Any:
-            states, context, weights, arrays = carried
-            new, step_saved, query = self._advance(fed, step, states, context)
-            context, weights = self._attend(fed, query, weights, step)
+            states, context, before, arrays = carried
+            new, step_saved, query = self.advance(fed, step, states, context)
+            context, weights = self.attend(fed, query, before, step)
             histories = tuple(tuple(array.write(step + 1, tf.cast(state, array.dtype))
                                     for array, state in zip(history, now, strict=True))
                               for history, now in zip(arrays.states, new, strict=True))
             saved = tuple(tuple(array.write(step, value) for array, value in zip(old, now, strict=True))
                           for old, now in zip(arrays.saved, step_saved, strict=True))
-            return new, context, weights, _Trace(histories, saved, arrays.contexts.write(step + 1, context),
-                                                 arrays.weights.write(step, weights))
+            arrays = _Trace(histories, saved, arrays.contexts.write(step + 1, context),
+                            arrays.weights.write(step, weights))
+            return new, context, self.carried(fed, before, weights), arrays
 
-        *_, arrays = turns(steps, body, (fed.states, context, self.first_weights(fed), arrays))
+        *_, arrays = turns(steps, body, (fed.states, context, first_weights(fed), arrays))
         return _Trace(*(tf.nest.map_structure(lambda array: array.stack(), part) for part in arrays))
 
-    def _advance(self, fed: FedWeights, step: tf.Tensor, states: Any, context: tf.Tensor) -> Any:
+    def advance(self, fed: FedWeights, step: tf.Tensor, states: Any, context: tf.Tensor) -> Any:
         """Computes the layers for one step; returns (new states, saved tensors, query ``[batch, output]``)."""
         new, all_saved, dtype = [], [], fed.x.dtype
         y = context
@@ -177,15 +218,17 @@ class _Loop:
             all_saved.append(saved)
         return tuple(new), tuple(all_saved), y
 
-    def first_weights(self, fed: FedWeights) -> tf.Tensor:
-        """Returns the attention weights before the first step: 1 at the first position of the source, else 0."""
-        return tf.one_hot(tf.zeros([tf.shape(fed.keys)[0]], tf.int32), tf.shape(fed.keys)[1])
+    @staticmethod
+    def carried(fed: FedWeights, before: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        """Returns the weights of a step or, for location-sensitive attention, the sum of all weights so far."""
+        return before + weights if fed.location else weights
 
-    def _attend(self, fed: FedWeights, query: tf.Tensor, before: tf.Tensor,
-                step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def attend(self, fed: FedWeights, query: tf.Tensor, before: tf.Tensor,
+               step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns (context ``[batch, memory_size]``, attention weights ``[batch, source]`` FP32) of one step."""
         query = self._projected(fed, query)
         if fed.attention:
-            inside = tf.tanh(query[:, tf.newaxis] + fed.keys)
+            inside = self.squashed(fed, query, before)
             scores = times_matrix(inside, tf.cast(fed.attention[2], query.dtype)[:, tf.newaxis])[..., 0]
         else:
             scores = tf.matmul(fed.keys, query[:, :, tf.newaxis])[..., 0]
@@ -195,6 +238,15 @@ class _Loop:
             weights = masked_softmax(tf.cast(scores, tf.float32), self.mask)
         context = tf.matmul(tf.cast(weights, query.dtype)[:, tf.newaxis], fed.values)[:, 0]
         return context, weights
+
+    @staticmethod
+    def squashed(fed: FedWeights, query: tf.Tensor, before: tf.Tensor) -> tf.Tensor:
+        """Returns the tanh inside additive scores, ``[batch, source, units]``, for projected queries."""
+        inside = query[:, tf.newaxis] + fed.keys
+        if fed.location:
+            (filters,) = fed.location
+            inside += times_matrix(tf.cast(location_windows(before, filters.shape[0]), filters.dtype), filters)
+        return tf.tanh(inside)
 
     def shifted(self, fed: FedWeights, scores: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
         """Returns the scores ``[batch, source]`` FP32 of monotonic attention, with bias and noise."""
@@ -219,11 +271,16 @@ class _Loop:
             y = outputs[-1]
         return inputs, outputs
 
-    def backward(self, fed: FedWeights, trace: _Trace, d_outputs: tf.Tensor, d_contexts: tf.Tensor) -> FedWeights:
-        """Returns the gradients of the tensors ``fed``; ``d_outputs`` and ``d_contexts`` are those of the results."""
+    def backward(self, fed: FedWeights, trace: _Trace, d_outputs: tf.Tensor, d_contexts: tf.Tensor,
+                 d_attention: tf.Tensor | None) -> FedWeights:
+        """Returns the gradients of the tensors ``fed``.
+
+        ``d_outputs``, ``d_contexts`` and ``d_attention`` are the gradients of the results; the last is None if the
+        attention weights have none.
+        """
         inputs, outputs = self.inputs_and_outputs(trace, fed.x.dtype)
         queries = self._projected(fed, outputs[-1])
-        d_states, grads = _Backward(self, fed, trace, queries, d_outputs, d_contexts).run()
+        d_states, grads = _Backward(self, fed, trace, queries, d_outputs, d_contexts, d_attention).run()
         weights = tf.transpose(tf.cast(trace.weights, fed.x.dtype), [1, 2, 0])
         d_values = tf.matmul(weights, tf.transpose(grads.contexts, [1, 0, 2]))
         d_keys = tf.cast(grads.keys, fed.x.dtype)
@@ -243,7 +300,7 @@ class _Loop:
                 tuple(_flat(saved) for saved in trace.saved[number])), *grads.vectors[number]))
         return FedWeights(sums[0], d_keys, d_values, attention, kernels,
                           tuple(sum_over_rows(_flat(dz)) for dz in sums[1:]), tuple(cells), d_states,
-                          grads.score_bias)
+                          grads.score_bias, tuple(tf.cast(d, fed.x.dtype) for d in grads.location))
 
 
 class _Gradients(NamedTuple):
@@ -260,6 +317,7 @@ class _Gradients(NamedTuple):
       vector: for additive attention, the gradient of the score vector, ``[units]`` FP32.
       vectors: for each layer, the ``sums`` of ``cells.StepGradient``, summed over the steps.
       score_bias: for monotonic attention, the gradient of the bias of the scores, ``[]`` FP32; otherwise empty.
+      location: for location-sensitive attention, the gradient of the filters, ``[taps, units]`` FP32; otherwise empty.
     """
 
     sums: Any
@@ -271,15 +329,19 @@ class _Gradients(NamedTuple):
     vector: Any
     vectors: Any
     score_bias: Any
+    location: Any
 
 
 class _Backward:
     """The loop of the backward pass."""
 
     def __init__(self, loop: _Loop, fed: FedWeights, trace: _Trace, queries: tf.Tensor, d_outputs: tf.Tensor,
-                 d_contexts: tf.Tensor) -> None:
+                 d_contexts: tf.Tensor, d_attention: tf.Tensor | None) -> None:
+        self.d_attention = d_attention
         self.loop, self.fed, self.trace, self.queries = loop, fed, trace, queries
-        self.d_outputs, self.d_contexts, self.first = d_outputs, d_contexts, loop.first_weights(fed)
+        self.d_outputs, self.d_contexts, self.first = d_outputs, d_contexts, first_weights(fed)
+        # For location-sensitive attention, the sum of the weights before each step.
+        self.coverage = tf.cumsum(trace.weights, exclusive=True) if fed.location else None
         self.cells = [transposed(weights) for weights in fed.cells]
         self.kernels, self.attention = transposed(fed.kernels), transposed(fed.attention)
 
@@ -292,8 +354,9 @@ class _Backward:
 
         d_states = tf.nest.map_structure(tf.zeros_like, self.fed.states)
         d_context = tf.zeros(tf.shape(self.trace.contexts[0]), tf.float32)
-        # Only with monotonic attention do the weights of a step affect the next one.
-        d_weights = tf.zeros_like(self.first) if self.fed.score_bias else tf.zeros([0])
+        # Only with monotonic or location-sensitive attention do the weights of a step affect later ones.
+        affected = self.fed.score_bias or self.fed.location
+        d_weights = tf.zeros_like(self.first) if affected else tf.zeros([0])
         d_states, *_, grads = turns(steps, body, (d_states, d_context, d_weights, self._nothing(steps)))
         stacked = (tf.nest.map_structure(lambda array: array.stack(), part) for part in grads[:5])
         return d_states, _Gradients(*stacked, *grads[5:])
@@ -314,7 +377,8 @@ class _Backward:
                           step_array(dtype, steps, [rows, units]), step_array(dtype, steps, [rows, None]),
                           tf.zeros(tf.shape(fed.keys) if fed.attention else [0, 0, 0]),
                           tf.zeros([units if fed.attention else 0]), tuple(vectors),
-                          tuple(tf.zeros([]) for _ in fed.score_bias))
+                          tuple(tf.zeros([]) for _ in fed.score_bias),
+                          tuple(tf.zeros(filters.shape) for filters in fed.location))
 
     def _step(self, step: tf.Tensor, d_states: Any, d_context: tf.Tensor, d_weights: tf.Tensor,
               grads: _Gradients) -> Any:
@@ -324,6 +388,9 @@ class _Backward:
         grads = grads._replace(score_bias=tuple(bias + tf.reduce_sum(d_scores) for bias in grads.score_bias))
         d_scores = tf.cast(d_scores, dtype)
         d_query, d_keys, d_vector = self._through_scores(step, d_scores)
+        if self.fed.location:
+            d_weights, d_filters = self._through_location(step, d_keys, d_weights)
+            grads = grads._replace(location=(grads.location[0] + d_filters,))
         grads = grads._replace(contexts=grads.contexts.write(step, tf.cast(d_context, dtype)),
                                queries=grads.queries.write(step, d_query), scores=grads.scores.write(step, d_scores))
         dy = tf.cast(self.d_outputs[step], tf.float32)
@@ -339,12 +406,15 @@ class _Backward:
                          d_weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the gradients of the scores and of the attention weights of the previous step.
 
-        Both are ``[batch, source]`` FP32. Unless the attention is monotonic, the second is returned unchanged.
+        Both are ``[batch, source]`` FP32. Unless the attention is monotonic, the second is returned unchanged; for
+        location-sensitive attention, it is the gradient of the sum of the weights of all steps so far.
         """
         fed = self.fed
         by_context = tf.cast(tf.matmul(fed.values, d_context[:, :, tf.newaxis])[..., 0], tf.float32)
         if not fed.score_bias:
             weights = self.trace.weights[step]
+            by_context += d_weights if fed.location else 0.0
+            by_context += 0.0 if self.d_attention is None else self.d_attention[step]
             return weights * (by_context - tf.reduce_sum(weights * by_context, -1, keepdims=True)), d_weights
         before = tf.cond(step > 0, lambda: self.trace.weights[step - 1], lambda: self.first)
         scores = self.loop.shifted(fed, self._scores(step), step)
@@ -368,9 +438,24 @@ class _Backward:
         fed = self.fed
         if not fed.attention:
             return tf.matmul(d_scores[:, tf.newaxis], fed.keys)[:, 0], tf.zeros([0, 0, 0]), tf.zeros([0])
-        squashed = tf.tanh(self.queries[step][:, tf.newaxis] + fed.keys)
+        before = self.first if self.coverage is None else self.coverage[step]
+        squashed = self.loop.squashed(fed, self.queries[step], before)
         d_query, d_keys, d_vector = additive_gradient(squashed, tf.cast(fed.attention[2], d_scores.dtype), d_scores)
         return d_query, tf.cast(d_keys, tf.float32), d_vector
+
+    def _through_location(self, step: tf.Tensor, d_inside: tf.Tensor,
+                          d_coverage: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the gradients of the sum of the weights before the step, and of the filters, FP32.
+
+        ``d_inside`` ``[batch, source, units]`` is the gradient of the sums inside the tanh, and ``d_coverage``
+        ``[batch, source]`` that of the sum of the weights after the step.
+        """
+        (filters,) = self.fed.location
+        taps, flat = filters.shape[0], tf.cast(_flat(d_inside), filters.dtype)
+        windows = tf.cast(location_windows(self.coverage[step], taps), filters.dtype)  # type: ignore[index]
+        d_filters = tf.matmul(_flat(windows), flat, transpose_a=True)
+        d_windows = tf.reshape(tf.matmul(flat, filters, transpose_b=True), tf.shape(windows))
+        return d_coverage + location_sums(tf.cast(d_windows, tf.float32)), tf.cast(d_filters, tf.float32)
 
     def _through_layers(self, step: tf.Tensor, dy: tf.Tensor, d_states: Any, grads: _Gradients) -> Any:
         fed, trace, dtype = self.fed, self.trace, self.fed.x.dtype

@@ -1,0 +1,1 @@
+"""Data for speech synthesis."""

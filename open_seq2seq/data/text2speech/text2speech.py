@@ -1,0 +1,358 @@
+"""The data layer for speech synthesis: texts, and the spectrograms of recordings of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.audio.audio_files import AudioError, is_silent, read_audio, resampled_length
+from open_seq2seq.data.audio.synthesis_features import spectrogram, trimmed
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.fields import Field
+from open_seq2seq.data.speech2text.alphabet import Characters, describe_characters
+from open_seq2seq.data.speech2text.recordings import AudioIndex, Problem, describe_problems
+from open_seq2seq.data.static_shapes import with_empty_row
+from open_seq2seq.data.text2speech.clips import Clip, read_clips
+from open_seq2seq.data.text2speech.params import make_settings, optional_params, required_params
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.given_files import one_text
+
+PAD, START, END = 0, 1, 2
+"""Ids of the special symbols ``<p>``, ``<s>`` and ``</s>``."""
+_SPECIAL = 3
+
+
+class Text2SpeechDataLayer(DataLayer):
+    """Texts and the spectrograms of clips in which they are spoken, from lists in the layout of LJSpeech.
+
+    A batch has ``source_tensors`` ``[ids [batch, text], lengths [batch]]`` in symbols and, except in inference,
+    ``target_tensors`` ``[spectrogram [batch, frames, features], stop [batch, frames], lengths [batch]]`` in frames.
+    With ``output_type`` both, the features are those of mel followed by magnitude. ``stop`` is 1 from the first frame
+    of padding. With ``style_input``, ``source_tensors`` also have ``[mel [batch, frames, mels], lengths [batch]]`` of
+    a style recording. Texts are converted to lower case, unless the vocabulary has upper-case letters.
+
+    Attributes:
+      vocabulary: the characters of ``vocab_file``.
+      settings: the settings of the spectrograms.
+
+    Raises:
+      ConfigError: parameters contradict each other.
+      DataError: a list or recording is missing or cannot be used, or no clips are left.
+    """
+
+    length_limit = "duration_max"
+    reads_lines = True
+
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
+                 mode: str | None = None) -> None:
+        super().__init__(params, model, name, mode)
+        self.settings = make_settings(self.params, self.params_path)
+        self.vocabulary = Characters(self.params["vocab_file"])
+        self._lowers = not any(character != character.lower() for character in self.vocabulary.labels)
+        self._cache: dict[int, np.ndarray] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._dropped: dict[str, int] = {}
+        self._clips: list[Clip] = []
+        self._ids: list[np.ndarray] = []
+        self._frames = np.zeros([0], np.int64)
+        if self.mode != "interactive_infer":
+            self._check_lists()
+            _ = self.fingerprints  # computed before the lists are read, to detect later changes
+            self._read_lists()
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return required_params()
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**DataLayer.get_optional_params(), **optional_params()}
+
+    def _check_lists(self) -> None:
+        files = self.params["dataset_files"]
+        if not files or not all(isinstance(name, str) and name for name in files):
+            raise ConfigError([f"'{self.params_path}/dataset_files' must name at least one list of clips."])
+
+    @property
+    def _has_targets(self) -> bool:
+        return self.mode in ("train", "eval")
+
+    @property
+    def _reads_recordings(self) -> bool:
+        return self._has_targets or self.params["style_input"] is not None
+
+    def _read_lists(self) -> None:
+        """Reads the lists and the headers of the recordings, and leaves out the clips that cannot be used."""
+        params = self.params
+        clips = read_clips(params["dataset_files"], params["dataset_location"], params["plain_text"])
+        problems: dict[int, Problem] = {}
+        ids = [self._encoded(number, clip, problems) for number, clip in enumerate(clips)]
+        frames = np.zeros([len(clips)], np.int64)
+        if self._reads_recordings:
+            frames = self._header_frames(clips, problems)
+        self._report(problems)
+        rows = [row for row in range(len(clips)) if row not in problems]
+        if self._has_targets:
+            rows = self._selected(rows, ids, frames)
+        if not rows:
+            raise DataError(f"No clips of {', '.join(params['dataset_files'])} are left. "
+                            + describe_problems(list(problems.values())))
+        self._clips, self._ids, self._frames = [clips[row] for row in rows], [ids[row] for row in rows], frames[rows]
+
+    def _encoded(self, number: int, clip: Clip, problems: dict[int, Problem]) -> np.ndarray:
+        """Returns the ids of a clip's text; in training and evaluation, unknown characters are a problem."""
+        text = self._normalized(clip.text)
+        if self._has_targets and not text:
+            problems[number] = Problem(clip.place, clip.name, "empty text", "has an empty text")
+        elif self._has_targets and (unknown := self.vocabulary.unknown(text)):
+            problems[number] = Problem(clip.place, clip.name, "unknown characters", "has characters that are not in "
+                                       f"{self.params['vocab_file']}: {describe_characters(unknown)}")
+        return self._ids_of(text)
+
+    def _normalized(self, text: str) -> str:
+        text = " ".join(text.split())
+        return self.vocabulary.spelled(text.lower() if self._lowers else text)
+
+    def _ids_of(self, text: str) -> np.ndarray:
+        """Returns the ids of a normalised text, without the characters that are not in the vocabulary."""
+        unknown = set(self.vocabulary.unknown(text))
+        letters = self.vocabulary.encode("".join(char for char in text if char not in unknown))
+        ids = np.asarray(letters, np.int32) + _SPECIAL
+        if not self.params["pad_EOS"]:
+            return ids
+        ids = np.concatenate([[START], ids, [END]]).astype(np.int32)
+        return np.pad(ids, (0, self.params["pad_to"] - len(ids) % self.params["pad_to"]))
+
+    def _header_frames(self, clips: Sequence[Clip], problems: dict[int, Problem]) -> np.ndarray:
+        """Returns the number of frames of each recording before trimming, from its header; 0 if it has none."""
+        named = [row for row, clip in enumerate(clips) if clip.path or self._has_targets]
+        index = AudioIndex([clips[row].path or clips[row].name for row in named], None,
+                           self.params["map_parallel_calls"])
+        for number, error in index.errors.items():
+            clip = clips[named[number]]
+            problems[named[number]] = Problem(clip.place, clip.name, error.kind, error.detail)
+        frames = np.zeros([len(clips)], np.int64)
+        samples = resampled_length(index.samples, np.maximum(index.rates, 1), self.settings.sample_freq)
+        frames[named] = [self._padded_frames(self.settings.frames(int(count))) for count in samples]
+        return frames
+
+    def _padded_frames(self, frames: int) -> int:
+        if not self.params["pad_EOS"]:
+            return frames
+        return frames + self.params["pad_to"] - (frames + 1) % self.params["pad_to"] + 1
+
+    def _report(self, problems: Mapping[int, Problem]) -> None:
+        """Raises DataError if there are problems and bad examples stop the run; otherwise counts them."""
+        listed = list(problems.values())
+        if listed and self.params["on_bad_example"] == "stop":
+            raise DataError(describe_problems(listed) + "\nFix or remove them, or set on_bad_example to skip.")
+        for problem in listed:
+            self._dropped[problem.kind] = self._dropped.get(problem.kind, 0) + 1
+
+    def _selected(self, rows: list[int], ids: Sequence[np.ndarray], frames: np.ndarray) -> list[int]:
+        """Returns the rows within the limits of duration and number, in their order."""
+        params = self.params
+        most = np.inf if params["duration_max"] is None else params["duration_max"]
+        kept = [row for row in rows if params["duration_min"] <= frames[row] <= most]
+        if len(kept) < len(rows):
+            self._dropped["outside duration_min and duration_max"] = len(rows) - len(kept)
+        count = params[f"n_samples_{self.mode}"]
+        if count is not None:
+            kept = sorted(sorted(kept, key=lambda row: len(ids[row]))[:count])
+        return kept
+
+    @property
+    def num_examples(self) -> int:
+        return len(self._clips)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Numbers of symbols and, where read, of frames before trimming ``[num_examples, groups of arrays]``."""
+        columns = [[len(ids) for ids in self._ids]]
+        columns += [self._frames] * (int(self.params["style_input"] is not None) + int(self._has_targets))
+        return np.stack(columns, 1).astype(np.int64)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        lengths = Field(tf.int32, (None,))
+        source = [Field(tf.int32, (None, None), 1, 1), lengths]
+        if self.params["style_input"] is not None:
+            source += [Field(tf.float32, (None, None, self.settings.mel_columns), 1, 3), lengths]
+        fields: dict[str, Any] = {"source_tensors": source, "ids": Field(tf.int64, (None,))}
+        if self._has_targets:
+            columns = self.settings.num_columns
+            fields["target_tensors"] = [Field(tf.float32, (None, None, columns), 1, 2),
+                                        Field(tf.float32, (None, None), 1, 2), lengths]
+        return fields
+
+    def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
+        """Returns the padded batch of the clips with these numbers ``[batch]``.
+
+        Raises:
+          DataError: a recording cannot be used, with ``on_bad_example: stop``.
+        """
+        examples = np.asarray(examples, np.int64)
+        spectrograms: list[Any] = [None] * len(examples)
+        if self._reads_recordings:
+            spectrograms = list(self._workers.map(lambda example: self._tried(int(example)), examples))
+        good = [row for row, values in enumerate(spectrograms) if not isinstance(values, AudioError)]
+        for row in sorted({*range(len(examples))} - {*good}):
+            self._skip(int(examples[row]), spectrograms[row])
+        batch = self._batch([self._ids[example] for example in examples[good]], [spectrograms[row] for row in good])
+        batch["ids"] = examples[good]
+        return batch if good else with_empty_row(batch, self.fields)
+
+    @property
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "clips")
+        return self._pool
+
+    def _tried(self, example: int) -> np.ndarray | AudioError:
+        try:
+            return self._spectrogram_of(example)
+        except AudioError as error:
+            return error
+
+    def _spectrogram_of(self, example: int) -> np.ndarray:
+        """Returns the spectrogram ``[frames, features]`` of a clip, without padding."""
+        values = self._cache.get(example)
+        if values is None:
+            values = self._computed(self._clips[example].path)
+            if self.params["use_cache"]:
+                self._cache[example] = values
+        return values
+
+    def _computed(self, path: str) -> np.ndarray:
+        audio = read_audio(path, self.settings.sample_freq)
+        if is_silent(audio):
+            raise AudioError("silent", "is silent")
+        if self.params["trim"]:
+            audio = trimmed(audio, self.settings)
+        if self.params["max_normalization"]:
+            audio = audio / np.abs(audio).max()
+        return spectrogram(audio, self.settings)
+
+    def _skip(self, example: int, error: AudioError) -> None:
+        clip = self._clips[example]
+        problem = Problem(clip.place, clip.name, error.kind, error.detail)
+        if self.params["on_bad_example"] == "stop":
+            raise DataError(f"{problem}. Fix or remove it, or set on_bad_example to skip.")
+        deco_print(f"Skipped {problem}")
+
+    def _batch(self, ids: Sequence[np.ndarray], spectrograms: Sequence[np.ndarray]) -> dict[str, Any]:
+        """Returns the arrays of a batch from ids ``[text]`` and spectrograms ``[frames, features]`` of each clip."""
+        lengths = np.asarray([len(one) for one in ids], np.int32)
+        padded = np.zeros([len(ids), lengths.max(initial=0)], np.int32)
+        for row, one in enumerate(ids):
+            padded[row, :len(one)] = one
+        batch: dict[str, Any] = {"source_tensors": [padded, lengths]}
+        if self.params["style_input"] is not None:
+            mels = [values[:, :self.settings.mel_columns] for values in spectrograms]
+            batch["source_tensors"] += self._padded(mels, self._padding[:self.settings.mel_columns])[::2]
+        if self._has_targets:
+            batch["target_tensors"] = self._padded(spectrograms, self._padding)
+        return batch
+
+    @property
+    def _padding(self) -> np.ndarray:
+        """The values of a frame of padding ``[features]``."""
+        value = self.params["pad_value"]
+        return self.settings.padding if value is None else np.full_like(self.settings.padding, value)
+
+    def _padded(self, spectrograms: Sequence[np.ndarray], padding: np.ndarray) -> list[np.ndarray]:
+        """Returns padded spectrograms ``[batch, frames, features]``, stop targets and lengths."""
+        lengths = np.asarray([self._padded_frames(len(values)) for values in spectrograms], np.int32)
+        longest = lengths.max(initial=0)
+        values = np.tile(padding.astype(np.float32), [len(spectrograms), longest, 1])
+        stop = np.ones([len(spectrograms), longest], np.float32)
+        for row, one in enumerate(spectrograms):
+            values[row, :len(one)] = one
+            stop[row, :len(one) if self.params["pad_EOS"] else len(one) - 1] = 0.0
+        return [values, stop, lengths]
+
+    def make_interactive_batch(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        """Returns a batch of texts or, with ``style_input``, of pairs (text, path of the style recording).
+
+        Raises:
+          DataError: an input is not a text, or its style recording is missing or cannot be used.
+        """
+        texts, spectrograms = [], []
+        for given in inputs:
+            text, style = given if isinstance(given, (tuple, list)) and len(given) == 2 else (given, None)
+            if not isinstance(text, str):
+                raise DataError(f"A text to speak must be a string, got a value of type {type(text).__name__}.")
+            if self.params["style_input"] is not None:
+                spectrograms.append(self._style(style))
+            texts.append(self._ids_of(self._normalized(text)))
+        return {**self._batch(texts, spectrograms), "ids": np.arange(len(texts))}
+
+    def _style(self, path: Any) -> np.ndarray:
+        if path is None:
+            raise DataError("The model needs a style recording for each text: give pairs (text, path of a recording).")
+        try:
+            return self._computed(os.fspath(path))
+        except AudioError as error:
+            raise DataError(f"The style recording {path} {error.detail}.") from error
+
+    def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
+        return np.asarray([len(given[0] if isinstance(given, (tuple, list)) else given) for given in inputs], np.int64)
+
+    def examine(self) -> list[str]:
+        """Computes the spectrogram of every clip, for ``--check``; returns lines about the clips."""
+        if not self._has_targets:
+            return [f"{self.num_examples:,} texts"]
+        problems = {example: Problem(clip.place, clip.name, error.kind, error.detail)
+                    for example, (clip, error) in enumerate(zip(self._clips, self._workers.map(
+                        self._tried, range(self.num_examples)), strict=True)) if isinstance(error, AudioError)}
+        self._report(problems)
+        hours = float(self._frames.sum()) * self.settings.hop / self.settings.sample_freq / 3600
+        return [f"{self.num_examples - len(problems):,} of {self.num_examples:,} clips were read: {hours:.2f} hours"]
+
+    def example_files(self) -> list[str]:
+        return [clip.path for clip in self._clips] if self._has_targets else []
+
+    def describe_example(self, example: int) -> str:
+        clip = self._clips[example]
+        return f"{clip.place} ({clip.name})" if clip.name else clip.place
+
+    def text(self, example: int) -> str:
+        """Returns the normalised text of a clip."""
+        return self._normalized(self._clips[example].text)
+
+    def text_of(self, ids: np.ndarray) -> str:
+        """Returns the characters of ids ``[text]``, without special symbols."""
+        return self.vocabulary.decode(ids[ids >= _SPECIAL] - _SPECIAL)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids: the special symbols and the characters."""
+        return self.vocabulary.size + _SPECIAL
+
+    def remarks(self) -> list[str]:
+        """Returns a line about characters that are left out of the texts of inference."""
+        texts = [] if self._has_targets else [self._normalized(clip.text) for clip in self._clips]
+        unknown = "".join(dict.fromkeys("".join(map(self.vocabulary.unknown, texts))))
+        return [f"WARNING: characters that are not in {self.params['vocab_file']} are left out: "
+                f"{describe_characters(unknown)}."] if unknown else []
+
+    def report_dropped(self) -> dict[str, int]:
+        return dict(self._dropped)
+
+    @classmethod
+    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
+        """Returns the parameters that make inference speak the lines of the given text files.
+
+        Args:
+          files: text files with one text per line, or lists; ``-`` is stdin.
+
+        Raises:
+          UserError: a file does not exist, or stdin is empty or a device.
+        """
+        return {"dataset_files": [one_text(files)], "plain_text": True}

@@ -1,0 +1,119 @@
+"""From spectrograms to sound: phases by Griffin and Lim's method, magnitudes from mel spectrograms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+_OVERLAP = 4
+"""Length of a frame divided by the distance between the starts of consecutive frames."""
+_TINY = 1e-37
+"""Lower bound of divisors that may be zero."""
+
+
+def griffin_lim(magnitudes: tf.Tensor, lengths: tf.Tensor, iterations: int = 60, momentum: float = 0.99,
+                phases: tf.Tensor | None = None, seed: int = 0) -> tf.Tensor:
+    """Finds audio whose short-time Fourier transforms have approximately the given magnitudes.
+
+    This is Griffin and Lim's method with the momentum of Perraudin, Balazs and Søndergaard (2013). Frames are windowed
+    by the periodic Hann window and centred on multiples of a quarter of their length; before and after the audio, they
+    contain zeros. An example's audio does not depend on the other examples of the batch.
+
+    Args:
+      magnitudes: ``[batch, frames, bins]``, where ``2 * (bins - 1)`` is the length of a frame in samples and a multiple
+        of 4; padding is ignored.
+      lengths: number of frames ``[batch]``.
+      iterations: number of iterations.
+      momentum: 0 for the method without momentum.
+      phases: initial phases in radians, of a shape that can be broadcast to that of ``magnitudes``; None for random
+        phases.
+      seed: random seed of the initial phases.
+
+    Returns:
+      float32 ``[batch, (frames - 1) * hop]`` with a hop of a quarter of a frame, 0 after the ``(length - 1) * hop``
+      samples of each example.
+    """
+    magnitudes, lengths = tf.cast(magnitudes, tf.float32), tf.convert_to_tensor(lengths)
+    batch, frames = tf.shape(magnitudes)[0], tf.shape(magnitudes)[1]
+    points = 2 * (magnitudes.shape[2] - 1)
+    window = tf.constant(np.hanning(points + 1)[:-1], tf.float32)
+    inside = tf.sequence_mask(lengths, frames, tf.float32)[:, :, tf.newaxis]
+    scale = _inverse_window_sum(inside, lengths, window)
+    magnitudes *= inside
+    if phases is None:
+        # The phases of a frame do not depend on the number of frames, so they are the same in every batch.
+        phases = 2 * math.pi * tf.random.stateless_uniform([frames, magnitudes.shape[2]], [seed, 0])
+
+    def audio_of(spectrum: tf.Tensor) -> tf.Tensor:
+        return _overlapped(tf.signal.irfft(spectrum, [points]) * window) * scale
+
+    def improved(spectrum: tf.Tensor, last_audio: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # The transform is linear: the momentum is applied to the audio, which is smaller than the spectrum.
+        audio = audio_of(spectrum)
+        rebuilt = tf.signal.rfft(_framed(audio - momentum / (1 + momentum) * last_audio) * window)
+        real, imaginary = tf.math.real(rebuilt), tf.math.imag(rebuilt)
+        factors = magnitudes * tf.math.rsqrt(tf.maximum(real * real + imaginary * imaginary, _TINY))
+        return tf.ensure_shape(tf.complex(real * factors, imaginary * factors), spectrum.shape), audio
+
+    start = tf.complex(magnitudes * tf.cos(phases), magnitudes * tf.sin(phases)), tf.zeros_like(scale)
+    spectrum, _ = _repeated(improved, start, iterations)
+    hop = points // _OVERLAP
+    return tf.reshape(audio_of(spectrum)[:, 2:-2], [batch, tf.maximum(frames - 1, 0) * hop])
+
+
+def mel_to_magnitude(mel: tf.Tensor, basis: np.ndarray, iterations: int = 100) -> tf.Tensor:
+    """Returns non-negative magnitudes whose mel spectrograms are approximately the given ones, by least squares.
+
+    This is the accelerated projected gradient of Beck and Teboulle (2009), from the clipped solution without bounds.
+
+    Args:
+      mel: non-negative mel spectrograms ``[batch, frames, mels]``, without logarithm.
+      basis: mel filters ``[mels, bins]``.
+      iterations: number of iterations.
+
+    Returns:
+      ``[batch, frames, bins]``: magnitudes, or powers if the mel spectrograms are of powers.
+    """
+    basis = np.asarray(basis, np.float64)
+    # Each bin has its own step, since filters for low frequencies have a much smaller norm than others.
+    curvature = basis.T @ basis.sum(axis=1)
+    steps = tf.constant(np.where(curvature > 0, 1 / np.maximum(curvature, _TINY), 0.0), tf.float32)
+    filters = tf.constant(basis, tf.float32)
+    start = tf.nn.relu(tf.matmul(mel, tf.constant(np.linalg.pinv(basis).T, tf.float32)))
+
+    def improved(solution: tf.Tensor, ahead: tf.Tensor, inertia: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        error = tf.matmul(ahead, filters, transpose_b=True) - mel
+        new_solution = tf.nn.relu(ahead - steps * tf.matmul(error, filters))
+        new_inertia = (1 + tf.sqrt(1 + 4 * inertia * inertia)) / 2
+        return new_solution, new_solution + (inertia - 1) / new_inertia * (new_solution - solution), new_inertia
+
+    return _repeated(improved, (start, start, tf.constant(1.0)), iterations)[0]
+
+
+def _repeated(function: Any, values: tuple[tf.Tensor, ...], times: int) -> tuple[tf.Tensor, ...]:
+    """Returns ``values`` after ``function`` has been applied to them ``times`` times."""
+    return tf.while_loop(lambda *_: True, function, values, parallel_iterations=1, maximum_iterations=times)
+
+
+def _inverse_window_sum(inside: tf.Tensor, lengths: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
+    """Returns the factors ``[batch, hops, hop]`` of overlapped frames; 0 before and after the audio."""
+    total = _overlapped(inside * tf.square(window))
+    hops = tf.range(tf.shape(total)[1])
+    middle = _OVERLAP // 2
+    in_audio = (hops >= middle) & (hops < lengths[:, tf.newaxis] - 1 + middle)
+    return tf.where(in_audio[:, :, tf.newaxis], tf.math.reciprocal(tf.maximum(total, _TINY)), 0.0)
+
+
+def _overlapped(frames: tf.Tensor) -> tf.Tensor:
+    """Adds overlapping frames ``[batch, frames, points]`` to audio by hops: ``[batch, frames + 3, hop]``."""
+    parts = tf.split(frames, _OVERLAP, axis=2)
+    return tf.add_n([tf.pad(part, [[0, 0], [index, _OVERLAP - 1 - index], [0, 0]]) for index, part in enumerate(parts)])
+
+
+def _framed(audio: tf.Tensor) -> tf.Tensor:
+    """Returns the frames ``[batch, frames, points]`` of audio ``[batch, frames + 3, hop]``."""
+    frames = tf.shape(audio)[1] - (_OVERLAP - 1)
+    return tf.concat([audio[:, index:index + frames] for index in range(_OVERLAP)], axis=2)

@@ -1,0 +1,5 @@
+"""Speech synthesis."""
+
+from open_seq2seq.models.text2speech.text2speech import Text2SpeechTacotron
+
+__all__ = ["Text2SpeechTacotron"]

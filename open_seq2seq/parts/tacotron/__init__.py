@@ -1,0 +1,1 @@
+"""Layers of speech synthesis with Tacotron 2."""

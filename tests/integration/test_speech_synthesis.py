@@ -1,0 +1,86 @@
+"""Speech synthesis by the command line and from Python: resumed exactly, evaluated, and turned into sound files."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+import open_seq2seq as os2s
+from open_seq2seq.cli import main
+from open_seq2seq.data.text2speech.toy_voice import RATE, heard, write_toy_voice
+from open_seq2seq.utils.errors import UserError
+
+RECIPE = Path(__file__).parents[2] / "example_configs/text2speech/toy-voice.py"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("voice")
+    write_toy_voice(str(folder), {"train": 12, "dev": 3, "test": 3})
+    return folder
+
+
+def command(folder: Path, *words: str) -> int:
+    layer = "data_layer_params"
+    return main([f"--config_file={RECIPE}", f"--{layer}/dataset_location={folder}", "--batch_size_per_gpu=6",
+                 f"--{layer}/vocab_file={folder}/vocab.txt",
+                 f"--train_params/{layer}/dataset_files=['{folder}/train.csv']",
+                 f"--eval_params/{layer}/dataset_files=['{folder}/dev.csv']", "--save_checkpoint_steps=2",
+                 "--eval_steps=4", "--print_samples_steps=2", "--decoder_params/max_frames_per_symbol=4.0", *words])
+
+
+@pytest.mark.long
+def test_training_resumes_to_the_bit_and_speaks(folder, capfd, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert command(folder, "--mode=train_eval", f"--logdir={whole}", "--max_steps=4") == 0
+    out = capfd.readouterr().out
+    assert "Sample diagonality" in out and "Validation duration ratio" in out
+    assert command(folder, f"--logdir={parts}", "--max_steps=3") == 0
+    assert command(folder, f"--logdir={parts}", "--max_steps=4", "--continue_learning") == 0
+    one, other = ((run / "model.ckpt-4/weights.safetensors").read_bytes() for run in (whole, parts))
+    assert one == other
+    assert main(["speak", str(whole), "ae i", f"--output={tmp_path}/one.wav"]) == 0
+    samples, rate = soundfile.read(tmp_path / "one.wav")
+    assert rate == RATE and len(samples) and np.abs(samples).max() <= 1
+    assert "did not stop" in capfd.readouterr().out
+    model = os2s.load(str(whole))
+    spoken, rate = model.synthesize("ae i")
+    assert rate == RATE and np.abs(spoken[:len(samples)] - samples).max() < 1e-3
+    together = model.synthesize(["ou e i a", "ae i"])[1][0]
+    np.testing.assert_allclose(together[:len(spoken)], spoken, atol=1e-3)
+    with pytest.raises(UserError, match="call infer or synthesize"):
+        model.translate("a")
+
+
+@pytest.mark.long
+def test_a_folder_of_results(folder, tmp_path):
+    run = tmp_path / "run"
+    assert command(folder, f"--logdir={run}", "--max_steps=2") == 0
+    (tmp_path / "texts.txt").write_text("ae\nio u\n", encoding="utf-8")
+    for _ in range(2):  # earlier results are replaced
+        assert main(["speak", str(run), str(tmp_path / "texts.txt"), f"--output={tmp_path}/spoken"]) == 0
+    rows = list(csv.DictReader((tmp_path / "spoken/speech.csv").open()))
+    assert [row["wav_filename"] for row in rows] == ["0000.wav", "0001.wav"]
+    for row in rows:
+        samples, rate = soundfile.read(tmp_path / "spoken" / row["wav_filename"])
+        assert float(row["seconds"]) == pytest.approx(len(samples) / rate, abs=1e-3)
+        spectrogram = np.load(tmp_path / "spoken" / row["wav_filename"].replace(".wav", ".npy"))
+        assert spectrogram.shape[1] == 40 and (len(spectrogram) - 1) * 128 == len(samples)
+    assert main(["translate", str(run), str(tmp_path / "texts.txt")]) == 2
+
+
+@pytest.mark.slow
+def test_the_toy_voice_is_understood(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_toy_voice("toy_voice_data", {"train": 300, "dev": 20, "test": 20})
+    assert main([f"--config_file={RECIPE}", "--mode=train_eval"]) == 0
+    texts = [line.split("|")[1] for line in Path("toy_voice_data/test.csv").read_text().splitlines()]
+    model = os2s.load("toy-voice")
+    letters = [text.replace(" ", "") for text in texts]
+    right = sum(a == b for text, (sound, rate) in zip(letters, model.synthesize(texts), strict=True)
+                for a, b in zip(text, heard(sound, rate), strict=False))
+    assert right >= 0.95 * sum(map(len, letters))
