@@ -135,16 +135,13 @@ def note_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Removes checkpoints and other files that a killed run left incomplete in its folder, and in the folders there.
-
-    Checkpoints that it was about to replace are restored.
-    """
+    """Removes checkpoints and other files that a killed run left incomplete in its folder, and in the folders there."""
     if directory.is_symlink():
         return
     folders = [directory / name for name in ALL_FOLDERS]
     inner = [path for folder in folders if folder.is_dir() and not folder.is_symlink() for path in folder.iterdir()]
     for place in (directory, *folders, *inner, *list_checkpoints(directory)):
-        disk.remove_unfinished(place, files_of)
+        disk.remove_unfinished(place)
 
 
 class Checkpointer:

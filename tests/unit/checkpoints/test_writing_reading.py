@@ -20,7 +20,6 @@ from open_seq2seq.checkpoints import (
     Snapshot,
     load_checkpoint,
     load_first_whole,
-    remove_unfinished,
     write_snapshot,
     writing,
 )
@@ -266,22 +265,6 @@ def test_checkpoints_without_assets_are_replaced_and_removed(logdir, make_snapsh
     assert load_checkpoint(logdir / "model.ckpt-2").assets == {}
 
 
-@pytest.mark.parametrize("at", [1, 2])
-def test_killed_while_replacing_one_of_the_same_name(logdir, make_snapshot, monkeypatch, at):
-    folder = logdir / "model.ckpt-1"
-    write_snapshot(make_snapshot(1), folder)
-    calls = []
-    rename = os.rename
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", lambda *args: (calls.append(args), killed() if len(calls) == at else rename(*args)))
-        patch.setattr(shutil, "rmtree", killed)
-        with pytest.raises(Killed):
-            write_snapshot(make_snapshot(2), folder)
-    remove_unfinished(logdir)
-    assert names(logdir) == ["model.ckpt-1"]
-    assert load_checkpoint(folder).state["step"] == 1
-
-
 def test_one_of_the_same_name_is_replaced_or_stays(logdir, make_snapshot, monkeypatch):
     folder = logdir / "model.ckpt-1"
     write_snapshot(make_snapshot(1), folder)
@@ -306,8 +289,8 @@ def test_one_of_the_same_name_is_replaced_or_stays(logdir, make_snapshot, monkey
 
 def test_everything_is_synced_before_the_rename(logdir, make_snapshot, monkeypatch):
     events: list[str] = []
-    sync, rename = disk.folders.sync, os.rename
-    monkeypatch.setattr(disk.folders, "sync", lambda path: (events.append(f"sync {Path(path).name}"), sync(path)))
+    sync, rename = disk._sync, os.rename
+    monkeypatch.setattr(disk, "_sync", lambda path: (events.append(f"sync {Path(path).name}"), sync(path)))
     monkeypatch.setattr(os, "rename", lambda *args: (events.append("rename"), rename(*args)))
     write_snapshot(make_snapshot(1), logdir / "model.ckpt-1")
     before, after = events[:events.index("rename")], events[events.index("rename"):]

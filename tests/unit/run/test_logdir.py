@@ -323,21 +323,14 @@ def test_lock_keeps_others_out_and_dies_with_its_process(tmp_path, monkeypatch):
         assert (tmp_path / ".lock").read_text().startswith(f"process {os.getpid()} on host")
 
 
-@pytest.mark.parametrize("content", ["", "process 12 on host a-b.c", "notes of mine", "process 12 on host a\n\nmine",
-                                     "x" * 5000])
+@pytest.mark.parametrize("content", ["notes of mine", "process 12 on host a\n\nmine", "x" * 5000])
 def test_lock_is_not_written_over_a_users_file(tmp_path, content):
     lock = tmp_path / ".lock"
     lock.write_text(content)
-    if content and "mine" in content or len(content) > 1000:
-        with pytest.raises(UserError, match="is not the lock of a run"), LogDirLock(tmp_path):
-            pass
-        assert lock.read_text() == content
-        return
-    os.link(lock, tmp_path / "other")
-    with pytest.raises(UserError, match="is not the lock"), LogDirLock(tmp_path):
+    with pytest.raises(UserError, match="is not the lock of a run"), LogDirLock(tmp_path):
         pass
     assert lock.read_text() == content
-    (tmp_path / "other").unlink()
+    lock.write_text("process 12 on host a-b.c")
     with LogDirLock(tmp_path):
         assert lock.read_text().startswith(f"process {os.getpid()} on host")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.new_folder import check_new_folder, new_folder
+from open_seq2seq.utils.output_file import check_new_folder, new_folder
 
 
 def test_a_folder_appears_when_it_is_complete(tmp_path):
