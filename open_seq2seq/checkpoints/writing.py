@@ -134,7 +134,7 @@ def note_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
         raise CheckpointError(f"The metrics of {folder} cannot be written: {error.strerror}.") from error
 
 
-def remove_unfinished(directory: Path) -> None:
+def _remove_unfinished(directory: Path) -> None:
     """Removes checkpoints and other files that a killed run left incomplete in its folder, and in the folders there."""
     if directory.is_symlink():
         return
@@ -164,7 +164,7 @@ class Checkpointer:
         self._run = run
         self._thread: threading.Thread | None = None
         self._error: CheckpointError | None = None
-        remove_unfinished(directory)
+        _remove_unfinished(directory)
 
     def save(self, name: str, snapshot: Snapshot, then: Callable[[], None] = lambda: None) -> None:
         """Starts writing ``directory/name`` once the previous write has finished.
