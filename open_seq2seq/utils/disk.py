@@ -474,7 +474,7 @@ class ListedFolder:
                 with open(new, "rb") as file:
                     checksum = _checksum(file)
             # The checksum of the old file stays in the list, so that either file is recognised after a crash.
-            self._write_list({**self._checksums, name: [*earlier[-1:], checksum]})
+            self._write_list({**self._checksums, name: [*dict.fromkeys([*earlier, checksum])][-2:]})
 
     def add(self, names: list[str]) -> None:
         """Adds existing files to the list."""

@@ -155,11 +155,11 @@ def test_a_file_is_complete_or_as_before(work):
 
 
 def test_an_incomplete_last_line_is_replaced(work):
-    for text, kept in (("ours: 1\n2", "ours: 1\n"), ("ours: 1\n", "ours: 1\n"),
-                       ("ours: 1\n" + "x" * 70_000 + "\n2", "ours: 1\n" + "x" * 70_000 + "\n")):
-        (work / "file").write_text(text)
-        disk.append(work / "file", "3\n", is_ours)
-        assert (work / "file").read_text() == kept + "3\n"
+    for lines in ("ours: 1\n", "ours: 1\n" * 10_000):
+        for rest in ("", "2", "\0" * 30_000):
+            (work / "file").write_text(lines + rest)
+            disk.append(work / "file", "3\n", is_ours)
+            assert (work / "file").read_text() == lines + "3\n"
 
 
 def test_files_of_the_user_in_a_folder_outlive_it(work, victim, capsys):
