@@ -33,7 +33,7 @@ from open_seq2seq.data.own_scripts import (
     split_and_report,
 )
 from open_seq2seq.data.text_files import write_csv, write_lines
-from open_seq2seq.utils.new_folder import new_folder
+from open_seq2seq.utils.output_file import new_folder
 
 RECIPE = "example_configs/image2label/own-images.py"
 

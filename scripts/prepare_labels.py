@@ -33,7 +33,7 @@ from open_seq2seq.data.text2label.own_labels import LabelledText, clean, columns
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.new_folder import new_folder
+from open_seq2seq.utils.output_file import new_folder
 from open_seq2seq.utils.script import ScriptParser, run_script
 
 RECIPE = "example_configs/text2label/own-labels.py"

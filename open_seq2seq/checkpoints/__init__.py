@@ -14,10 +14,9 @@ from open_seq2seq.checkpoints.writing import (
     Checkpointer,
     Snapshot,
     note_metrics,
-    remove_unfinished,
     write_snapshot,
 )
 
 __all__ = ["Checkpoint", "Checkpointer", "Snapshot", "assign_matching", "assign_strictly", "average_checkpoints",
            "check_resumable", "files_of", "first_whole", "load_checkpoint", "load_first_whole", "match",
-           "note_metrics", "of_one_stretch", "read_state", "remove_unfinished", "verified_assets", "write_snapshot"]
+           "note_metrics", "of_one_stretch", "read_state", "verified_assets", "write_snapshot"]

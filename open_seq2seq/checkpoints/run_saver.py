@@ -113,7 +113,7 @@ class RunSaver:
         """Removes the mark by which a run is begun anew: it has a checkpoint, or has ended without any."""
         if self._start_mark is not None:
             with contextlib.suppress(OSError):
-                disk.remove_listed(self._start_mark.parent, [self._start_mark.name])
+                disk.remove_file(self._start_mark)
 
     def regular(self) -> list[tuple[int, Path]]:
         """Returns (step, folder) of the run's regular checkpoints, the newest first."""

@@ -135,17 +135,14 @@ def note_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
         raise CheckpointError(f"The metrics of {folder} cannot be written: {error.strerror}.") from error
 
 
-def remove_unfinished(directory: Path) -> None:
-    """Removes checkpoints and other files that a killed run left incomplete in its folder, and in the folders there.
-
-    Checkpoints that it was about to replace are restored.
-    """
+def _remove_unfinished(directory: Path) -> None:
+    """Removes checkpoints and other files that a killed run left incomplete in its folder, and in the folders there."""
     if directory.is_symlink():
         return
     folders = [directory / name for name in ALL_FOLDERS]
     inner = [path for folder in folders if folder.is_dir() and not folder.is_symlink() for path in folder.iterdir()]
     for place in (directory, *folders, *inner, *list_checkpoints(directory)):
-        disk.remove_unfinished(place, files_of)
+        disk.remove_unfinished(place)
 
 
 class Checkpointer:
@@ -168,7 +165,7 @@ class Checkpointer:
         self._run = run
         self._thread: threading.Thread | None = None
         self._error: CheckpointError | None = None
-        remove_unfinished(directory)
+        _remove_unfinished(directory)
 
     def save(self, name: str, snapshot: Snapshot, then: Callable[[], None] = lambda: None) -> None:
         """Starts writing ``directory/name`` once the previous write has finished.

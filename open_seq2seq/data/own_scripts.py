@@ -14,7 +14,7 @@ from open_seq2seq.data.own_classes import MOST_HELD_OUT, PARTS, ClassFile, Examp
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.new_folder import check_new_folder
+from open_seq2seq.utils.output_file import check_new_folder
 from open_seq2seq.utils.progress import format_count
 from open_seq2seq.utils.script import random_seed
 

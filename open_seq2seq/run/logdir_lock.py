@@ -99,4 +99,4 @@ class LogDirLock:
         """Removes the directory that this lock has made, if the run failed before it wrote anything there."""
         with contextlib.suppress(OSError):
             if {*os.listdir(root)} <= {LOCK, START_MARK}:
-                disk.remove_listed(root, [LOCK, START_MARK])
+                disk.remove_folder(root, [LOCK, START_MARK])

@@ -52,12 +52,9 @@ def _check_place(name: str, flag: str) -> None:
     existing = next(place for place in (path, *path.parents) if _exists(place))
     if existing != path and not existing.is_dir():
         raise UserError(f"{flag} is {name}, but {existing} is a file, not a folder: choose another path.")
-    beside = existing.parent if existing == path and path.is_file() and not passes_through(name) else existing
-    for place in (existing, beside):
+    for place in (existing, existing.parent) if existing.is_file() else (existing,):
         if not os.access(place, os.W_OK):
             raise UserError(f"{flag} is {name}, but {place} cannot be written: choose another path.")
-    if not passes_through(name) and _is_full(beside):
-        raise UserError(f"{flag} is {name}, but there is no space left in {beside}: free some, or choose another path.")
 
 
 def _exists(path: Path) -> bool:
@@ -67,14 +64,6 @@ def _exists(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
-
-
-def _is_full(folder: Path) -> bool:
-    """Returns whether a file system has no free block or inode for this user; False if it does not report these."""
-    status = os.statvfs(folder)
-    root = os.geteuid() == 0
-    blocks, files = (status.f_bfree, status.f_ffree) if root else (status.f_bavail, status.f_favail)
-    return (status.f_blocks > 0 and blocks == 0) or (status.f_files > 0 and files == 0)
 
 
 def check_no_input(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:
@@ -250,7 +239,7 @@ class OutputFiles:
     def _opening(self, name: str) -> Iterator[None]:
         self._names.append(name)
         check_not_protected(name)
-        with self.guarded(), unused(name):
+        with self.guarded(), _unused(name):
             yield
 
     @contextlib.contextmanager
@@ -297,7 +286,7 @@ class OutputFiles:
 
 
 @contextlib.contextmanager
-def unused(name: str) -> Iterator[None]:
+def _unused(name: str) -> Iterator[None]:
     """Context manager that raises UserError if another process is writing to the path of an output."""
     try:
         yield
@@ -311,3 +300,37 @@ def _folder_of_results(place: Path) -> Iterator[Path]:
     with disk.new_folder(place, results_in, alone=True) as new:
         yield new
         disk.ListedFolder(new, MARK).add(_files_in(new))
+
+
+def check_new_folder(name: str, flag: str = "--output_dir") -> None:
+    """Raises UserError unless a folder can be made at the path that a flag names: nothing or an empty folder is there.
+
+    Scripts call this before they begin to work.
+    """
+    if name and os.path.isdir(name) and os.listdir(name):
+        raise UserError(f"The folder {name} exists already and is not overwritten: choose another {flag}, or remove "
+                        "the folder.")
+    if os.path.exists(name) and not os.path.isdir(name):
+        raise UserError(f"{flag} is {name}, which is a file, not a folder: choose another path.")
+    check_output_file(name, flag)
+
+
+@contextlib.contextmanager
+def new_folder(name: str, flag: str = "--output_dir") -> Iterator[str]:
+    """Context manager for a script's folder that appears under its name at the end, when everything in it is complete.
+
+    After an error or Ctrl-C, nothing remains of it. What a killed process has left, ``.tmp-<16 digits>.new``, the next
+    one that writes this folder removes.
+
+    Yields:
+      The path at which to write until then. Messages should give the final path instead.
+
+    Raises:
+      UserError: see ``check_new_folder``; another process is writing this folder; or it cannot be written.
+    """
+    check_new_folder(name, flag)
+    try:
+        with _unused(name), disk.new_folder(Path(os.path.realpath(name)), lambda _: [], alone=True) as folder:
+            yield str(folder)
+    except OSError as error:
+        raise UserError(f"The folder {name} cannot be written: {error.strerror or error}.") from error

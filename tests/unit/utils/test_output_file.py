@@ -9,11 +9,20 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.output_file import MARK, OutputFiles, beside, check_no_input, check_output_file
+from open_seq2seq.utils.output_file import (
+    MARK,
+    OutputFiles,
+    beside,
+    check_new_folder,
+    check_no_input,
+    check_output_file,
+    new_folder,
+)
 
 WRITER = """
 import sys, time
@@ -127,28 +136,19 @@ def temporary_of(folder, name: str):
         return next(folder.glob(".tmp-*"))
 
 
-@pytest.mark.parametrize("way", ["a link to a file", "a link to nothing", "a link to a folder", "a pipe"])
+@pytest.mark.parametrize("way", ["a link", "a pipe"])
 def test_where_results_are_written_until_they_are_whole_no_link_is_followed(tmp_path, way):
     place = temporary_of(tmp_path, "out.txt")
     (tmp_path / "out.txt").unlink()
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/file").write_text("mine")
+    (tmp_path / "mine").write_text("mine")
     if way == "a pipe":
         os.mkfifo(place)
     else:
-        place.symlink_to(tmp_path / {"a link to a file": "mine/file", "a link to nothing": "new"}.get(way, "mine"))
+        place.symlink_to(tmp_path / "mine")
     for _ in range(2):
         with pytest.raises(UserError, match="cannot be written"), OutputFiles() as outputs:
             outputs.open(f"{tmp_path}/out.txt")
-    assert (tmp_path / "mine/file").read_text() == "mine"
-    assert not (tmp_path / "new").exists() and not (tmp_path / "out.txt").exists()
-
-
-def test_another_name_of_the_old_results_keeps_them(tmp_path):
-    written(tmp_path, "old")
-    os.link(tmp_path / "out.txt", tmp_path / "kept.txt")
-    written(tmp_path, "new")
-    assert (tmp_path / "kept.txt").read_text() == "old" and (tmp_path / "out.txt").read_text() == "new"
+    assert (tmp_path / "mine").read_text() == "mine" and not (tmp_path / "out.txt").exists()
 
 
 def test_no_output_is_an_input(tmp_path):
@@ -243,3 +243,41 @@ def test_the_check_before_the_work_knows_of_folders_of_results_and_of_links(tmp_
     check_output_file("/dev/null")
     with pytest.raises(UserError, match="which is a folder"):
         check_output_file(str(tmp_path))
+
+
+def test_a_folder_of_a_script_appears_when_it_is_complete(tmp_path):
+    place = tmp_path / "new" / "out"
+    for _ in range(2):
+        with new_folder(str(place)) as folder:
+            (Path(folder) / "sub").mkdir()
+            (Path(folder) / "sub" / "a").write_text("content")
+            assert not place.exists() or not list(place.iterdir())
+        assert (place / "sub" / "a").read_text() == "content" and [p.name for p in place.parent.iterdir()] == ["out"]
+        (place / "sub" / "a").unlink()
+        (place / "sub").rmdir()  # an empty folder is used
+
+
+@pytest.mark.parametrize(("error", "kind", "words"), [
+    (OSError(28, "No space left"), UserError, "out cannot be written: No space left"), (ValueError(), ValueError, None),
+    (KeyboardInterrupt(), KeyboardInterrupt, None),
+])
+def test_nothing_remains_of_a_folder_after_an_error(tmp_path, error, kind, words):
+    with pytest.raises(kind, match=words), new_folder(str(tmp_path / "out")) as folder:
+        (Path(folder) / "a").write_text("half")
+        raise error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_script_keeps_an_existing_folder(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("mine")
+    with pytest.raises(UserError, match="exists already and is not overwritten: choose another --output_dir"):
+        check_new_folder(str(tmp_path / "out"))
+    for name, words in (("mine", "mine, which is a file, not a folder"), ("mine/x", "mine is a file, not a folder")):
+        with pytest.raises(UserError, match=words):
+            check_new_folder(str(tmp_path / "out" / name))
+    with pytest.raises(UserError, match="--output_dir is empty"), new_folder(""):
+        pass
+    with pytest.raises(UserError), new_folder(str(tmp_path / "out")):
+        pass
+    assert (tmp_path / "out" / "mine").read_text() == "mine" and len(list(tmp_path.iterdir())) == 1

@@ -37,13 +37,6 @@ def test_a_table_cut_off_at_half_of_its_size_keeps_its_whole_rows(tmp_path):
     assert written(tmp_path).encode() == half[:half.rfind(b"\n") + 1] + b"2,0.5000,loss,0.25\n"
 
 
-def test_a_long_remainder_without_a_line_break_is_dropped(tmp_path):
-    whole = written(tmp_path)
-    with open(tmp_path / "metrics.csv", "ab") as file:
-        file.write(bytes(3 << 20))
-    assert written(tmp_path) == whole + whole.splitlines(keepends=True)[-1]
-
-
 def test_a_header_that_did_not_fit_on_the_disk_is_no_table(tmp_path):
     limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:

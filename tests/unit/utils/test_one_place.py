@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[4]
+REPOSITORY = Path(__file__).parents[3]
 PACKAGE = REPOSITORY / "open_seq2seq"
-HOME = PACKAGE / "utils" / "disk"
+HOME = PACKAGE / "utils" / "disk.py"
 FILES = sorted(path for folder in (PACKAGE, REPOSITORY / "scripts") for path in folder.rglob("*.py")
-               if HOME not in path.parents)
+               if path != HOME)
 
 OF_MODULES = {
     "os": {"remove", "unlink", "rename", "renames", "replace", "rmdir", "removedirs", "truncate", "ftruncate", "link",
