@@ -1,7 +1,7 @@
 """Tacotron 2 with global style tokens on M-AILABS, American English, 16 kHz.
 
-Style tokens (Wang et al. 2018, https://arxiv.org/abs/1803.09017) learn the style of a recording; inference speaks a text
-in the style of another one, whose path is the first column of its list.
+Style tokens (Wang et al. 2018, https://arxiv.org/abs/1803.09017) learn the style of a recording; inference speaks a
+text in the style of another one, whose path is the first column of its list.
 
 Data: the books of en_US of M-AILABS (https://www.caito.de/2019/01/03/the-m-ailabs-speech-dataset/) in MAILABS/, and
       lists train.csv, val.csv and test.csv there with lines name|text|normalised text, where a name is the path of a

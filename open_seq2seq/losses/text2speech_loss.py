@@ -60,13 +60,14 @@ class Text2SpeechLoss(Loss):
             losses["magnitude"] = (errors, params["mag_weight"])
         losses["stop_token"] = (tf.nn.sigmoid_cross_entropy_with_logits(stops, logits), params["stop_token_weight"])
         scale, frames = params["scale"] or 1.0, tf.reduce_sum(mask)
-        terms = self._guide(decoded, lengths, mask, scale) if params["guided_attention_weight"] else []
-        return [*terms, *(LossTerm(tf.reduce_sum(tf.where(mask > 0.0, values, 0.0)), frames, weight * scale, self.unit, name)
-                  for name, (values, weight) in losses.items())]
+        terms = [LossTerm(tf.reduce_sum(tf.where(mask > 0.0, values, 0.0)), frames, weight * scale, self.unit, name)
+                 for name, (values, weight) in losses.items()]
+        return terms + (self._guide(decoded, lengths, mask, scale) if params["guided_attention_weight"] else [])
 
     def _guide(self, decoded: dict[str, Any], lengths: tf.Tensor, mask: tf.Tensor, scale: float) -> list[LossTerm]:
         """Returns the term of ``guided_attention_weight``: the mean over frames of the attention off the diagonal."""
-        far = guided_attention(decoded["outputs"][2], lengths, decoded["symbols"], self.params["guided_attention_sigma"])
+        far = guided_attention(decoded["outputs"][2], lengths, decoded["symbols"],
+                               self.params["guided_attention_sigma"])
         return [LossTerm(tf.reduce_sum(far * tf.reduce_max(mask, 1)), tf.reduce_sum(mask),
                          self.params["guided_attention_weight"] * scale, self.unit, "guided_attention")]
 

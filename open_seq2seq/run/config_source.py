@@ -39,6 +39,7 @@ _SECTIONS = {"train": ("train_params",), "eval": ("eval_params",), "infer": (_IN
              "interactive_infer": ("interactive_infer_params", _INFER)}
 _FINISHED = ("eval", "infer", "interactive_infer")  # the modes that use a trained model
 _TRAIN = "train"
+_COMMANDS = {"synthesize": "speak"}  # method of TrainedModel → verb of the command line, if it is another word
 
 
 class Source(NamedTuple):
@@ -193,9 +194,6 @@ def _add_data_layer(file: ConfigFile, mode: str) -> None:
             layer = {key: section[key] for key in ("data_layer", _DATA) if key in section}
             sections[_INFER] = merge_params(layer, sections.get(_INFER, {}), _INFER)[0]
             return
-
-
-_COMMANDS = {"synthesize": "speak"}  # method of TrainedModel → verb of the command line, if it is another word
 
 
 def check_verb(model: Any, verb: str, logdir: str) -> None:

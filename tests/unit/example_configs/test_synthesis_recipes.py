@@ -14,7 +14,7 @@ FOLDER = EXAMPLES / "text2speech"
 RECIPES = sorted(FOLDER.glob("*.py"))
 NARROW = ("num_channels", "rnn_cell_dim", "src_emb_size", "emb_size", "attention_layer_size", "decoder_cell_units",
           "prenet_units")
-# Trained weights of the original, with its vocabulary of 94 symbols; each of two cuDNN cells has a second bias of 4 x 256.
+# Trained weights of the original, with its vocabulary of 94 symbols; its two cuDNN cells have second biases of 4 x 256.
 # The tokens of styles, 32 x 512, are not trained.
 WEIGHTS = {"tacotron_float": 26_925_153 - 2048, "tacotron_gst": 30_374_721 - 2048 + 16_384}
 # At a small width these train the same layers as the others; tests of whole commands train toy-voice.
