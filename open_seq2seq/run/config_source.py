@@ -204,7 +204,7 @@ def check_verb(model: Any, verb: str, logdir: str) -> None:
     does = getattr(model, "verb", None)
     if isinstance(does, property):
         return
-    does = _COMMANDS.get(does, does)
+    does = _COMMANDS.get(str(does), does)
     if does == verb:
         return
     name = getattr(model, "__name__", type(model).__name__)

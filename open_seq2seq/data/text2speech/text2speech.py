@@ -174,9 +174,9 @@ class Text2SpeechDataLayer(DataLayer):
     @property
     def lengths(self) -> np.ndarray:
         """Numbers of symbols and, where read, of frames before trimming ``[num_examples, groups of arrays]``."""
-        columns = [[len(ids) for ids in self._ids]]
-        columns += [self._frames] * (int(self.params["style_input"] is not None) + int(self._has_targets))
-        return np.stack(columns, 1).astype(np.int64)
+        sides = int(self.params["style_input"] is not None) + int(self._has_targets)
+        symbols = np.asarray([len(ids) for ids in self._ids], np.int64)
+        return np.stack([symbols, *[self._frames] * sides], 1)
 
     @property
     def fields(self) -> dict[str, Any]:
