@@ -9,8 +9,8 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param
 from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
 from open_seq2seq.parts.cross_entropy import SoftTargets, weighted_cross_entropy
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute
-from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
 _SMOOTHING = Param(float, 0.0, "Label smoothing: total probability of all ids other than the label, in equal shares; 0 "
@@ -161,7 +161,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         targets = SoftTargets.of(_smoothing(self), vocab_size)
         flat = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
         labels = tf.reshape(ids, [-1])
-        if not is_for_xla():  # XLA needs static shapes, so it computes the rows of padding, too
+        if not current_pass().for_xla:  # XLA needs static shapes, so it computes the rows of padding, too
             rows = rows_to_compute(labels != 0)
             flat, labels = gather_rows(flat, rows), tf.gather(labels, rows)
         total = projection.cross_entropy(flat, labels, tf.cast(labels != 0, tf.float32), targets)
