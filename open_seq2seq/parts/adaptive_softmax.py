@@ -218,6 +218,11 @@ class AdaptiveProjection(NamedTuple):
     layer: AdaptiveOutputLayer
     training: bool
 
+    @property
+    def num_ids(self) -> int:
+        """Number of columns of the logits."""
+        return self.layer._edges[-1]
+
     def cross_entropy(self, rows: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor,
                       targets: SoftTargets) -> tf.Tensor:
         """Returns the weighted sum of the rows' cross-entropies; see ``OutputProjection.cross_entropy``.

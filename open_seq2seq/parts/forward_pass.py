@@ -8,15 +8,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from open_seq2seq.utils.stacks import Stack
-
-if TYPE_CHECKING:
-    from open_seq2seq.parts.carried_state import CarriedValues
-    from open_seq2seq.parts.ranks import JoinedRanks
 
 
 @dataclasses.dataclass
@@ -29,8 +25,8 @@ class ForwardPass:
         random numbers.
       for_xla: whether layers are traced in a form that XLA can compile, with the same results: no shape depends on
         values (padding is computed and then ignored), and only operations that XLA supports are used.
-      ranks: computes sums over ranks; None if ranks are not joined.
-      carried: the states that the pass carries over from the previous batch; None without any.
+      ranks: a ``ranks.JoinedRanks``, which computes sums over ranks; None if ranks are not joined.
+      carried: the ``carried_state.CarriedValues`` of the states that the previous batch has left; None without any.
       is_recomputing: whether layers are recomputed in a backward pass, where they must not update statistics again.
       draws: number of seeds drawn so far.
       casts: the weights that the pass has cast so far; see ``precision.cast_weight``. None outside of any pass.
@@ -39,8 +35,8 @@ class ForwardPass:
     seed: int = 0
     micro_batch: tf.Tensor | None = None
     for_xla: bool = False
-    ranks: JoinedRanks | None = None
-    carried: CarriedValues | None = None
+    ranks: Any = None
+    carried: Any = None
     is_recomputing: bool = False
     draws: int = 0
     casts: dict[Any, tuple[tf.Tensor, tf.Variable]] | None = dataclasses.field(default_factory=dict)
@@ -74,8 +70,8 @@ def entered(forward: ForwardPass) -> Iterator[None]:
         _PASSES.entries.pop()
 
 
-def forward_pass(seed: int = 0, micro_batch: Any = None, *, for_xla: bool = False, ranks: JoinedRanks | None = None,
-                 carried: CarriedValues | None = None) -> contextlib.AbstractContextManager[None]:
+def forward_pass(seed: int = 0, micro_batch: Any = None, *, for_xla: bool = False, ranks: Any = None,
+                 carried: Any = None) -> contextlib.AbstractContextManager[None]:
     """Returns a context manager within which a new pass is the current one; see ``ForwardPass`` for the arguments."""
     index = None if micro_batch is None else tf.cast(micro_batch, tf.int64)
     return entered(ForwardPass(seed, index, for_xla, ranks, carried))
