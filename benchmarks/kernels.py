@@ -55,7 +55,7 @@ from benchmarks.measuring.programs import (
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d
 from open_seq2seq.parts.ctc import ctc_loss
-from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.rnn.layers import RecurrentStack
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.processor import has_onednn
@@ -178,7 +178,7 @@ def _our_recurrence(x: tf.Tensor, dtype: str, options: argparse.Namespace) -> Pa
         stack = RecurrentStack(x.shape[-1], options.hidden, options.layers, options.cell, not options.unidirectional)
 
     def forward(x: tf.Tensor) -> tf.Tensor:
-        with weight_cast_scope():
+        with forward_pass():
             return tf.cast(stack(tf.cast(x, dtype), tf.fill([tf.shape(x)[0]], tf.shape(x)[1])), tf.float32)
 
     return timed_pass(with_gradients(forward, [x], stack.trainable_variables))

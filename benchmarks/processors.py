@@ -55,7 +55,7 @@ def decoding_speed(config_file: str, dtype: str, rounds: int) -> float:
 
     from open_seq2seq.data.batching import evaluation_plan
     from open_seq2seq.models.builder import build_model
-    from open_seq2seq.parts.precision import weight_cast_scope
+    from open_seq2seq.parts.forward_pass import forward_pass
 
     model = build_model(prepare(config_file, "infer", [f"--dtype={dtype}"], {})[0]["infer"], seed=0)
     plan = evaluation_plan(model.data_layer)
@@ -63,7 +63,7 @@ def decoding_speed(config_file: str, dtype: str, rounds: int) -> float:
 
     @tf.function(autograph=False, input_signature=[model.data_layer.input_signature])
     def predict(batch: Any) -> Any:
-        with weight_cast_scope():
+        with forward_pass():
             return model.predict(batch)
 
     seconds = []

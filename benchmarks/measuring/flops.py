@@ -44,10 +44,10 @@ def count_flops(model: Any, batches: Sequence[dict[str, Any]]) -> tuple[float, s
     Returns:
       (number of FLOPs, in which a multiply-add counts as two; types of operations that contain uncounted products).
     """
-    from open_seq2seq.parts.precision import weight_cast_scope
+    from open_seq2seq.parts.forward_pass import forward_pass
 
     def loss_tensors(batch: Any) -> list[tf.Tensor]:
-        with weight_cast_scope():
+        with forward_pass():
             terms, _ = model.loss_terms(batch, training=False)
         return [tensor for term in terms for tensor in (term.sum, term.units) if isinstance(tensor, tf.Tensor)]
 

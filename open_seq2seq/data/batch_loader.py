@@ -157,24 +157,19 @@ def made_batches(data_layer: BatchMaker, plan: Iterator[Wanted],
     """Returns an iterator over (number, batch) of the planned batches, in order.
 
     Args:
-      data_layer: makes the batches, with ``make_batches`` if it has this method.
+      data_layer: makes the batches: all together with ``make_batches``, if it has this method, and the method does not
+        return None; otherwise one at a time, with ``make_training_batch`` in training, if it has this method, or
+        ``make_batch``.
       plan: the batches to make.
       training: whether the batches are for training, where they may differ between epochs.
     """
     together = getattr(data_layer, "make_batches", None)
-    return made_singly(data_layer, plan, training) if together is None else together(plan, training)
-
-
-def made_singly(data_layer: BatchMaker, plan: Iterator[Wanted],
-                training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (number, batch) of the planned batches, made one at a time.
-
-    Batches are made by the layer's ``make_training_batch`` if ``training`` is True and the layer has this method, and
-    by ``make_batch`` otherwise.
-    """
+    batches = None if together is None else together(plan, training)
+    if batches is not None:
+        return batches
     make = getattr(data_layer, "make_training_batch", None) if training else None
-    for wanted in plan:
-        yield wanted.number, (make(wanted.examples, wanted.epoch) if make else data_layer.make_batch(wanted.examples))
+    return ((number, make(examples, epoch) if make else data_layer.make_batch(examples))
+            for number, examples, epoch in plan)
 
 
 def _fill(data_layer: BatchMaker, stream: ExampleStream, start: int, out: queue.Queue, stop: threading.Event) -> None:

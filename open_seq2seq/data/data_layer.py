@@ -12,7 +12,7 @@ import tensorflow as tf
 from open_seq2seq.config.files import ASSET, DATA, LIST, NamedFile, named_files
 from open_seq2seq.config.names import register
 from open_seq2seq.config.params import FREE, Param
-from open_seq2seq.data.batch_loader import Wanted, made_singly
+from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.data.datasets import dataset_batches
 from open_seq2seq.data.fields import fields_of, signature_of
 from open_seq2seq.data.fingerprints import Fingerprint, digest_of_beginnings, fingerprint
@@ -199,10 +199,9 @@ class DataLayer(Component):
         """
         return None
 
-    def make_batches(self, plan: Iterator[Wanted], training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Returns an iterator over (number, batch) of the planned batches, in order."""
-        made = dataset_batches(self, plan, training) if self._uses_dataset() else None
-        return made_singly(self, plan, training) if made is None else made
+    def make_batches(self, plan: Iterator[Wanted], training: bool) -> Iterator[tuple[int, dict[str, Any]]] | None:
+        """Returns an iterator over (number, batch) of the planned batches, in order; None to make them singly."""
+        return dataset_batches(self, plan, training) if self._uses_dataset() else None
 
     @classmethod
     def _uses_dataset(cls) -> bool:

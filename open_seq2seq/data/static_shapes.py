@@ -46,11 +46,6 @@ class StaticBatches:
         """
         return self._fitted(self._data_layer.make_batch(examples))
 
-    def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
-        """Returns a training batch for one epoch, padded as in ``make_batch``."""
-        make = getattr(self._data_layer, "make_training_batch", None)
-        return self._fitted(make(examples, epoch) if make else self._data_layer.make_batch(examples))
-
     def make_batches(self, plan: Iterator[Wanted], training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
         """Returns an iterator over (number, batch), padded as in ``make_batch``; see ``DataLayer.make_batches``."""
         return ((index, self._fitted(batch)) for index, batch in made_batches(self._data_layer, plan, training))

@@ -19,9 +19,11 @@ class FakeDecoder(Decoder):
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         encoded = dict(input_dict["encoder_output"])
-        if encoded.get("logits") is None:
+        logits = encoded.get("logits")
+        if logits is None and "projection" not in encoded:
             raise ConfigError(["'decoder' is FakeDecoder, but the encoder computes no logits: set 'decoder' to a "
                                "class that computes them, or 'encoder' to one such as LMEncoder."])
-        logits = encoded["logits"]
-        outputs = tf.argmax(logits, -1, tf.int32) if logits.shape.rank == 3 else tf.nn.softmax(logits)
-        return {**encoded, "outputs_of_encoder": encoded.get("outputs"), "outputs": [outputs]}
+        result = {**encoded, "outputs_of_encoder": encoded.get("outputs"), "outputs": None}
+        if logits is not None:
+            result["outputs"] = [tf.argmax(logits, -1, tf.int32) if logits.shape.rank == 3 else tf.nn.softmax(logits)]
+        return result

@@ -136,6 +136,8 @@ class MultiDecoder(Decoder):
         if all("beam_ids" in output for _, _, output in groups):
             joined = {key: joined_rows([(rows, output[key]) for rows, _, output in groups]) for key in _SEARCHED}
             return {**result, **joined, "outputs": [joined["beam_ids"][:, 0]]}
+        if any(output["outputs"] is None for _, _, output in groups):
+            return {**result, "outputs": None}
         return {**result, "outputs": [joined_rows([(rows, output["outputs"][0]) for rows, _, output in groups])]}
 
     def _decode_rows(self, input_dict: dict[str, Any], number: int) -> tuple[tf.Tensor, Any, dict[str, Any]]:

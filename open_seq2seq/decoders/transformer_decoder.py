@@ -18,7 +18,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.dropout import add_dropped, dropout, keep_scale
 from open_seq2seq.parts.keys import lengths_of
-from open_seq2seq.parts.output_layer import OutputProjection
+from open_seq2seq.parts.output_layer import OutputProjection, needs_logits
 from open_seq2seq.parts.recompute import run_layers
 from open_seq2seq.parts.transformer.attention import Cache, CrossAttention, SelfAttention
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding, mask_extra_ids
@@ -232,12 +232,12 @@ class TransformerDecoder(AutoregressiveDecoder):
                        _source_bias(encoder_output), tf.cast(encoder_output["outputs"], self.compute_dtype), mask,
                        causal_bias(length), training=self.training, recompute=self.params["recompute"])
         hidden = self.output_norm(x, mask, self.training)
+        projection = OutputProjection(hidden, tf.convert_to_tensor(embedding.table), self.training)
+        if not needs_logits(self):
+            return {"logits": None, "outputs": None, "projection": projection}
         logits = embedding.logits(hidden)
-        return {
-            "logits": logits,
-            "outputs": [tf.argmax(mask_extra_ids(logits, self.params["tgt_vocab_size"]), -1, tf.int32)],
-            "projection": OutputProjection(hidden, tf.convert_to_tensor(embedding.table), self.training),
-        }
+        best = tf.argmax(mask_extra_ids(logits, self.params["tgt_vocab_size"]), -1, tf.int32)
+        return {"logits": logits, "outputs": [best], "projection": projection}
 
     def _embedded(self, embedding: SharedEmbedding, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         """Returns embeddings ``[batch, time or beam, hidden]`` of ids at ``positions`` ``[time]`` (one for a beam)."""

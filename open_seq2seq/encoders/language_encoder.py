@@ -13,7 +13,7 @@ from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer, checked_adaptive
-from open_seq2seq.parts.output_layer import OutputLayer
+from open_seq2seq.parts.output_layer import OutputLayer, needs_logits
 from open_seq2seq.parts.pooling import pooled
 from open_seq2seq.utils.errors import ConfigError
 
@@ -137,8 +137,8 @@ class LanguageEncoder(Encoder):
         found["projection"] = self.output_layer.projection(found["outputs"], self.training)
         if self.params["head"] == "loss":
             return found
-        return {**found, "logits": self.output_layer.logits(found["outputs"]),
-                "num_sampled": self.params["num_sampled"]}
+        logits = self.output_layer.logits(found["outputs"]) if needs_logits(self) else None
+        return {**found, "logits": logits, "num_sampled": self.params["num_sampled"]}
 
     def _make_output_layer(self, table: tf.Variable, initializer: Any, regularizer: Any) -> Any:
         """Returns the layer that computes the logits of tokens or classes, or None if the decoder computes them."""

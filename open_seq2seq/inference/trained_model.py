@@ -17,7 +17,7 @@ from open_seq2seq.config.merge import merge_params
 from open_seq2seq.data.windows import WindowedPlan
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model
-from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.passes import InferencePass
 from open_seq2seq.utils.data_files import read_lines
@@ -43,7 +43,7 @@ class ScoringPass:
         self._step = runner.compile(self._score, [model.data_layer.scoring_signature])
 
     def _score(self, batch: Any) -> list[tf.Tensor]:
-        with weight_cast_scope():
+        with forward_pass():
             return self._model.score(batch)
 
     def score(self, batch: dict[str, Any]) -> list[Any]:

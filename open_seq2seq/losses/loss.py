@@ -35,9 +35,17 @@ class Loss(Component):
 
     Attributes:
       unit: what the loss is averaged over, such as ``"token"``; printed when a run starts. None if it is not known.
+      needs_logits: whether the loss reads the ``logits`` even if the decoder returns a ``projection``. If not, training
+        does not compute them. False must be declared by the class that implements ``_compute_loss``.
     """
 
     unit: str | None = None
+    needs_logits = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "_compute_loss" in vars(cls) and "needs_logits" not in vars(cls):
+            cls.needs_logits = True
 
     def compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
         """Computes the loss terms of a micro-batch.

@@ -46,7 +46,7 @@ def sampled_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor
                           num_sampled: int) -> tf.Tensor:
     """Returns the weighted sum of the rows' sampled cross-entropies, an FP32 scalar.
 
-    All rows share one sample, drawn with the next seed of ``randomness.random_scope``. A drawn id that is a row's label
+    All rows share one sample, drawn with the next seed of the forward pass. A drawn id that is a row's label
     does not count for that row a second time.
 
     Args:

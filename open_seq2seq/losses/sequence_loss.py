@@ -9,8 +9,8 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param
 from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
 from open_seq2seq.parts.cross_entropy import SoftTargets, weighted_cross_entropy
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute
-from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
 _SMOOTHING = Param(float, 0.0, "Label smoothing: total probability of all ids other than the label, in equal shares; 0 "
@@ -24,6 +24,8 @@ class BasicSequenceLoss(Loss):
     lengths ``[batch]`` in tokens. With ``offset_target_by_one``, targets start with the start symbol, and position t of
     the logits predicts target t + 1.
     """
+
+    needs_logits = False
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -76,7 +78,7 @@ class BasicSequenceLoss(Loss):
         ids, lengths = input_dict["target_tensors"][:2]
         if self.params["offset_target_by_one"]:
             values, ids, lengths = values[:, :-1], ids[:, 1:], lengths - 1
-        _check_vocabulary(self, output["logits"], self.params["tgt_vocab_size"])
+        _check_vocabulary(self, _num_ids(output), self.params["tgt_vocab_size"])
         # Logits and targets may be padded to different lengths.
         length = tf.minimum(tf.shape(values)[1], tf.shape(ids)[1])
         ids = ids[:, :length]
@@ -100,7 +102,7 @@ class BasicSequenceLoss(Loss):
           labels: ``[rows]`` int32, ids in the vocabulary.
           weights: ``[rows]`` FP32.
         """
-        targets, projection = self._targets(output["logits"].shape[-1]), output.get("projection")
+        targets, projection = self._targets(_num_ids(output)), output.get("projection")
         if projection is None:
             return weighted_cross_entropy(rows, labels, weights, targets)
         return projection.cross_entropy(rows, labels, weights, targets)
@@ -134,6 +136,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
 
     offsets_targets = False
     unit = "token"
+    needs_logits = False
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -153,22 +156,22 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         if projection is None:
             total, constant = self._from_logits(output["logits"], ids)
         else:
-            total, constant = self._from_projection(projection, output["logits"].shape[-1], ids)
+            total, constant = self._from_projection(projection, ids)
         tokens = tf.cast(tf.math.count_nonzero(ids), tf.float32)
         return LossTerm(total - constant * tokens, tokens, unit=self.unit)
 
-    def _from_projection(self, projection: Any, vocab_size: int, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
-        targets = SoftTargets.of(_smoothing(self), vocab_size)
+    def _from_projection(self, projection: Any, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
+        targets = SoftTargets.of(_smoothing(self), projection.num_ids)
         flat = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
         labels = tf.reshape(ids, [-1])
-        if not is_for_xla():  # XLA needs static shapes, so it computes the rows of padding, too
+        if not current_pass().for_xla:  # XLA needs static shapes, so it computes the rows of padding, too
             rows = rows_to_compute(labels != 0)
             flat, labels = gather_rows(flat, rows), tf.gather(labels, rows)
         total = projection.cross_entropy(flat, labels, tf.cast(labels != 0, tf.float32), targets)
-        return total, targets.entropy(vocab_size)
+        return total, targets.entropy(projection.num_ids)
 
     def _from_logits(self, logits: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
-        _check_vocabulary(self, logits, self.params["tgt_vocab_size"])
+        _check_vocabulary(self, logits.shape[-1], self.params["tgt_vocab_size"])
         vocab_size = logits.shape[-1]
         targets = SoftTargets.of(_smoothing(self), vocab_size)
         # If the logits are shorter than the targets, zeros (a uniform distribution) fill the missing positions.
@@ -189,7 +192,13 @@ def _smoothing(loss: Loss) -> float:
     return smoothing
 
 
-def _check_vocabulary(loss: Loss, logits: tf.Tensor, vocab_size: int | None) -> None:
-    if vocab_size is not None and logits.shape[-1] < vocab_size:
+def _num_ids(output: Any) -> int:
+    """Returns the number of columns of the logits of a decoder's output."""
+    projection = output.get("projection")
+    return output["logits"].shape[-1] if projection is None else projection.num_ids
+
+
+def _check_vocabulary(loss: Loss, num_ids: int, vocab_size: int | None) -> None:
+    if vocab_size is not None and num_ids < vocab_size:
         raise ConfigError([f"'{loss.params_path}/tgt_vocab_size' is {vocab_size}, but the decoder's logits have only "
-                           f"{logits.shape[-1]} columns: use the same vocabulary for both."])
+                           f"{num_ids} columns: use the same vocabulary for both."])

@@ -23,10 +23,10 @@ from open_seq2seq.config.params import REFUSE, Param, check_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.cross_entropy import SoftTargets, label_surprises, projected_cross_entropy
 from open_seq2seq.parts.dense import times_matrix
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.output_layer import with_bias
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute
-from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
 _EXACT = SoftTargets(1.0, 0.0)
@@ -218,6 +218,11 @@ class AdaptiveProjection(NamedTuple):
     layer: AdaptiveOutputLayer
     training: bool
 
+    @property
+    def num_ids(self) -> int:
+        """Number of columns of the logits."""
+        return self.layer._edges[-1]
+
     def cross_entropy(self, rows: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor,
                       targets: SoftTargets) -> tf.Tensor:
         """Returns the weighted sum of the rows' cross-entropies; see ``OutputProjection.cross_entropy``.
@@ -246,7 +251,7 @@ def _of_cluster(cluster: _Cluster, hidden: tf.Tensor, labels: tf.Tensor, weights
                 training: bool) -> tf.Tensor:
     """Returns the weighted sum of the cross-entropies within a cluster; except for XLA, skips rows of weight 0."""
     labels = tf.clip_by_value(labels - cluster.begin, 0, cluster.end - cluster.begin - 1)
-    if not is_for_xla():  # XLA needs a fixed number of rows
+    if not current_pass().for_xla:  # XLA needs a fixed number of rows
         rows = rows_to_compute(weights != 0.0)
         hidden, labels, weights = gather_rows(hidden, rows), tf.gather(labels, rows), tf.gather(weights, rows)
     return _total(cluster, cluster.project(hidden), labels, weights, training)

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
-from open_seq2seq.parts.ranks import ranks_now, rejoined_ranks, sum_over_ranks
-from open_seq2seq.parts.recompute import is_recomputing
-from open_seq2seq.parts.xla import is_for_xla
+from open_seq2seq.parts.forward_pass import current_pass, entered
+from open_seq2seq.parts.ranks import sum_over_ranks
 
 # Profiles identify normalisation by this name scope.
 _SCOPE = "norm"
@@ -19,8 +18,8 @@ def normalize_batch(x: tf.Tensor, mask: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
                     count: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Normalises rows by the statistics of the valid rows (Ioffe and Szegedy 2015, section 3).
 
-    To save memory, ``x`` is the only tensor ``[rows, channels]`` that is kept for the backward pass. Within
-    ``parts.ranks.joined_ranks``, the statistics and the sums of the backward pass are computed over all ranks.
+    To save memory, ``x`` is the only tensor ``[rows, channels]`` that is kept for the backward pass. If
+    ``ForwardPass.ranks`` joins ranks, the statistics and the sums of the backward pass are computed over all ranks.
 
     Args:
       x: ``[rows, channels]`` of any floating-point dtype; invalid rows must be finite too.
@@ -35,7 +34,7 @@ def normalize_batch(x: tf.Tensor, mask: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
       ``[channels]`` without gradients.
     """
     count = tf.maximum(tf.reduce_sum(mask) if count is None else count, 1.0)
-    ranks = ranks_now()
+    forward = current_pass()
 
     @tf.custom_gradient
     def normalize(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> Any:
@@ -44,7 +43,7 @@ def normalize_batch(x: tf.Tensor, mask: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
             y = tf.cast(centered * (statistics.inverse * gamma) + beta, x.dtype)
 
         def grad(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            with tf.name_scope(_SCOPE), rejoined_ranks(ranks):
+            with tf.name_scope(_SCOPE), entered(forward):
                 return _gradients(dy, x, gamma, mask, count, statistics)
 
         return (y, statistics.mean, statistics.variance), grad
@@ -99,7 +98,7 @@ def _copy_after(dy: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
 
     For XLA, returns ``x`` itself.
     """
-    if is_for_xla():
+    if current_pass().for_xla:
         return x
     with tf.control_dependencies([dy]):
         return tf.identity(x)
@@ -155,7 +154,7 @@ class BatchNorm(Module):
         valid = tf.ones([1, tf.shape(rows)[0]]) if mask is None else tf.cast(tf.reshape(mask, [1, -1]), tf.float32)
         (count,) = sum_over_ranks(tf.reduce_sum(valid))
         y, mean, variance = normalize_batch(rows, valid, gamma, beta, self.epsilon, count)
-        if not is_recomputing():
+        if not current_pass().is_recomputing:
             # A batch without valid rows must not change the moving statistics.
             rate = tf.where(count > 0.0, 1.0 - self.momentum, 0.0)
             for moving, new in ((self.moving_mean, mean), (self.moving_variance, variance)):

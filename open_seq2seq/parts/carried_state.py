@@ -1,20 +1,17 @@
 """State that a module carries over from one batch to the next, for truncated back-propagation through time.
 
-A module only reads and writes its state. The code that runs the forward pass opens a scope around it; the scope
-determines which values are read and whether the written values are kept.
+A module only reads and writes its state. The code that runs a forward pass gives it ``CarriedValues``, which determine
+which values are read and whether the written values are kept.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.utils.stacks import Stack
-
-_SCOPES = Stack()
+from open_seq2seq.parts.forward_pass import current_pass
 
 
 class CarriedState(tf.Module):
@@ -57,33 +54,37 @@ class CarriedState(tf.Module):
     def read(self) -> tf.Tensor:
         """Returns the state that the previous batch wrote for each row, ``[rows, *shape]``.
 
-        The state is zeros at the start of a sequence and outside of a scope; within ``put_aside``, it is the given
-        value or zeros. The result is the same throughout a forward pass, even after ``write``.
+        The state is zeros at the start of a sequence and in a pass without carried values; with those of
+        ``put_aside``, it is the given value or zeros. The result is the same throughout a forward pass, even after
+        ``write``.
 
         Raises:
-          RuntimeError: the state has not been allocated and no scope is open, so the number of rows is unknown.
+          RuntimeError: the state has not been allocated and the pass has no carried values, so the number of rows is
+            unknown.
         """
-        if _SCOPES.entries:
-            return _SCOPES.entries[-1].read(self)
+        carried = current_pass().carried
+        if carried is not None:
+            return carried.read(self)
         if self.variable is None:
             raise RuntimeError("A carried state was read outside of a model's forward pass: wrap the call in "
-                               "put_aside.")
+                               "forward_pass(carried=put_aside(rows)).")
         return tf.zeros(self.variable.shape[1:], self.dtype)
 
     def write(self, value: tf.Tensor) -> None:
         """Writes the state for the rows of the next batch.
 
-        A row of ``value`` that contains inf or NaN is not written, so that states are always finite. Within
-        ``put_aside``, while activations are recomputed, and outside of a scope, nothing is written.
+        A row of ``value`` that contains inf or NaN is not written, so that states are always finite. With the values of
+        ``put_aside``, while activations are recomputed, and in a pass without carried values, nothing is written.
 
         Args:
           value: ``[rows, *shape]``, cast to the state's dtype; no gradient flows through it.
         """
-        if _SCOPES.entries:
-            _SCOPES.entries[-1].write(self, tf.stop_gradient(tf.cast(value, self.dtype)))
+        carried = current_pass().carried
+        if carried is not None:
+            carried.write(self, tf.stop_gradient(tf.cast(value, self.dtype)))
 
 
-class _Scope:
+class CarriedValues:
     """The states during one forward pass.
 
     Args:
@@ -96,12 +97,14 @@ class _Scope:
         self._rows, self._whole, self._slot = rows, whole, slot
 
     def read(self, state: CarriedState) -> tf.Tensor:
+        """Returns the value of a state for the rows of the batch, ``[rows, *shape]``."""
         whole = self._whole.get(id(state))
         if whole is None:
             return tf.zeros(tf.concat([[self._rows], state.shape], 0), state.dtype)
         return whole[:self._rows]
 
     def write(self, state: CarriedState, value: tf.Tensor) -> None:
+        """Assigns a state's value ``[rows, *shape]`` for the next batch, unless writes are discarded."""
         value = tf.ensure_shape(value, [None, *state.shape])
         if self._slot is None or state.variable is None:
             return
@@ -114,13 +117,13 @@ class _Scope:
             full = tf.tensor_scatter_nd_update(variable.read_value(), [[self._slot]], full)
         variable.assign(tf.ensure_shape(full, variable.shape))
 
-    def without_writing(self) -> _Scope:
-        return _Scope(self._rows, self._whole, None)
+    def without_writing(self) -> CarriedValues:
+        """Returns the same values to read; writes are discarded."""
+        return CarriedValues(self._rows, self._whole, None)
 
 
-@contextlib.contextmanager
-def carrying(states: Iterable[CarriedState], rows: Any, slot: Any, fresh: Any) -> Iterator[None]:
-    """Context manager within which modules read and write their states.
+def carried_values(states: Iterable[CarriedState], rows: Any, slot: Any, fresh: Any) -> CarriedValues:
+    """Returns the values with which a forward pass reads and writes the states.
 
     Args:
       states: all states of the model; must be allocated.
@@ -134,37 +137,14 @@ def carrying(states: Iterable[CarriedState], rows: Any, slot: Any, fresh: Any) -
         assert state.variable is not None
         before = tf.gather(state.variable.read_value(), slot)
         whole[id(state)] = tf.where(fresh, tf.zeros_like(before), before)
-    with _entered(_Scope(rows, whole, slot)):
-        yield
+    return CarriedValues(rows, whole, slot)
 
 
-@contextlib.contextmanager
-def put_aside(rows: Any, values: Mapping[CarriedState, tf.Tensor] | None = None) -> Iterator[None]:
-    """Context manager within which modules read the given states, and writes are discarded.
+def put_aside(rows: Any, values: Mapping[CarriedState, tf.Tensor] | None = None) -> CarriedValues:
+    """Returns values with which a forward pass reads the given states, and discards writes.
 
     Args:
       rows: number of rows in the batch.
       values: the values by state, ``[rows or more, *shape]``; other states are zeros.
     """
-    with _entered(_Scope(rows, {id(state): value for state, value in (values or {}).items()}, None)):
-        yield
-
-
-def carried_again() -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """Returns a function that reopens the current scope, to recompute a layer for its gradient.
-
-    In the reopened scope, the same values are read as before and writes are discarded.
-    """
-    if not _SCOPES.entries:
-        return contextlib.nullcontext
-    again = _SCOPES.entries[-1].without_writing()
-    return lambda: _entered(again)
-
-
-@contextlib.contextmanager
-def _entered(scope: _Scope) -> Iterator[None]:
-    _SCOPES.entries.append(scope)
-    try:
-        yield
-    finally:
-        _SCOPES.entries.pop()
+    return CarriedValues(rows, {id(state): value for state, value in (values or {}).items()}, None)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.parts.xla import is_for_xla
+from open_seq2seq.parts.forward_pass import current_pass
 
 # Largest number of rows whose logits are computed at once.
 CHUNK_ROWS = 1024
@@ -56,7 +56,7 @@ def _label_indices(labels: tf.Tensor) -> tf.Tensor:
 
 def _minus_at(x: tf.Tensor, indices: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Returns ``x`` ``[rows, vocabulary]`` with ``values`` ``[n]`` subtracted at the indices ``indices`` ``[n, 2]``."""
-    if x.dtype == tf.bfloat16 and not is_for_xla() and tf.config.list_logical_devices("GPU"):
+    if x.dtype == tf.bfloat16 and not current_pass().for_xla and tf.config.list_logical_devices("GPU"):
         # The operation below has no kernel for bfloat16 on GPUs: TensorFlow would copy x to the host and back.
         return x - tf.scatter_nd(indices, values, tf.shape(x))
     return tf.tensor_scatter_nd_sub(x, indices, values)

@@ -31,7 +31,7 @@ def _dropped_levels(rate: float) -> int:
 
 
 def keep_mask(shape: Any, rate: float) -> tf.Tensor:
-    """Draws a dropout mask with the next seed of ``randomness.random_scope``.
+    """Draws a dropout mask with the next seed of the forward pass.
 
     Args:
       shape: the mask's shape, a list or an int32 tensor.
@@ -67,7 +67,7 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     Args:
       x: floating-point tensor.
       rate: fraction of the elements to drop, in [0, 1).
-      training: whether to apply dropout, which requires ``randomness.random_scope``.
+      training: whether to apply dropout, which requires a ``forward_pass`` of a micro-batch.
 
     Raises:
       ValueError: the rate is not in [0, 1).

@@ -84,8 +84,9 @@ class DecoderOutput(TypedDict, total=False):
     """Output of a decoder.
 
     Attributes:
-      logits: ``[batch, time, vocabulary]``; None after search or sampling.
-      outputs: the decoded tensors, such as ids ``[batch, time]`` and lengths ``[batch]``; or None.
+      logits: ``[batch, time, vocabulary]``; None after search or sampling, and in training with a ``projection``
+        unless the loss needs them (``Loss.needs_logits``).
+      outputs: the decoded tensors, such as ids ``[batch, time]`` and lengths ``[batch]``; or None, as without logits.
       projection: an ``OutputProjection`` or ``AdaptiveProjection``, from which losses compute cross-entropies without
         all logits.
       src_length: for decoders that predict one symbol per encoder output, the number of valid time steps of the

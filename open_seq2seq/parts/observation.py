@@ -85,6 +85,11 @@ def observing(modules: Mapping[str, tf.Module]) -> Iterator[Observation]:
         _OBSERVATIONS.pop()
 
 
+def is_observing() -> bool:
+    """Returns whether the outputs of modules are recorded."""
+    return bool(_OBSERVATIONS)
+
+
 def observe(values: Any, label: str, owner: Any = None) -> None:
     """Records tensors that are not a module's output; does nothing outside of ``observing``.
 

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.component import Component, Module
 from open_seq2seq.parts.cross_entropy import SoftTargets, label_surprises, projected_cross_entropy
 from open_seq2seq.parts.dense import times_matrix
+from open_seq2seq.parts.observation import is_observing
 from open_seq2seq.parts.precision import cast_weight
 
 
@@ -24,6 +25,11 @@ class OutputProjection(NamedTuple):
     hidden: tf.Tensor
     table: tf.Tensor
     training: bool
+
+    @property
+    def num_ids(self) -> int:
+        """Number of columns of the logits."""
+        return int(self.table.shape[0])
 
     def cross_entropy(self, rows: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, targets: SoftTargets) -> tf.Tensor:
         """Returns the weighted sum of the cross-entropies of some rows of ``hidden``, an FP32 scalar.
@@ -45,6 +51,15 @@ class OutputProjection(NamedTuple):
         """
         kernel = tf.cast(self.table, rows.dtype)
         return label_surprises(rows, labels, lambda part: tf.matmul(part, kernel, transpose_b=True))
+
+
+def needs_logits(component: Component) -> bool:
+    """Returns whether a forward pass has to compute the logits in addition to a projection.
+
+    In training, only the losses that do not use projections need them, and reports on the values of all tensors.
+    """
+    return not component.training or is_observing() or getattr(getattr(component.model, "loss", None), "needs_logits",
+                                                               True)
 
 
 def with_bias(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:

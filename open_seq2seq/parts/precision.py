@@ -1,19 +1,14 @@
-"""Kinds of operations and their dtypes, and a cache of the casts of FP32 weights in a forward pass."""
+"""Kinds of operations and their dtypes, and the casts of FP32 weights."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 import tensorflow as tf
 
-from open_seq2seq.utils.stacks import Stack
+from open_seq2seq.parts.forward_pass import current_pass
 
 # Kinds of operations: matrix products of many rows; the steps of recurrent layers, which multiply few rows each;
 # convolutions. Half precision may make some kinds faster and others slower.
 KINDS = ("product", "recurrence", "convolution")
-
-_CACHES = Stack()
 
 
 def element_wise_dtype(dtype: tf.DType) -> tf.DType:
@@ -25,26 +20,19 @@ def element_wise_dtype(dtype: tf.DType) -> tf.DType:
     return tf.float32 if dtype == tf.bfloat16 and not tf.config.get_visible_devices("GPU") else dtype
 
 
-@contextlib.contextmanager
-def weight_cast_scope() -> Iterator[None]:
-    """Context manager within which ``cast_weight`` casts each weight to a dtype only once per graph."""
-    _CACHES.entries.append({})
-    try:
-        yield
-    finally:
-        _CACHES.entries.pop()
-
-
 def cast_weight(variable: tf.Variable, dtype: tf.DType) -> tf.Tensor:
-    """Returns the variable's value cast to ``dtype``; the variable's gradient is FP32."""
+    """Returns the variable's value cast to ``dtype``; the variable's gradient is FP32.
+
+    A forward pass casts each weight to a dtype only once per graph.
+    """
     if variable.dtype == dtype:
         return tf.convert_to_tensor(variable)
-    if not _CACHES.entries:
+    cache = current_pass().casts
+    if cache is None:
         return tf.cast(variable, dtype)
     # The graph is part of the key, because a tensor from a loop body cannot be used outside of it.
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     key = (id(variable), dtype, id(graph))
-    cache = _CACHES.entries[-1]
     if key not in cache:
         cache[key] = (tf.cast(variable, dtype), variable)  # keeps the variable alive, so that its id remains valid
     return cache[key][0]

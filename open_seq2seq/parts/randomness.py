@@ -6,48 +6,27 @@ the epoch.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
-
 import tensorflow as tf
 
-from open_seq2seq.utils.stacks import Stack
+from open_seq2seq.parts.forward_pass import current_pass
 
 LARGEST_SEED = 2 ** 43 - 1
 """The largest seed of a run. It has 43 bits, because a seed word of 64 bits also contains the sign and 20 bits for the
 index of the draw."""
 
-_SCOPES = Stack()
-
-
-@contextlib.contextmanager
-def random_scope(seed: int, batch_index: tf.Tensor) -> Iterator[None]:
-    """Context manager within which ``next_seed`` returns seeds for one micro-batch.
-
-    Args:
-      seed: the run's seed.
-      batch_index: int64 scalar, index of the micro-batch since the start of training.
-    """
-    _SCOPES.entries.append([seed, tf.cast(batch_index, tf.int64), 0])
-    try:
-        yield
-    finally:
-        _SCOPES.entries.pop()
-
-
 def next_seed() -> tf.Tensor:
     """Returns a seed, int64 ``[2]``, for one stateless operation; each call returns a different seed.
 
     Raises:
-      RuntimeError: called outside of ``random_scope``.
+      RuntimeError: called outside of a ``forward_pass`` of a micro-batch.
     """
-    if not _SCOPES.entries:
-        raise RuntimeError("Random numbers were drawn outside of a training step: wrap the call in random_scope.")
-    scope = _SCOPES.entries[-1]
-    scope[2] += 1
+    forward = current_pass()
+    if forward.micro_batch is None:
+        raise RuntimeError("Random numbers were drawn outside of a training step: wrap the call in "
+                           "forward_pass(seed, micro_batch).")
+    forward.draws += 1
     # The first word contains the run's seed and the index of the draw, the second the index of the micro-batch.
-    return tf.stack([tf.constant((scope[0] << 20) + scope[2], tf.int64), scope[1]])
+    return tf.stack([tf.constant((forward.seed << 20) + forward.draws, tf.int64), forward.micro_batch])
 
 
 def example_seeds(seed: int, examples: tf.Tensor, epoch: tf.Tensor, draw: int = 0) -> tf.Tensor:
@@ -103,40 +82,3 @@ def _mixed(x: tf.Tensor) -> tf.Tensor:
         x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(shift, tf.uint64)))
         x = x * tf.constant(factor, tf.uint64)
     return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(31, tf.uint64)))
-
-
-class Draws(NamedTuple):
-    """A position in the sequence of seeds.
-
-    Attributes:
-      seed: the run's seed.
-      batch_index: int64 scalar, index of the micro-batch.
-      drawn: number of seeds drawn so far in this micro-batch.
-    """
-
-    seed: int
-    batch_index: tf.Tensor
-    drawn: int
-
-
-def draws_so_far() -> Draws | None:
-    """Returns the position in the current ``random_scope``; None outside of one."""
-    return Draws(*_SCOPES.entries[-1]) if _SCOPES.entries else None
-
-
-@contextlib.contextmanager
-def replayed_draws(draws: Draws | None, copy: Callable[[tf.Tensor], tf.Tensor] = tf.identity) -> Iterator[None]:
-    """Context manager that repeats the seeds from a given position on.
-
-    Args:
-      draws: the position, a result of ``draws_so_far``; None has no effect.
-      copy: function that copies the index of the micro-batch, for instance to add a control dependency.
-    """
-    if draws is None:
-        yield
-        return
-    _SCOPES.entries.append([draws.seed, copy(draws.batch_index), draws.drawn])
-    try:
-        yield
-    finally:
-        _SCOPES.entries.pop()

@@ -7,26 +7,13 @@ statistics twice.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.parts.carried_state import carried_again
-from open_seq2seq.parts.precision import weight_cast_scope
-from open_seq2seq.parts.randomness import draws_so_far, replayed_draws
-from open_seq2seq.parts.ranks import ranks_now, rejoined_ranks
-from open_seq2seq.parts.xla import is_for_xla, tracing_for_xla
-from open_seq2seq.utils.stacks import Stack
-
-_INSIDE = Stack()
-
-
-def is_recomputing() -> bool:
-    """Returns whether a layer is being recomputed in a backward pass, where it must not update statistics again."""
-    return bool(_INSIDE.entries)
+from open_seq2seq.parts.forward_pass import current_pass, entered
 
 
 def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Tensor:
@@ -40,20 +27,21 @@ def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Ten
         its inputs.
       inputs: tensors; only floating-point ones have gradients.
     """
-    draws, for_xla, ranks, carried = draws_so_far(), is_for_xla(), ranks_now(), carried_again()
+    start = current_pass().again()
 
     @tf.custom_gradient
     def run(*inputs: tf.Tensor) -> Any:
         def grad(dy: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             learned = [v for v in variables if v.trainable and v.dtype.is_floating]
-            with (_again(for_xla), rejoined_ranks(ranks), carried(),
-                  tf.GradientTape(watch_accessed_variables=False) as tape):
-                copies = _copies_after(dy, inputs)
-                watched = [copy for copy in copies if copy.dtype.is_floating]
-                tape.watch([*watched, *learned])
-                with replayed_draws(draws, lambda batch: _copies_after(dy, [batch])[0]):
+            again = start.again()  # a persistent tape recomputes more than once
+            with entered(again):
+                with tf.GradientTape(watch_accessed_variables=False) as tape:
+                    copies = _copies_after(dy, inputs)
+                    watched = [copy for copy in copies if copy.dtype.is_floating]
+                    tape.watch([*watched, *learned])
+                    if again.micro_batch is not None:
+                        again.micro_batch = _copies_after(dy, [again.micro_batch])[0]
                     result = function(*copies)
-            with _again(for_xla):
                 gradients = tape.gradient(result, [*watched, *learned], dy)
             by_input, by_variable = iter(gradients[:len(watched)]), iter(gradients[len(watched):])
             by_inputs = [next(by_input) if copy.dtype.is_floating else None for copy in copies]
@@ -88,24 +76,12 @@ def _output(layer: Callable[..., Any], *inputs: tf.Tensor, training: bool) -> tf
     return layer(*inputs, training=training)[0]
 
 
-@contextlib.contextmanager
-def _again(for_xla: bool) -> Iterator[None]:
-    """Context manager that marks a recomputation and, with ``for_xla``, traces for XLA as the forward pass did."""
-    _INSIDE.entries.append(True)
-    try:
-        # In a new scope, weights are cast again; the tape of the recomputation does not contain earlier casts.
-        with weight_cast_scope(), tracing_for_xla() if for_xla else contextlib.nullcontext():
-            yield
-    finally:
-        _INSIDE.entries.pop()
-
-
 def _copies_after(dy: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Returns copies of the tensors that are made only after ``dy`` is known.
 
     Otherwise all layers would be recomputed at once, or the recomputation would be merged with the forward pass.
     """
-    if not is_for_xla():
+    if not current_pass().for_xla:
         with tf.control_dependencies([dy]):
             return [tf.identity(tensor) for tensor in tensors]
     # XLA ignores control dependencies, so the copies depend on a zero that XLA cannot simplify.

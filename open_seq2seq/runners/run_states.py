@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.models.model import Model
-from open_seq2seq.parts.carried_state import carrying, put_aside
+from open_seq2seq.parts.carried_state import CarriedValues, carried_values, put_aside
 from open_seq2seq.parts.component import carried_states
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.utils.console import deco_print
@@ -23,8 +21,8 @@ def num_rows(batch: Any) -> tf.Tensor:
     return tf.shape(batch["ids"])[0]
 
 
-def carrying_in_pass(model: Model, batch: Any, fresh: Any) -> AbstractContextManager[None]:
-    """Returns the context manager in which to run a batch of evaluation or inference.
+def carried_in_pass(model: Model, batch: Any, fresh: Any) -> CarriedValues | None:
+    """Returns the carried values of a batch of evaluation or inference; None if the model has no states.
 
     The model continues from the states that the previous batch left; in the mode ``interactive_infer``, every batch
     starts from zero states.
@@ -36,14 +34,14 @@ def carrying_in_pass(model: Model, batch: Any, fresh: Any) -> AbstractContextMan
     """
     states = carried_states(model)
     if not states:
-        return contextlib.nullcontext()
+        return None
     if model.mode == "interactive_infer":  # requests are independent of each other
         return put_aside(num_rows(batch))
-    return carrying(states.values(), num_rows(batch), 0, fresh)
+    return carried_values(states.values(), num_rows(batch), 0, fresh)
 
 
-def setting_aside(model: Model, batch: Any, values: Mapping[str, tf.Tensor]) -> AbstractContextManager[None]:
-    """Returns the context manager in which to run a batch without changing the model's carried states.
+def set_aside(model: Model, batch: Any, values: Mapping[str, tf.Tensor]) -> CarriedValues | None:
+    """Returns the carried values of a batch that must not change the model's states; None if it has none.
 
     Args:
       model: the model.
@@ -53,7 +51,7 @@ def setting_aside(model: Model, batch: Any, values: Mapping[str, tf.Tensor]) -> 
     """
     states = carried_states(model)
     if not states:
-        return contextlib.nullcontext()
+        return None
     return put_aside(num_rows(batch), {states[name]: value for name, value in values.items()})
 
 
@@ -86,8 +84,8 @@ class RunStates:
     def __bool__(self) -> bool:
         return bool(self._states)
 
-    def carrying(self, micro_batch: tf.Tensor, slot: tf.Tensor, batch: Any) -> AbstractContextManager[None]:
-        """Returns the context manager in which to run a training micro-batch; called in functions that run on replicas.
+    def of(self, micro_batch: tf.Tensor, slot: tf.Tensor, batch: Any) -> CarriedValues | None:
+        """Returns the carried values of a training micro-batch; called in functions that run on replicas.
 
         Args:
           micro_batch: int64 ``[]``, index of the micro-batch since the start of training, over all ranks.
@@ -95,9 +93,9 @@ class RunStates:
           batch: the micro-batch, as tensors.
         """
         if not self._states:
-            return contextlib.nullcontext()
+            return None
         fresh = tf.equal(micro_batch // self.slots % self._positions, 0)
-        return carrying(self._states.values(), num_rows(batch), slot, fresh)
+        return carried_values(self._states.values(), num_rows(batch), slot, fresh)
 
     def gather(self) -> dict[str, np.ndarray]:
         """Returns the states of all replicas ``[slots, rows, …]``, by path of the state in the model.

@@ -23,10 +23,9 @@ from open_seq2seq.optimizers.half_types import BFLOAT16, FLOAT16, HALF_TYPES, Ha
 from open_seq2seq.optimizers.layer_groups import group_names
 from open_seq2seq.optimizers.loss_scaling import BackoffScaler
 from open_seq2seq.parts.component import named_modules, named_variables
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.observation import observing
-from open_seq2seq.parts.precision import weight_cast_scope
-from open_seq2seq.parts.randomness import random_scope
-from open_seq2seq.runners.run_states import setting_aside
+from open_seq2seq.runners.run_states import set_aside
 from open_seq2seq.training.loop.step import local_means
 
 _OCTAVES = 256  # number of FP32 exponents
@@ -236,7 +235,7 @@ class PrecisionProbe:
         with tf.GradientTape() as tape:
             tape.watch(list(self._variables.values()))
             # The batches come from different parts of the data, so carried states start at zero in each of them.
-            with (random_scope(self._seed, number), weight_cast_scope(), setting_aside(self._model, batch, {}),
+            with (forward_pass(self._seed, number, carried=set_aside(self._model, batch, {})),
                   observing(self._modules) as observation):
                 terms, _ = self._model.loss_terms(batch, training=self._model.mode == "train")
             loss = tf.add_n(list(local_means(terms)[0].values()))

@@ -17,8 +17,8 @@ from open_seq2seq.data.contiguous import OnePass
 from open_seq2seq.models.lm.language_model import LanguageModel
 from open_seq2seq.models.model import Model
 from open_seq2seq.parts.component import named_variables
-from open_seq2seq.parts.precision import weight_cast_scope
-from open_seq2seq.runners.run_states import carrying_in_pass
+from open_seq2seq.parts.forward_pass import forward_pass
+from open_seq2seq.runners.run_states import carried_in_pass
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, UserError
 
@@ -79,7 +79,7 @@ def evaluate_dynamically(model: Model, settings: DynamicSettings) -> dict[str, f
 def _step_of(model: Model, weights: list[tf.Variable], trained: list[tf.Tensor], settings: DynamicSettings) -> Any:
     """Returns a function that scores a batch, updates the weights, and returns the tensors that ``evaluate`` needs."""
     def step(batch: dict[str, Any], fresh: tf.Tensor) -> list[tf.Tensor]:
-        with tf.GradientTape() as tape, weight_cast_scope(), carrying_in_pass(model, batch, fresh):
+        with tf.GradientTape() as tape, forward_pass(carried=carried_in_pass(model, batch, fresh)):
             outputs = model.evaluation_outputs(batch, *model.loss_terms(batch, training=False))
             mean = tf.reduce_sum(outputs[0]) / tf.reduce_sum(outputs[1])
         gradients = [tf.convert_to_tensor(gradient) if gradient is not None else None

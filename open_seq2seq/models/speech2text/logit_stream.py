@@ -12,8 +12,8 @@ from open_seq2seq.decoders import FullyConnectedCTCDecoder
 from open_seq2seq.encoders.speech_encoder import time_windows_of
 from open_seq2seq.models.speech2text.speech2text import Speech2Text
 from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.keys import lengths_of
-from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.utils.errors import ConfigError
 from open_seq2seq.utils.graphs import release_graphs
 
@@ -174,7 +174,7 @@ class LogitStream:
         return logits[0, :int(lengths[0])].numpy()
 
     def _logits(self, features: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with weight_cast_scope():
+        with forward_pass():
             encoded = self._model.encoder.encode({"source_tensors": [features, lengths]})
             decoded = self._model.decoder.decode({"encoder_output": encoded})
         return decoded["logits"], lengths_of(decoded, "the decoder")

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.rnn.cells import Cell
-from open_seq2seq.parts.xla import is_for_xla
 
 # For each gate in cuDNN's order, its index in the order of ``cells``. cuDNN's order is input, forget, candidate, output
 # for an LSTM, and reset, update, candidate for a GRU.
@@ -20,7 +20,7 @@ def cudnn_serves(cell: Cell) -> bool:
 
     This requires that cuDNN supports the cell type, that there is a GPU, and that the code is not traced for XLA.
     """
-    return cell.name in GATE_ORDER and not is_for_xla() and bool(tf.config.list_logical_devices("GPU"))
+    return cell.name in GATE_ORDER and not current_pass().for_xla and bool(tf.config.list_logical_devices("GPU"))
 
 
 def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:

@@ -9,9 +9,9 @@ import tensorflow as tf
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import add_bias, bias_relu_dropped, scaled_weight
 from open_seq2seq.parts.dropout import keep_scale
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.observation import observe
 from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute, scatter_rows
-from open_seq2seq.parts.xla import is_for_xla
 
 
 class FeedForward(Module):
@@ -56,11 +56,11 @@ class FeedForward(Module):
           kernels: the result of the method ``kernels``.
           training: whether to apply dropout.
           mask: boolean ``[...]``; if given, most positions where it is False are not computed but set to zeros, except
-            under ``tracing_for_xla``.
+            for XLA.
         """
         shape = tf.shape(x)
         flat = tf.reshape(x, [-1, x.shape[-1]])
-        if mask is None or is_for_xla():
+        if mask is None or current_pass().for_xla:
             return tf.reshape(self._transform(flat, kernels, training), shape)
         rows = rows_to_compute(tf.reshape(mask, [-1]))
         y = self._transform(gather_rows(flat, rows), kernels, training)

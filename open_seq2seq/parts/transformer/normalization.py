@@ -11,8 +11,8 @@ from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.parts.batch_norm import BatchNorm
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import sum_over_rows
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.initializers import make_named
-from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
 NORM_TYPES = ["layernorm_L2", "layernorm_L1", "batch_norm"]
@@ -54,7 +54,7 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) 
     with tf.name_scope(_SCOPE):
         wide = tf.cast(x, tf.float32)
         centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
-        if is_for_xla():
+        if current_pass().for_xla:
             variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
         else:  # mean(square) would write a copy of the rows
             norm = tf.math.reduce_euclidean_norm(centered, -1, keepdims=True)

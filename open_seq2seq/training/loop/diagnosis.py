@@ -12,9 +12,8 @@ import tensorflow as tf
 
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.clipping import values_of
-from open_seq2seq.parts.precision import weight_cast_scope
-from open_seq2seq.parts.randomness import random_scope
-from open_seq2seq.runners.run_states import carried_signature, setting_aside
+from open_seq2seq.parts.forward_pass import forward_pass
+from open_seq2seq.runners.run_states import carried_signature, set_aside
 from open_seq2seq.training.loop.divergence import nonfinite
 from open_seq2seq.training.loop.kept_batch import flatten
 from open_seq2seq.training.loop.step import local_means
@@ -92,8 +91,7 @@ class Examiner:
         return diagnosis
 
     def _loss(self, batch: Any, carried: dict[str, tf.Tensor], micro_batch: tf.Tensor) -> tf.Tensor:
-        with (random_scope(self._seed, micro_batch), weight_cast_scope(),
-              setting_aside(self._model, batch, carried)):
+        with forward_pass(self._seed, micro_batch, carried=set_aside(self._model, batch, carried)):
             terms, _ = self._model.loss_terms(batch, training=True)
         return tf.add_n(list(local_means(terms)[0].values()))
 

@@ -21,8 +21,8 @@ from open_seq2seq.data.windows import WindowLoader, inference_plan
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import open_results
-from open_seq2seq.parts.precision import weight_cast_scope
-from open_seq2seq.runners.run_states import carrying_in_pass
+from open_seq2seq.parts.forward_pass import forward_pass
+from open_seq2seq.runners.run_states import carried_in_pass
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.utils.console import deco_print
@@ -63,7 +63,7 @@ class EvaluationPass:
 
     def _evaluate(self, batch: Any, fresh: tf.Tensor,
                   ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor]]:
-        with weight_cast_scope(), carrying_in_pass(self.model, batch, fresh):
+        with forward_pass(carried=carried_in_pass(self.model, batch, fresh)):
             terms, decoded = self.model.loss_terms(batch, training=False)
             outputs = self.model.evaluation_outputs(batch, terms, decoded) if self._predicts else []
         means, units = local_means(terms)
@@ -175,7 +175,7 @@ class InferencePass:
         self._step = runner.compile(self._predict, [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
 
     def _predict(self, batch: Any, fresh: tf.Tensor) -> list[tf.Tensor]:
-        with weight_cast_scope(), carrying_in_pass(self._model, batch, fresh):
+        with forward_pass(carried=carried_in_pass(self._model, batch, fresh)):
             return self._model.predict(batch)
 
     def predict(self, batches: list[dict[str, Any]], fresh: bool = True) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
 from collections.abc import Mapping
@@ -16,10 +15,8 @@ from open_seq2seq.optimizers.clipping import add_gradients, map_values
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.parts.component import regularized_variables
-from open_seq2seq.parts.precision import weight_cast_scope
-from open_seq2seq.parts.randomness import random_scope
-from open_seq2seq.parts.ranks import joined_ranks
-from open_seq2seq.parts.xla import tracing_for_xla
+from open_seq2seq.parts.forward_pass import forward_pass
+from open_seq2seq.parts.ranks import JoinedRanks
 from open_seq2seq.runners.run_states import RunStates
 from open_seq2seq.runners.runner import Runner
 
@@ -160,11 +157,10 @@ class TrainStep:
         """Runs the forward pass of a micro-batch; returns its mean losses and numbers of units, see ``local_means``."""
         rank = tf.cast(self._runner.replica_rank, tf.int64)
         micro_batch = self.offset + self.batches * self._runner.world_size + rank
-        compilable = tracing_for_xla() if self._use_xla_jit else contextlib.nullcontext()
-        joined = joined_ranks(self._reduce_inside if self._joins_ranks else None)
-        carrying = contextlib.nullcontext() if self._carried is None else (
-            self._carried.carrying(micro_batch, self.batches % self._iter_size, batch))
-        with random_scope(self._seed, micro_batch), weight_cast_scope(), compilable, joined, carrying:
+        ranks = JoinedRanks(self._reduce_inside) if self._joins_ranks else None
+        carried = None if self._carried is None else (
+            self._carried.of(micro_batch, self.batches % self._iter_size, batch))
+        with forward_pass(self._seed, micro_batch, for_xla=self._use_xla_jit, ranks=ranks, carried=carried):
             terms, _ = self._model.loss_terms(batch, training=True)
         return local_means(terms)
 

@@ -31,9 +31,9 @@ from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.optimizers.weight_average import exchanged
 from open_seq2seq.parts.component import named_variables
-from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.runners.processor_speed.choice import choice_of
-from open_seq2seq.runners.run_states import RunStates, carried_signature, setting_aside
+from open_seq2seq.runners.run_states import RunStates, carried_signature, set_aside
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.diagnosis import Examiner
 from open_seq2seq.training.loop.divergence import DivergenceHistory
@@ -472,6 +472,6 @@ class Trainer:
         return RunReporter(self.step, self.summaries, folder)
 
     def _sample_outputs(self, batch: Any, carried: dict[str, tf.Tensor]) -> list[tf.Tensor]:
-        with weight_cast_scope(), setting_aside(self.model, batch, carried):
+        with forward_pass(carried=set_aside(self.model, batch, carried)):
             _, outputs = self.model.loss_terms(batch, training=False)
         return list(outputs["outputs"] or [])

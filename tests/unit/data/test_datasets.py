@@ -14,7 +14,8 @@ from open_seq2seq.data.batch_loader import LoaderGroup
 from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.static_shapes import EMPTY_ID, StaticBatches
-from open_seq2seq.parts.randomness import example_seeds, next_seed, random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
+from open_seq2seq.parts.randomness import example_seeds, next_seed
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 COUNT = 30
@@ -246,7 +247,7 @@ def test_seeds_are_of_one_example_in_one_epoch_and_one_draw():
     examples = tf.range(50, dtype=tf.int64)
     found = [example_seeds(seed, examples, tf.constant(epoch, tf.int64), draw).numpy()
              for seed in (0, 1, 77) for epoch in (0, 1, 9) for draw in (0, 1)]
-    with random_scope(1, tf.constant(3)):
+    with forward_pass(1, tf.constant(3)):
         others = [next_seed().numpy() for _ in range(4)]
     rows = {tuple(row) for row in np.concatenate([*found, np.stack(others)])}
     assert len(rows) == 50 * 18 + 4

@@ -8,7 +8,7 @@ from open_seq2seq.decoders import ConvS2SDecoder, TransformerDecoder
 from open_seq2seq.encoders import ConvS2SEncoder, TransformerEncoder
 from open_seq2seq.losses import BasicSequenceLoss, PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.parts.component import creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.encoders import numpy_convs2s
 
@@ -189,7 +189,7 @@ def test_transformers_table_is_shared(source):
 
 def train_gradients(translator, source, target, training=False):
     variables = {name: v for name, v in named_variables(translator).items() if v.trainable}
-    with tf.GradientTape() as tape, random_scope(0, 0):
+    with tf.GradientTape() as tape, forward_pass(0, 0):
         loss = translator.loss(source, target, training)
     return loss, {name: tf.convert_to_tensor(g).numpy() for name, g in tape.gradient(loss, variables).items()}
 

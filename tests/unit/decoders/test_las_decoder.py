@@ -13,7 +13,7 @@ import tensorflow as tf
 from open_seq2seq.decoders import AutoregressiveDecoder, Decoder, JointCTCAttentionDecoder, ListenAttendSpellDecoder
 from open_seq2seq.losses import BasicSequenceLoss, CTCLoss, MultiTaskCTCEntropyLoss
 from open_seq2seq.parts.component import creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.rnn.attention import KINDS, AdditiveAttention
 from open_seq2seq.utils.errors import ConfigError
 
@@ -137,7 +137,7 @@ def test_everything_learns(dtype: tf.DType):
 
     @tf.function(autograph=False)
     def gradients(source: Any, ids: tf.Tensor, lengths: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape, random_scope(1, tf.constant(0, tf.int64)):
+        with tf.GradientTape() as tape, forward_pass(1, tf.constant(0, tf.int64)):
             result = decoder.decode({"encoder_output": source, "target_tensors": [ids, lengths]}, True)
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(ids, result["logits"]))
         return tape.gradient(loss, learned)

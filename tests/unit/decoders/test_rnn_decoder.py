@@ -12,7 +12,7 @@ import tensorflow as tf
 from open_seq2seq.decoders import RNNDecoderWithAttention
 from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.parts.component import creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.parts.rnn import naive_cells
 
@@ -221,7 +221,7 @@ def test_everything_learns_with_dropout(params: dict[str, Any], dtype: tf.DType)
 
     @tf.function(autograph=False)
     def run(number: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape, random_scope(1, number):
+        with tf.GradientTape() as tape, forward_pass(1, number):
             result = decoder.decode({"encoder_output": encoded(), "target_tensors": targets()}, True)["logits"]
             loss = tf.reduce_sum(tf.square(tf.cast(result, tf.float32)))
         return result, tape.gradient(loss, weights)
@@ -251,7 +251,7 @@ def test_gradients_of_training_agree_with_differences(name: str):
     weights, rng = named_variables(decoder), np.random.default_rng(0)
 
     def loss() -> tf.Tensor:
-        with random_scope(1, tf.constant(1, tf.int64)):
+        with forward_pass(1, tf.constant(1, tf.int64)):
             logits = decoder.decode({"encoder_output": encoded(), "target_tensors": targets()}, True)["logits"]
         return tf.reduce_sum(tf.sin(logits[:, :3]))
 

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.decoders import SoftmaxDecoder
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.pooling import POOLINGS
-from open_seq2seq.parts.randomness import random_scope
 from open_seq2seq.utils.errors import ConfigError
 
 SIZES = {"num_classes": 3, "hidden_size": 4}
@@ -71,7 +71,7 @@ def test_gradients_of_padding_are_zero(pooling):
 
 def test_dropout_is_of_training_only():
     decoder = SoftmaxDecoder({**SIZES, "dropout": 0.5})
-    with random_scope(1, tf.constant(0)):
+    with forward_pass(1, tf.constant(0)):
         dropped = decoder.decode(encoded(), training=True)["logits"]
     plain = decoder.decode(encoded())["logits"]
     assert np.abs(dropped - plain).max() > 1e-3

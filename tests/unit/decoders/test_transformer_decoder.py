@@ -6,7 +6,7 @@ from open_seq2seq.decoders import TransformerDecoder
 from open_seq2seq.encoders import TransformerEncoder
 from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.parts.component import creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 from open_seq2seq.utils.processor import has_bfloat16, has_onednn
 
@@ -124,7 +124,7 @@ def test_rows_beyond_the_vocabulary_are_never_predicted(source, target):
 
 def train_gradients(translator, source, target, **options):
     variables = named_variables(translator)
-    with tf.GradientTape() as tape, random_scope(0, 0):
+    with tf.GradientTape() as tape, forward_pass(0, 0):
         term = translator.loss_term(source, target, **options)
         loss = tf.math.divide_no_nan(term.sum, term.units)
     gradients = tape.gradient(loss, variables)
@@ -188,7 +188,7 @@ def test_no_examples(source):
 
 def train_gradients_tensors(translator, empty):
     variables = [v for v in named_variables(translator).values() if v.trainable]
-    with tf.GradientTape() as tape, random_scope(0, 0):
+    with tf.GradientTape() as tape, forward_pass(0, 0):
         term = translator.loss_term(empty, empty, training=True)
         loss = tf.math.divide_no_nan(term.sum, term.units)
     return loss, [g for g in tape.gradient(loss, variables) if g is not None]

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from open_seq2seq.encoders import CNNEncoder
 from open_seq2seq.parts.component import creating_variables, named_variables, regularized_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 
 LAYERS = [
@@ -29,7 +29,7 @@ def make(layers=LAYERS, fc_layers=(), shape=(13, 14, 3), **others):
 
 
 def encode(encoder, pixels, training=False):
-    with random_scope(0, tf.constant(3, tf.int64)):
+    with forward_pass(0, tf.constant(3, tf.int64)):
         return encoder.encode({"source_tensors": [tf.constant(pixels)]}, training)["outputs"]
 
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 from open_seq2seq.encoders import ConvS2SEncoder
 from open_seq2seq.encoders.convs2s_encoder import scale_gradient
 from open_seq2seq.parts.component import creating_variables, named_variables, regularized_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.encoders import numpy_convs2s
 
@@ -84,7 +84,7 @@ def test_training_does_not_depend_on_padding(kind):
     for padding in (0, 5):
         encoder = make(normalization_type=kind, embedding_dropout_keep_prob=1.0, hidden_dropout_keep_prob=1.0)
         variables = named_variables(encoder)
-        with tf.GradientTape() as tape, random_scope(0, 0):
+        with tf.GradientTape() as tape, forward_pass(0, 0):
             loss = tf.reduce_sum(tf.sin(encode(encoder, batch(padding=padding), True)["outputs"]))
         weights = {name: variable for name, variable in variables.items() if variable.trainable}
         found = tape.gradient(loss, weights)
@@ -134,7 +134,7 @@ def test_dropout_only_in_training_and_by_seed():
     encoder, tensors = make(), batch()
     results = []
     for step in (0, 0, 1):
-        with random_scope(1, step):
+        with forward_pass(1, step):
             results.append(encode(encoder, tensors, True)["outputs"].numpy())
     np.testing.assert_array_equal(results[0], results[1])
     assert np.abs(results[0] - results[2]).max() > 0.01

@@ -12,7 +12,7 @@ import tensorflow as tf
 from open_seq2seq.encoders import DeepSpeech2Encoder
 from open_seq2seq.encoders.deep_speech2_encoder import RNN_TYPES, RowConvolution
 from open_seq2seq.parts.component import creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.encoders.padding import assert_alike, trained
 
@@ -45,7 +45,7 @@ def utterances(lengths: Any = (23, 9, 16, 30), longest: int = 33, filler: float 
 
 
 def encode(encoder: DeepSpeech2Encoder, tensors: list[tf.Tensor], training: bool = False) -> dict[str, Any]:
-    with random_scope(1, tf.constant(3, tf.int64)):
+    with forward_pass(1, tf.constant(3, tf.int64)):
         return encoder.encode({"source_tensors": tensors}, training)
 
 
@@ -128,7 +128,7 @@ def test_names_of_one_cell_mean_the_same_weights():
 @pytest.mark.parametrize("rnn_type, behind_the_last", [("cudnn_lstm", False), ("lstm", True)])
 def test_dropout_behind_the_last_layer(rnn_type: str, behind_the_last: bool):
     encoder = make(rnn_type=rnn_type, dropout_keep_prob=0.5, rnn_cell_dim=32)
-    with random_scope(1, tf.constant(0, tf.int64)):
+    with forward_pass(1, tf.constant(0, tf.int64)):
         outputs = encoder.rnn(tf.random.normal([1, 20, 12]), tf.constant([20]), True).numpy()
     assert (0.3 < np.mean(outputs == 0.0) < 0.7) == behind_the_last
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.encoders import ListenAttendSpellEncoder
 from open_seq2seq.parts.component import creating_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 
 FEATURES = 6
@@ -27,7 +27,7 @@ def make(**params: Any) -> ListenAttendSpellEncoder:
 
 
 def encode(encoder: ListenAttendSpellEncoder, features: Any, lengths: Any, training: bool = False) -> dict[str, Any]:
-    with random_scope(1, tf.constant(3, tf.int64)):
+    with forward_pass(1, tf.constant(3, tf.int64)):
         return encoder.encode({"source_tensors": [tf.constant(features), tf.constant(lengths, tf.int32)]}, training)
 
 

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from open_seq2seq.encoders import LMEncoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
-from open_seq2seq.parts.carried_state import carrying
+from open_seq2seq.parts.carried_state import carried_values
 from open_seq2seq.parts.component import carried_states, creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.encoders.generation import compiled_generation
 
@@ -130,13 +130,13 @@ def test_carried_state_continues_the_text():
     whole = logits_of(make(), [ids, tf.constant([6, 6])])
     pieces = []
     for number, (begin, end) in enumerate([(0, 2), (2, 5), (5, 6)]):
-        with carrying(states.values(), 2, 0, number == 0):
+        with forward_pass(carried=carried_values(states.values(), 2, 0, number == 0)):
             pieces.append(logits_of(encoder, [ids[:, begin:end], tf.fill([2], end - begin)]))
     np.testing.assert_allclose(np.concatenate(pieces, 1), whole, atol=1e-5)
 
 
 def outputs_of(seed=1, **params):
-    with random_scope(seed, tf.constant(0)):
+    with forward_pass(seed, tf.constant(0)):
         return make(**params).encode({"source_tensors": batch([7, 7])}, True)["outputs"].numpy()
 
 
@@ -160,7 +160,7 @@ def test_variational_dropout_drops_the_same_channels_at_all_steps():
 
 def test_whole_words_can_be_dropped():
     encoder = make(encoder_emb_keep_prob=0.5, embedding_dropout="words")
-    with random_scope(1, tf.constant(0)), encoder.in_training(True):
+    with forward_pass(1, tf.constant(0)), encoder.in_training(True):
         rows = encoder._embedded(tf.range(VOCAB)).numpy()
     dropped = (rows == 0).all(1)
     assert dropped.any() and not dropped.all()

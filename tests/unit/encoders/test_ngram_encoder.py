@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.encoders import NgramEncoder
 from open_seq2seq.parts.component import named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 
 IDS = [[5, 6, 7, 5, 6, 1], [5, 6, 1, 0, 0, 0], [9, 1, 0, 0, 0, 0]]
 LENGTHS = [6, 3, 2]
@@ -85,7 +85,7 @@ def test_ngrams_are_spread_over_the_buckets():
 def test_dropout_leaves_out_whole_ngrams_in_training():
     encoder = make(max_ngram=1, dropout=0.5)
     ids = np.tile([[5]], (4000, 1))
-    with random_scope(1, tf.constant(0)):
+    with forward_pass(1, tf.constant(0)):
         outputs = encode(encoder, ids, np.ones(4000), training=True)
     kept = outputs.any(axis=(1, 2))
     np.testing.assert_allclose(outputs[kept], np.broadcast_to(2 * encoder.embedding[5], [kept.sum(), 1, 4]), rtol=1e-5)

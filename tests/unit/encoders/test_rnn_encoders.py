@@ -15,7 +15,7 @@ from open_seq2seq.encoders import (
     UnidirectionalRNNEncoderWithEmbedding,
 )
 from open_seq2seq.parts.component import creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.parts.rnn import naive_cells
 
@@ -97,7 +97,7 @@ def test_every_weight_has_a_gradient_and_dropout_follows_the_batch_number(cls: t
 
     @tf.function(autograph=False)
     def run(number: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape, random_scope(1, number):
+        with tf.GradientTape() as tape, forward_pass(1, number):
             outputs = encoder.encode({"source_tensors": batch()}, True)["outputs"]
             loss = tf.reduce_sum(tf.square(tf.cast(outputs, tf.float32)))
         return outputs, tape.gradient(loss, weights)

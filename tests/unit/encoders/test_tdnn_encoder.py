@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from open_seq2seq.encoders import TDNNEncoder
 from open_seq2seq.parts.component import creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.encoders.padding import assert_alike, trained
 
@@ -57,7 +57,7 @@ def utterances(count: int = 16) -> tuple[np.ndarray, np.ndarray]:
 
 
 def train_once(encoder: TDNNEncoder, features: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
-    with random_scope(1, tf.constant(3, tf.int64)):
+    with forward_pass(1, tf.constant(3, tf.int64)):
         return encoder.encode({"source_tensors": [tf.constant(features), tf.constant(lengths)]}, True)
 
 
@@ -174,7 +174,7 @@ def test_training_drops_blocks_by_the_seed_of_the_step():
     features, lengths = utterances(2)
 
     def outputs(step: int) -> bytes:
-        with random_scope(1, tf.constant(step, tf.int64)):
+        with forward_pass(1, tf.constant(step, tf.int64)):
             result = encoder.encode({"source_tensors": [tf.constant(features), tf.constant(lengths)]}, True)
         return result["outputs"].numpy().tobytes()
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from open_seq2seq.encoders import TransformerEncoder
 from open_seq2seq.parts.component import creating_variables, named_variables, regularized_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 
 PARAMS = {"encoder_layers": 2, "hidden_size": 16, "num_heads": 2, "attention_dropout": 0.1, "filter_size": 32,
@@ -81,11 +81,11 @@ def test_bfloat16_is_close(norm):
 
 def test_dropout_only_in_training_and_by_seed():
     encoder, tensors = make(remove_padding=True), batch()
-    with random_scope(1, 0):
+    with forward_pass(1, 0):
         first = encode(encoder, tensors, True)
-    with random_scope(1, 0):
+    with forward_pass(1, 0):
         again = encode(encoder, tensors, True)
-    with random_scope(1, 1):
+    with forward_pass(1, 1):
         other = encode(encoder, tensors, True)
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.01

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.encoders import TransformerLMEncoder
-from open_seq2seq.parts.carried_state import carrying
+from open_seq2seq.parts.carried_state import carried_values
 from open_seq2seq.parts.component import carried_states, creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.transformer.position import alibi_slopes, distance_bias
 
 VOCAB, TIME = 11, 9
@@ -40,7 +40,7 @@ def logits_of(encoder, ids, lengths=None, training=False):
 def in_chunks(encoder, ids, edges):
     pieces = []
     for number, (begin, end) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
-        with carrying(carried_states(encoder).values(), 2, 0, number == 0):
+        with forward_pass(carried=carried_values(carried_states(encoder).values(), 2, 0, number == 0)):
             pieces.append(logits_of(encoder, ids[:, begin:end]))
     return tf.concat(pieces, 1).numpy()
 
@@ -69,7 +69,7 @@ def test_attention_with_a_memory_equals_numpy():
             expected[row, t] = weights / weights.sum() @ (x[row, past] @ v) @ o
     found = []
     for begin, end in ((0, 2), (2, 7), (7, 9)):
-        with carrying(carried_states(encoder).values(), 2, 0, begin == 0):
+        with forward_pass(carried=carried_values(carried_states(encoder).values(), 2, 0, begin == 0)):
             lengths = tf.fill([2], end - begin)
             bias = encoder._bias(lengths, end - begin)
             found.append(attention(tf.constant(x[:, begin:end], tf.float32), bias, attention.kernels(tf.float32),
@@ -90,9 +90,9 @@ def test_chunks_read_the_same_as_one_pass(edges, memory):
 def test_a_row_that_ends_earlier_continues_from_its_end():
     encoder, ids = make(memory_length=4, carry_state=True), text()
     whole = logits_of(make(memory_length=4), ids[1:]).numpy()
-    with carrying(carried_states(encoder).values(), 2, 0, True):
+    with forward_pass(carried=carried_values(carried_states(encoder).values(), 2, 0, True)):
         first = logits_of(encoder, ids[:, :5], [5, 3]).numpy()
-    with carrying(carried_states(encoder).values(), 2, 0, False):
+    with forward_pass(carried=carried_values(carried_states(encoder).values(), 2, 0, False)):
         second = logits_of(encoder, tf.stack([ids[0, 5:9], ids[1, 3:7]])).numpy()
     np.testing.assert_allclose(np.concatenate([first[1, :3], second[1]]), whole[0, :7], atol=1e-5)
 
@@ -116,8 +116,8 @@ def test_recomputing_changes_neither_gradients_nor_memories():
         encoder = make(memory_length=4, carry_state=True, recompute=recompute)
         states, ids = carried_states(encoder), text()
         for begin, end in ((0, 4), (4, 9)):
-            with (random_scope(1, tf.constant(begin)), tf.GradientTape() as tape,
-                  carrying(states.values(), 2, 0, begin == 0)):
+            carried = carried_values(states.values(), 2, 0, begin == 0)
+            with forward_pass(1, tf.constant(begin), carried=carried), tf.GradientTape() as tape:
                 loss = tf.reduce_sum(logits_of(encoder, ids[:, begin:end], training=True) ** 2)
             variables = [v for v in named_variables(encoder).values() if v.trainable]
             gradients = [tf.convert_to_tensor(g).numpy() for g in tape.gradient(loss, variables)]

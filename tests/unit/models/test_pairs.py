@@ -12,7 +12,7 @@ import tensorflow as tf
 from open_seq2seq.models import Text2Text
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.parts.component import named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 
 WORDS = "abcdefghi"
@@ -80,7 +80,7 @@ def test_pair_trains_and_decodes(encoder: str, decoder: str, corpus: dict[str, A
     batch = {key: tf.nest.map_structure(tf.constant, value)
              for key, value in model.data_layer.make_batch(np.arange(4)).items()}
     weights = {name: v for name, v in named_variables(model).items() if v.trainable}
-    with tf.GradientTape() as tape, random_scope(1, tf.constant(0, tf.int64)):
+    with tf.GradientTape() as tape, forward_pass(1, tf.constant(0, tf.int64)):
         (term,), _ = model.loss_terms(batch, True)
         loss = term.sum / term.units
     gradients = {name: tf.convert_to_tensor(g).numpy() for name, g in tape.gradient(loss, weights).items()}

@@ -11,7 +11,7 @@ from open_seq2seq.losses import BasicSampledSequenceLoss, BasicSequenceLoss, Cro
 from open_seq2seq.models.lm.language_model import negative_log_probs, total_negative_log_prob
 from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer
 from open_seq2seq.parts.component import creating_variables, named_variables
-from open_seq2seq.parts.xla import tracing_for_xla
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
 
 VOCAB, SIZE, CUTOFFS = 23, 8, [4, 11]
@@ -62,7 +62,7 @@ def test_probabilities_and_loss_equal_numpy(kind):
     loss = -(np.log(expected[np.arange(len(LABELS)), LABELS]) * WEIGHTS).sum()
     for training in (False, True):
         np.testing.assert_allclose(layer.cross_entropy(hidden, LABELS, WEIGHTS, training), loss, rtol=1e-5)
-    with tracing_for_xla():
+    with forward_pass(for_xla=True):
         np.testing.assert_allclose(layer.cross_entropy(hidden, LABELS, WEIGHTS, True), loss, rtol=1e-5)
 
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.batch_norm import BatchNorm, normalize_batch
-from open_seq2seq.parts.xla import tracing_for_xla
+from open_seq2seq.parts.forward_pass import forward_pass
 
 HIDDEN = 24
 
@@ -51,7 +51,7 @@ def test_batch_norm_without_rows_keeps_statistics():
 def test_batch_norm_for_xla_is_the_same(rows):
     x = tf.constant(np.random.default_rng(1).normal(size=(rows, 5, HIDDEN)), tf.float32)
     mask, results = tf.sequence_mask([5, 2, 0][:rows], 5), []
-    for context in (contextlib.nullcontext(), tracing_for_xla()):
+    for context in (contextlib.nullcontext(), forward_pass(for_xla=True)):
         norm = BatchNorm(HIDDEN)
         with context:
             results.append([norm(x, mask, training=True), norm.moving_mean.numpy(), norm.moving_variance.numpy()])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.parts.carried_state import CarriedState, carrying, put_aside
+from open_seq2seq.parts.carried_state import CarriedState, carried_values, put_aside
 from open_seq2seq.parts.component import (
     Module,
     carried_states,
@@ -15,6 +15,7 @@ from open_seq2seq.parts.component import (
     regularized_variables,
     share_variables,
 )
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.recompute import recomputed
 
 
@@ -44,14 +45,14 @@ def state_of(shape=(2,), dtype=tf.float32, slots=2, rows=3):
 def test_each_slot_has_its_own():
     state = state_of()
     for slot in (0, 1):
-        with carrying([state], 3, slot, True):
+        with forward_pass(carried=carried_values([state], 3, slot, True)):
             np.testing.assert_array_equal(state.read(), np.zeros([3, 2]))
             state.write(tf.fill([3, 2], slot + 1.0))
             np.testing.assert_array_equal(state.read(), np.zeros([3, 2]), "what is written is for the next batch")
     for slot in (0, 1):
-        with carrying([state], 3, slot, False):
+        with forward_pass(carried=carried_values([state], 3, slot, False)):
             np.testing.assert_array_equal(state.read(), np.full([3, 2], slot + 1.0))
-        with carrying([state], 3, slot, True):
+        with forward_pass(carried=carried_values([state], 3, slot, True)):
             np.testing.assert_array_equal(state.read(), np.zeros([3, 2]))
 
 
@@ -59,7 +60,7 @@ def test_each_slot_has_its_own():
 def test_rows_that_a_batch_has_not_keep_their_state(slots):
     state = state_of(slots=slots)
     state.variable.assign(tf.ones([slots, 3, 2]))
-    with carrying([state], 2, slots - 1, False):
+    with forward_pass(carried=carried_values([state], 2, slots - 1, False)):
         assert state.read().shape == (2, 2)
         state.write(state.read() * 5.0)
     np.testing.assert_array_equal(state.variable[slots - 1][:, 0], [5, 5, 1])
@@ -68,10 +69,10 @@ def test_rows_that_a_batch_has_not_keep_their_state(slots):
 def test_a_row_that_is_not_finite_keeps_what_it_had():
     state = state_of(slots=1)
     state.variable.assign(tf.ones([1, 3, 2]))
-    with carrying([state], 3, 0, False):
+    with forward_pass(carried=carried_values([state], 3, 0, False)):
         state.write(tf.constant([[2.0, 2.0], [np.nan, 2.0], [2.0, -np.inf]]))
     np.testing.assert_array_equal(state.variable[0], [[2, 2], [1, 1], [1, 1]])
-    with carrying([state], 3, 0, True):
+    with forward_pass(carried=carried_values([state], 3, 0, True)):
         state.write(tf.constant([[2.0, 2.0], [np.nan, 2.0], [2.0, 2.0]]))
     np.testing.assert_array_equal(state.variable[0], [[2, 2], [0, 0], [2, 2]])
 
@@ -79,7 +80,7 @@ def test_a_row_that_is_not_finite_keeps_what_it_had():
 def test_integers():
     state = state_of((), tf.int32, slots=1)
     for _ in range(2):
-        with carrying([state], 3, 0, False):
+        with forward_pass(carried=carried_values([state], 3, 0, False)):
             state.write(state.read() + [1, 2, 3])
     np.testing.assert_array_equal(state.variable[0], [2, 4, 6])
 
@@ -93,7 +94,7 @@ def test_half_types_are_refused(dtype):
 def test_put_aside():
     state, other = state_of(), state_of()
     state.variable.assign(tf.ones([2, 3, 2]))
-    with put_aside(2, {state: tf.fill([3, 2], 4.0)}):
+    with forward_pass(carried=put_aside(2, {state: tf.fill([3, 2], 4.0)})):
         np.testing.assert_array_equal(state.read(), np.full([2, 2], 4.0))
         np.testing.assert_array_equal(other.read(), np.zeros([2, 2]))
         state.write(state.read())
@@ -124,7 +125,7 @@ def test_a_layer_that_is_computed_again_reads_what_it_read(use_xla_jit):
             state.write(before + 1.0)
             return weight * x * before
 
-        with carrying([state], 3, 0, False), tf.GradientTape() as tape:
+        with forward_pass(carried=carried_values([state], 3, 0, False)), tf.GradientTape() as tape:
             x = tf.ones([3, 2])
             loss = tf.reduce_sum(recomputed(layer, x) if again else layer(x))
         return tape.gradient(loss, weight)
@@ -139,9 +140,9 @@ def test_no_gradient_flows_to_the_batch_before():
     with tf.GradientTape() as tape:
         x = tf.ones([1, 2])
         tape.watch(x)
-        with carrying([state], 1, 0, False):
+        with forward_pass(carried=carried_values([state], 1, 0, False)):
             state.write(x * 3.0)
-        with carrying([state], 1, 0, False):
+        with forward_pass(carried=carried_values([state], 1, 0, False)):
             loss = tf.reduce_sum(state.read() * 2.0)
     assert float(loss) == 12.0 and tape.gradient(loss, x) is None
 

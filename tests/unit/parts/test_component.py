@@ -20,8 +20,9 @@ from open_seq2seq.parts.component import (
     regularized_variables,
     share_variables,
 )
-from open_seq2seq.parts.precision import cast_weight, weight_cast_scope
-from open_seq2seq.parts.randomness import next_seed, random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
+from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.randomness import next_seed
 from open_seq2seq.utils.errors import ConfigError
 
 
@@ -93,7 +94,7 @@ def test_configured_initializers_and_regularizers():
 
 def test_a_weight_is_cast_once_in_a_scope_and_its_gradient_is_fp32():
     variable = tf.Variable([1.0, 2.0])
-    with weight_cast_scope(), tf.GradientTape() as tape:
+    with forward_pass(), tf.GradientTape() as tape:
         first, second = (cast_weight(variable, tf.bfloat16) for _ in range(2))
         total = tf.reduce_sum(first) + tf.reduce_sum(second)
     assert first is second
@@ -104,12 +105,12 @@ def test_a_weight_is_cast_once_in_a_scope_and_its_gradient_is_fp32():
 
 def test_seeds_differ_by_draw_batch_and_run_and_repeat():
     def draws(seed, batch):
-        with random_scope(seed, tf.constant(batch)):
+        with forward_pass(seed, tf.constant(batch)):
             return [tuple(next_seed().numpy()) for _ in range(3)]
 
     everything = [draw for seed in (0, 1) for batch in (0, 1) for draw in draws(seed, batch)]
     assert len(set(everything)) == 12 and draws(1, 1) == everything[-3:]
-    with pytest.raises(RuntimeError, match="random_scope"):
+    with pytest.raises(RuntimeError, match="forward_pass"):
         next_seed()
     np.testing.assert_array_equal(np.shape(everything[0]), (2,))
 

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.dense import add_bias, bias_relu_dropped, scaled_weight, sum_over_rows
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.row_selection import gather_rows, scatter_rows
 
 TOLERANCE = {tf.float32: 1e-5, tf.bfloat16: 2e-2, tf.float16: 3e-3}
@@ -46,7 +46,7 @@ def test_relu_with_dropout_masks_both_directions():
     x, bias, upstream = random(400, 8), random(8, seed=1), random(400, 8, seed=2)
 
     def function(a, b):
-        with random_scope(0, 0):
+        with forward_pass(0, 0):
             return bias_relu_dropped(a, b, 0.25, True)
 
     y, (by_x, by_bias) = gradients(function, [x, bias], upstream)

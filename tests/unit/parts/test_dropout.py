@@ -3,13 +3,13 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.dropout import add_dropped, dropout, keep_mask, keep_scale
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 
 SHAPE = [203, 301]
 
 
 def dropped(x, rate, seed=1, batch=0):
-    with random_scope(seed, batch):
+    with forward_pass(seed, batch):
         return dropout(x, rate, True)
 
 
@@ -28,13 +28,13 @@ def test_same_seed_same_mask_other_seed_other_mask():
     np.testing.assert_array_equal(first, dropped(x, 0.5).numpy())
     assert 0.4 < np.mean(first != dropped(x, 0.5, seed=2).numpy()) < 0.6
     assert 0.4 < np.mean(first != dropped(x, 0.5, batch=1).numpy()) < 0.6
-    with random_scope(1, 0):
+    with forward_pass(1, 0):
         one, two = dropout(x, 0.5, True), dropout(x, 0.5, True)
     assert 0.4 < np.mean(one.numpy() != two.numpy()) < 0.6
 
 
 def test_neighbours_are_independent():
-    with random_scope(3, 0):
+    with forward_pass(3, 0):
         keep = keep_mask([1 << 16], 0.5).numpy().astype(float)
     for distance in (1, 2, 3, 4):  # four elements come from one random word
         assert abs(np.corrcoef(keep[:-distance], keep[distance:])[0, 1]) < 0.02
@@ -71,7 +71,7 @@ def test_residual_is_kept_and_update_is_masked():
     x, update = tf.random.normal(SHAPE), tf.ones(SHAPE)
     with tf.GradientTape() as tape:
         tape.watch([x, update])
-        with random_scope(1, 0):
+        with forward_pass(1, 0):
             y = add_dropped(x, update, 0.2, True)
     by_x, by_update = tape.gradient(y, [x, update])
     mask = np.round((y - x).numpy())

@@ -14,9 +14,10 @@ from open_seq2seq.encoders import TransformerEncoder
 from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.dropout import dropout
-from open_seq2seq.parts.precision import cast_weight, weight_cast_scope
-from open_seq2seq.parts.randomness import next_seed, random_scope
-from open_seq2seq.parts.recompute import is_recomputing, recomputed
+from open_seq2seq.parts.forward_pass import current_pass, forward_pass
+from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.randomness import next_seed
+from open_seq2seq.parts.recompute import recomputed
 
 VOCAB = 21
 SIZES = {"hidden_size": 16, "num_heads": 2, "filter_size": 32, "attention_dropout": 0.2, "relu_dropout": 0.2,
@@ -55,7 +56,7 @@ def make_step(model, variables, persistent=False):
     def step(batch, source, target):
         with tf.GradientTape(persistent=persistent, watch_accessed_variables=False) as tape:
             tape.watch(list(variables.values()))
-            with random_scope(3, batch), weight_cast_scope():
+            with forward_pass(3, batch):
                 loss = model.mean_loss(source, target)
         found = tape.gradient(loss, variables)
         return loss, {name: tf.convert_to_tensor(g) for name, g in found.items() if g is not None}
@@ -110,7 +111,7 @@ class Deep(tf.Module):
         self.seen = []
 
     def layer(self, kernel, x, shift):
-        self.seen.append(is_recomputing())
+        self.seen.append(current_pass().is_recomputing)
         return dropout(tf.tanh(tf.matmul(x, cast_weight(kernel, x.dtype)) + shift), 0.3, True)
 
     def __call__(self, x, shift, again):
@@ -126,7 +127,7 @@ def test_inputs_and_variables_get_their_gradients(traced, dtype):
     x, shift = (tf.cast(np.random.default_rng(s).normal(size=(5, 8)), dtype) for s in (1, 2))
 
     def step(again, deep):
-        with tf.GradientTape() as tape, random_scope(1, 2), weight_cast_scope():
+        with tf.GradientTape() as tape, forward_pass(1, 2):
             tape.watch([x, shift])
             loss = tf.reduce_sum(tf.cast(deep(x, shift, again), tf.float32) ** 2)
             after = next_seed()
@@ -161,7 +162,7 @@ def test_what_is_kept_between_forward_and_backward_is_less():
 
         @tf.function(autograph=False)
         def step(x):
-            with tf.GradientTape() as tape, random_scope(1, 2):
+            with tf.GradientTape() as tape, forward_pass(1, 2):
                 loss = tf.reduce_sum(deep(x, x, again))
             return tape.gradient(loss, deep.kernels)
 

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from open_seq2seq.losses import BasicSampledSequenceLoss, BasicSequenceLoss
 from open_seq2seq.losses.sampled_loss import log_inclusion, log_uniform_ids, sampled_cross_entropy
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.output_layer import OutputProjection
-from open_seq2seq.parts.randomness import random_scope
 
 VOCAB = 30
 
@@ -39,7 +39,7 @@ def test_the_expected_gradient_of_a_true_model_is_zero(count):
     probabilities = tf.nn.softmax(tf.constant(logits, tf.float32))
 
     def gradient(seed):
-        with random_scope(1, seed), tf.GradientTape() as tape:
+        with forward_pass(1, seed), tf.GradientTape() as tape:
             tape.watch(table)
             loss = sampled_cross_entropy(hidden, table, tf.range(VOCAB), probabilities, count)
         return tf.convert_to_tensor(tape.gradient(loss, table))[:, 0]
@@ -58,7 +58,7 @@ def test_a_large_sample_approaches_the_exact_loss_and_gradient():
         logits = tf.matmul(hidden, table, transpose_b=True)
         exact = tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits) * weights)
     by_table = tape.gradient(exact, table)
-    with random_scope(1, tf.constant(0)), tf.GradientTape() as tape:
+    with forward_pass(1, tf.constant(0)), tf.GradientTape() as tape:
         tape.watch(table)
         sampled = sampled_cross_entropy(hidden, table, labels, weights, 100_000)
     np.testing.assert_allclose(sampled, exact, rtol=0.02)
@@ -74,7 +74,7 @@ def test_evaluation_is_exact():
     def found(loss, training):
         logits = tf.einsum("bth,vh->btv", hidden, table)
         output = {"logits": logits, "projection": OutputProjection(hidden, table, training), "num_sampled": 5}
-        with random_scope(1, tf.constant(0)):
+        with forward_pass(1, tf.constant(0)):
             return loss(params).compute_loss({"decoder_output": output, "target_tensors": targets})[0].sum.numpy()
 
     np.testing.assert_allclose(found(BasicSampledSequenceLoss, False), found(BasicSequenceLoss, False), rtol=1e-6)

@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from open_seq2seq.models.lm.language_model import activation_penalty, temporal_penalty
 from open_seq2seq.models.lm.neural_cache import NeuralCache
-from open_seq2seq.parts.carried_state import carrying
+from open_seq2seq.parts.carried_state import carried_values
 from open_seq2seq.parts.component import carried_states
+from open_seq2seq.parts.forward_pass import forward_pass
 
 SIZE, HIDDEN, TIME, WEIGHT, SCALE = 4, 3, 9, 0.3, 0.7
 
@@ -37,7 +38,7 @@ def test_equals_the_formula(cuts):
     for state in states.values():
         state.allocate(1, 2)
     for end in cuts:
-        with carrying(states.values(), 2, 0, begin == 0):
+        with forward_pass(carried=carried_values(states.values(), 2, 0, begin == 0)):
             part = slice(begin, end)
             # The last column is padding.
             padded = [np.concatenate([x[:, part], x[:, :1]], 1) for x in (hidden, ids, negative_log_probs)]

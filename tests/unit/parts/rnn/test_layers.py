@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.rnn.layers import RecurrentLayer, RecurrentStack
 from open_seq2seq.parts.rnn.lstm_variants import CELLS
 from tests.unit.parts.rnn import naive_cells
@@ -158,9 +158,9 @@ def test_dropout_between_layers_and_behind_the_last(drop_last):
         stack = RecurrentStack(SIZE, 32, 2, "gru", dropout_rate=0.5, drop_last=drop_last)
     x, lengths = batch([8, 8])
     x = tf.transpose(x, [1, 0, 2])
-    with random_scope(1, 0):
+    with forward_pass(1, 0):
         first = stack(x, lengths, True).numpy()
-    with random_scope(1, 0):
+    with forward_pass(1, 0):
         np.testing.assert_array_equal(first, stack(x, lengths, True))
     assert np.abs(first - stack(x, lengths)).max() > 0.01
     assert 0.3 < np.mean(first == 0.0) < 0.7 if drop_last else not np.any(first == 0.0)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.rnn.core_cells import FLSTMCell, GLSTMCell, GRUCell, LayerNormBasicLSTMCell, LSTMCell
 from open_seq2seq.parts.rnn.layers import Direction
 from open_seq2seq.parts.rnn.recurrence import recurrence
@@ -105,7 +105,7 @@ def test_zoneout_draws_its_masks_from_the_seed():
     direction, x = make("zoneout"), tf.repeat(inputs(), 50, 1)
     results = []
     for batch_index in (0, 0, 1):
-        with random_scope(1, tf.constant(batch_index, tf.int64)):
+        with forward_pass(1, tf.constant(batch_index, tf.int64)):
             results.append(direction.outputs(x, tf.fill([x.shape[1]], TIME), training=True).numpy())
     np.testing.assert_array_equal(results[0], results[1])
     assert np.any(results[0] != results[2])

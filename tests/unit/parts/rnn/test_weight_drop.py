@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.rnn.weight_drop import WeightDropDirection
 
 SIZE, HIDDEN, STEPS, ROWS = 3, 4, 6, 2
@@ -58,7 +58,7 @@ def test_outputs_and_gradients_equal_those_of_a_plain_loop(cell_type):
     x = tf.constant(np.random.default_rng(3).normal(size=(STEPS, ROWS, SIZE)), tf.float32)
     variables, found = named_variables(direction), []
     for run in (lambda: direction(x, tf.constant([STEPS] * ROWS), training=True)[0], lambda: plain(direction, x)):
-        with random_scope(5, tf.constant(7)), tf.GradientTape() as tape:
+        with forward_pass(5, tf.constant(7)), tf.GradientTape() as tape:
             tape.watch(x)
             outputs = run()
             total = tf.reduce_sum(tf.sin(3.0 * outputs))
@@ -80,11 +80,11 @@ def test_a_dropped_weight_is_the_same_at_all_steps():
     """With an identity for the recurrent matrix, a dropped unit never sees its own past."""
     direction = make("lstm", recurrent_weight_rate=0.5)
     x = tf.zeros([STEPS, ROWS, SIZE])
-    with random_scope(1, tf.constant(1)):
+    with forward_pass(1, tf.constant(1)):
         first = direction(x, tf.constant([STEPS] * ROWS), training=True)[0]
-    with random_scope(1, tf.constant(1)):
+    with forward_pass(1, tf.constant(1)):
         again = direction.outputs(x, tf.constant([STEPS] * ROWS), training=True)
-    with random_scope(1, tf.constant(2)):
+    with forward_pass(1, tf.constant(2)):
         other = direction(x, tf.constant([STEPS] * ROWS), training=True)[0]
     np.testing.assert_array_equal(first, again)
     np.testing.assert_array_equal(first[:, 0], first[:, 1])  # all rows of a batch share the mask

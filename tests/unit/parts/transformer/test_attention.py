@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables, named_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.transformer.attention import CrossAttention, SelfAttention
 from open_seq2seq.parts.transformer.feed_forward import FeedForward
 from open_seq2seq.parts.transformer.position import causal_bias, padding_bias
@@ -86,7 +86,7 @@ def test_dropout_keeps_the_expectation(attention):
     for name in ("query", "key", "value", "output"):
         getattr(layer, name).assign(getattr(attention, name))
     repeated = tf.repeat(x, 2000, 0)
-    with random_scope(0, 0):
+    with forward_pass(0, 0):
         dropped = attended(layer, repeated, None, training=True)
     mean = tf.reduce_mean(tf.reshape(dropped, [2, 2000, 4, HIDDEN]), 1)
     np.testing.assert_allclose(mean, attended(attention, x, None), atol=0.06)

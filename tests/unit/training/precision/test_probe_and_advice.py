@@ -15,7 +15,7 @@ from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.optimizers.half_types import FLOAT16
 from open_seq2seq.optimizers.underflow import count_lost
 from open_seq2seq.parts.component import named_variables
-from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.training.precision import (
     Conversion,
     Kind,
@@ -63,7 +63,7 @@ def gradients_of(model, batch, scale):
     def run():
         with tf.GradientTape() as tape:
             tape.watch(list(variables.values()))
-            with weight_cast_scope():
+            with forward_pass():
                 (term,), _ = model.loss_terms(batch, training=True)
             loss = term.sum / term.units * term.weight * scale
         return tape.gradient(loss, variables)

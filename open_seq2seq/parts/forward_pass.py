@@ -1,0 +1,77 @@
+"""The one context of a forward pass: all that layers need to know about the pass that they are part of.
+
+Whoever runs a model enters ``forward_pass`` once; layers read ``current_pass``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.utils.stacks import Stack
+
+
+@dataclasses.dataclass
+class ForwardPass:
+    """The forward pass of one micro-batch.
+
+    Attributes:
+      seed: the run's seed.
+      micro_batch: int64 scalar, index of the micro-batch since the start of training; None if the pass must not draw
+        random numbers.
+      for_xla: whether layers are traced in a form that XLA can compile, with the same results: no shape depends on
+        values (padding is computed and then ignored), and only operations that XLA supports are used.
+      ranks: a ``ranks.JoinedRanks``, which computes sums over ranks; None if ranks are not joined.
+      carried: the ``carried_state.CarriedValues`` of the states that the previous batch has left; None without any.
+      is_recomputing: whether layers are recomputed in a backward pass, where they must not update statistics again.
+      draws: number of seeds drawn so far.
+      casts: the weights that the pass has cast so far; see ``precision.cast_weight``. None outside of any pass.
+    """
+
+    seed: int = 0
+    micro_batch: tf.Tensor | None = None
+    for_xla: bool = False
+    ranks: Any = None
+    carried: Any = None
+    is_recomputing: bool = False
+    draws: int = 0
+    casts: dict[Any, tuple[tf.Tensor, tf.Variable]] | None = dataclasses.field(default_factory=dict)
+
+    def again(self) -> ForwardPass:
+        """Returns a pass that repeats this one from here on, to recompute layers for their gradients.
+
+        It draws the same seeds and reads the same carried states, but does not write them. Weights are cast again,
+        because the tape of the recomputation does not contain earlier casts.
+        """
+        carried = None if self.carried is None else self.carried.without_writing()
+        return dataclasses.replace(self, carried=carried, is_recomputing=True, casts={})
+
+
+_PASSES = Stack()
+_OUTSIDE = ForwardPass(casts=None)
+
+
+def current_pass() -> ForwardPass:
+    """Returns this thread's innermost pass; outside of any, one without random numbers and carried states."""
+    return _PASSES.entries[-1] if _PASSES.entries else _OUTSIDE
+
+
+@contextlib.contextmanager
+def entered(forward: ForwardPass) -> Iterator[None]:
+    """Context manager within which ``forward`` is the current pass."""
+    _PASSES.entries.append(forward)
+    try:
+        yield
+    finally:
+        _PASSES.entries.pop()
+
+
+def forward_pass(seed: int = 0, micro_batch: Any = None, *, for_xla: bool = False, ranks: Any = None,
+                 carried: Any = None) -> contextlib.AbstractContextManager[None]:
+    """Returns a context manager within which a new pass is the current one; see ``ForwardPass`` for the arguments."""
+    index = None if micro_batch is None else tf.cast(micro_batch, tf.int64)
+    return entered(ForwardPass(seed, index, for_xla, ranks, carried))
