@@ -316,7 +316,8 @@ CUDNN_LAYERS: dict[str, type[CoreCell]] = {"CudnnLSTM": CudnnCompatibleLSTMCell,
 def _names() -> dict[str, type[CoreCell]]:
     classes = (FLSTMCell, BasicSLSTMCell, WeightDropLayerNormBasicLSTMCell)
     cells = {cell.__name__: cell for cells in (*_PLACES.values(), classes) for cell in cells}
-    placed: dict[str, type[CoreCell]] = {f"{place}.{cell.__name__}": cell for place, cells in _PLACES.items() for cell in cells}
+    placed: dict[str, type[CoreCell]] = {
+        f"{place}.{cell.__name__}": cell for place, cells in _PLACES.items() for cell in cells}
     placed.update({f"contrib.cudnn_rnn.{name}": cell for name, cell in CUDNN_LAYERS.items()})
     return {**cells, **CUDNN_LAYERS, **{f"tf.{name}": cell for name, cell in placed.items()}}
 
