@@ -10,17 +10,18 @@ base_config = "tacotron_float.py"
 data_dir = "toy_voice_data/"
 
 base_params = {
-    "max_steps": 400,
+    "max_steps": 900,
     "batch_size_per_gpu": 16,
-    "save_summaries_steps": 20,
-    "print_loss_steps": 20,
-    "print_samples_steps": 200,
-    "eval_steps": 200,
-    "save_checkpoint_steps": 200,
+    "save_summaries_steps": 50,
+    "print_loss_steps": 50,
+    "print_samples_steps": 300,
+    "eval_steps": 300,
+    "save_checkpoint_steps": 300,
     "logdir": "toy-voice",
-    "lr_policy_params": {"learning_rate": 2e-3, "begin_decay_at": 200, "decay_steps": 200, "min_lr": 1e-4},
+    "max_grad_norm": 5.0,
+    "lr_policy_params": {"learning_rate": 2e-3, "begin_decay_at": 400, "decay_steps": 250, "min_lr": 1e-5},
     "encoder_params": {
-        "cnn_dropout_prob": 0.1,
+        "cnn_dropout_prob": 0.0,
         "src_emb_size": 64,
         "conv_layers": [{"kernel_size": [5], "stride": [1], "num_channels": 64, "padding": "SAME"}],
         "rnn_cell_dim": 64,
@@ -29,16 +30,18 @@ base_params = {
     "decoder_params": {
         "reduction_factor": 2,
         "attention_layer_size": 64,
-        "decoder_cell_units": 128,
+        "decoder_cell_units": 256,
         "decoder_layers": 1,
-        "prenet_units": 64,
+        "dropout_prob": 0.0,
+        "prenet_units": 128,
+        "prenet_dropout_prob": 0.1,
         "postnet_keep_dropout_prob": 0.9,
         "postnet_conv_layers": [
             {"kernel_size": [5], "stride": [1], "num_channels": 64, "padding": "SAME", "activation_fn": "tanh"},
             {"kernel_size": [5], "stride": [1], "num_channels": -1, "padding": "SAME", "activation_fn": None},
         ],
     },
-    "loss_params": {"guided_attention_weight": 10.0, "stop_token_weight": 2.0},
+    "loss_params": {"guided_attention_weight": 2.0, "stop_token_weight": 2.0},
     "data_layer_params": {
         "dataset_location": data_dir,
         "vocab_file": data_dir + "vocab.txt",
