@@ -155,7 +155,7 @@ class Tacotron2Encoder(Encoder):
                     recording: list[tf.Tensor]) -> tf.Tensor:
         """Appends the style to ``x`` ``[batch, text, channels]`` at each symbol."""
         weights = self.params["style_weights"]
-        if weights is not None and self.mode == "infer":
+        if weights is not None and self.mode not in ("train", "eval"):
             style = encoder.attention.by_weights(weights)
         elif len(recording) < 2:
             raise ConfigError(["The data layer gives no recordings whose style could be read: set style_input in "

@@ -96,6 +96,8 @@ class DecoderOutput(TypedDict, total=False):
         penalty, plus the coverage penalty, if any; -inf if a hypothesis is missing.
       beam_lengths: lengths of the hypotheses ``[batch, n_best]`` int32, including the end symbol.
       alignments: attention weights ``[batch, time, heads, source]`` FP32.
+      stop_token_prediction: for spectrograms, logits of their end ``[batch, time, 1]`` FP32.
+      symbols: for spectrograms, numbers of symbols of the texts ``[batch]``.
       ctc_output: the ``DecoderOutput`` of the CTC decoder in joint CTC-attention models.
     """
 
@@ -107,6 +109,8 @@ class DecoderOutput(TypedDict, total=False):
     beam_scores: tf.Tensor
     beam_lengths: tf.Tensor
     alignments: tf.Tensor
+    stop_token_prediction: tf.Tensor
+    symbols: tf.Tensor
     ctc_output: Any
 
 

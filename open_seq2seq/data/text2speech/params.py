@@ -40,7 +40,8 @@ def _list_params() -> dict[str, Any]:
         "plain_text": Param(bool, False, "Whether lines without | are texts to speak; set by --infer_files.",
                             derived=True, on_change=FREE),
         "style_input": Param([None, "wav"], None, "wav: sources also contain the mel spectrogram of a style recording; "
-                             "in training, that of the clip itself.", on_change=REFUSE),
+                             "in training, that of the clip itself. Not needed with the encoder's style_weights.",
+                             on_change=FREE),
         "pad_EOS": Param(bool, True, "Whether texts begin with <s> and end with </s>, and texts and spectrograms are "
                          "padded to a multiple of pad_to, with at least one frame of padding.", on_change=REFUSE),
         "pad_to": Param(int, 8, "With pad_EOS, multiple for the numbers of symbols and frames.", "frames", minimum=1,
