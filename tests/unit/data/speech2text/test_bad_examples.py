@@ -112,7 +112,7 @@ def test_a_batch_of_bad_examples_alone_is_an_empty_row(one_list, voice, backend,
     features, lengths = layer.features(bad, training=mode == "train")
     assert np.asarray(lengths).tolist() == [0] and not np.any(features)
     shape = StaticShape(2, tuple(layer.lengths.reshape(2, -1).max(axis=0).tolist()))
-    padded = StaticBatches(layer, [shape]).make_training_batch(np.asarray([1]), 0)
+    padded = StaticBatches(layer, [shape]).make_batch(np.asarray([1]))
     assert padded["ids"].tolist() == [EMPTY_ID] * 2
 
 

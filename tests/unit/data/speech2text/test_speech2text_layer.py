@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.data.audio.audio_files import read_audio
 from open_seq2seq.data.audio.features import audio_features, normalized_audio
+from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.data.batching import BatchStream
 from open_seq2seq.data.speech2text import recordings
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
@@ -248,10 +249,10 @@ def test_parameters_that_do_not_fit(make_layer, changes, words):
 def test_static_shapes_hold_augmented_batches(make_layer, backend):
     layer = make_layer(backend=backend, augmentation=AUGMENTATION)
     stream = BatchStream(layer.lengths, batch_size=4, max_shapes=2)
-    batches = StaticBatches(layer, stream.shapes)
+    plan = (Wanted(number, stream.examples(number), stream.epoch_of(number))
+            for number in range(2 * stream.micro_batches_per_epoch))
     shapes = set()
-    for number in range(2 * stream.micro_batches_per_epoch):
-        batch = batches.make_training_batch(stream.examples(number), stream.epoch_of(number))
+    for _, batch in StaticBatches(layer, stream.shapes).make_batches(plan, True):
         shapes.add(batch["source_tensors"][0].shape)
         features, lengths = layer.features(batch, training=True)
         assert np.all(np.asarray(lengths)[batch["ids"] < 0] == 0)
