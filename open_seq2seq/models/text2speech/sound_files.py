@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.output_file import passes_through
 from open_seq2seq.utils.sound_files import encoded
@@ -41,7 +43,7 @@ class SpeechWriter(ResultWriter):
             self._file = self.outputs.open(self._name, "wb")
             return
         self._folder = self.outputs.folder(self._name)
-        self._table = (self._folder / _TABLE).open("w", encoding="utf-8", newline="")
+        self._table = io.StringIO()
         self._rows = csv.writer(self._table, lineterminator="\n")
         self._rows.writerow(("wav_filename", "seconds", "stopped"))
 
@@ -51,17 +53,18 @@ class SpeechWriter(ResultWriter):
             pause = np.zeros(int(_PAUSE_SECONDS * self._rate) if self._pieces else 0, np.float32)
             self._pieces += [pause, result.samples]
             return
-        stem = f"{example:04d}"
-        (self._folder / f"{stem}.wav").write_bytes(encoded(result.samples, self._rate))
-        np.save(self._folder / f"{stem}.npy", result.spectrogram)
-        (self._folder / f"{stem}.png").write_bytes(png(picture(result.alignment)))
+        stem, content = f"{example:04d}", io.BytesIO()
+        np.save(content, result.spectrogram)
+        disk.write_new(self._folder / f"{stem}.wav", encoded(result.samples, self._rate))
+        disk.write_new(self._folder / f"{stem}.npy", content.getvalue())
+        disk.write_new(self._folder / f"{stem}.png", png(picture(result.alignment)))
         self._rows.writerow((f"{stem}.wav", f"{result.seconds:.3f}", "yes" if result.stopped else "no"))
 
     def finish(self) -> None:
         if self._is_file:
             self._file.write(encoded(np.concatenate([np.zeros(0, np.float32), *self._pieces]), self._rate))
         else:
-            self._table.close()
+            disk.write_new(self._folder / _TABLE, self._table.getvalue())
         if self._not_stopped:
             deco_print(f"Cut at the maximum length, because the model did not stop: {self._not_stopped:,} texts")
 

@@ -13,7 +13,7 @@ from open_seq2seq.decoders import Tacotron2Decoder
 from open_seq2seq.encoders import Tacotron2Encoder
 from open_seq2seq.losses import Text2SpeechLoss
 from open_seq2seq.parts.component import creating_variables
-from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.rnn.location import location_windows
 from open_seq2seq.utils.errors import ConfigError
 
@@ -175,7 +175,7 @@ def test_frames_of_a_step_have_one_alignment() -> None:
 def test_training_is_repeatable_and_drops() -> None:
     decoder, losses = make(dropout_prob=0.3, zoneout_prob=0.1), []
     for seed in (1, 1, 2):
-        with random_scope(seed, tf.constant(0, tf.int64)):
+        with forward_pass(seed, 0):
             losses.append(decoder.decode({"encoder_output": encoded(), "target_tensors": targets()}, True))
     first, again, other = (result["outputs"][0].numpy() for result in losses)
     np.testing.assert_array_equal(first, again)
