@@ -31,7 +31,8 @@ def command(folder: Path, *words: str) -> int:
                  f"--{layer}/vocab_file={folder}/vocab.txt",
                  f"--train_params/{layer}/dataset_files=['{folder}/train.csv']",
                  f"--eval_params/{layer}/dataset_files=['{folder}/dev.csv']", "--save_checkpoint_steps=2",
-                 "--eval_steps=4", "--print_samples_steps=2", "--decoder_params/max_frames_per_symbol=4.0", *words])
+                 "--eval_steps=4", "--print_loss_steps=1", "--print_samples_steps=2", "--save_summaries_steps=2",
+                 "--decoder_params/max_frames_per_symbol=4.0", *words])
 
 
 @pytest.mark.long
