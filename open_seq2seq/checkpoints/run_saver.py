@@ -109,6 +109,13 @@ class RunSaver:
                                self.remove_start_mark)
             self.saved_step = position.step
 
+    def resume(self, step: int) -> None:
+        """Continues from the regular checkpoint of a step, and removes what a killed run has kept too long."""
+        self.saved_step = step
+        self._regular.remove_old(regular_name(step))
+        if (best := self.best_result()) is not None:
+            self._best.remove_old(best_name(*best))
+
     def remove_start_mark(self) -> None:
         """Removes the mark by which a run is begun anew: it has a checkpoint, or has ended without any."""
         if self._start_mark is not None:

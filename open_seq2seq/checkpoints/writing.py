@@ -199,11 +199,12 @@ class Checkpointer:
         try:
             write_snapshot(snapshot, self._directory / name, RESUME_ADVICE)
             then()
-            self._rotate(name)
+            self.remove_old(name)
         except CheckpointError as error:
             self._error = error
 
-    def _rotate(self, written: str) -> None:
+    def remove_old(self, written: str) -> None:
+        """Removes those checkpoints of the run that are no longer to be kept, beside one that is complete."""
         newest = self._order(written)
         if newest is None or self._keep < 1:
             return

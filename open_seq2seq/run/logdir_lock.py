@@ -17,6 +17,7 @@ from open_seq2seq.utils.errors import UserError
 
 LOCK = ".lock"
 _CONTENT = re.compile(rb"process \d+ on host \S*")
+_BEGINNING = b"process 0 on host "
 _LONGEST = 400  # bytes
 
 
@@ -29,7 +30,8 @@ def refuse_checkpoint(root: Path) -> None:
 
 def _is_lock(file: BinaryIO) -> bool:
     content = file.read(_LONGEST + 1)
-    return not content or _CONTENT.fullmatch(content) is not None
+    # A computer that lost its power may have written only the beginning.
+    return _CONTENT.fullmatch(content) is not None or _BEGINNING.startswith(re.sub(rb"\d+", b"0", content))
 
 
 class LogDirLock:

@@ -72,7 +72,7 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     assign_strictly(trainer.variables, checkpoint.weights, checkpoint.path)
     if trainer.saver is not None:
         trainer.saver.inputs.check(checkpoint)
-        trainer.saver.saved_step = int(checkpoint.state["step"])
+        trainer.saver.resume(int(checkpoint.state["step"]))
     state = trainer.optimizer.state()
     values = {name: value for name, value in checkpoint.optimizer.items() if not name.startswith(CARRIED)}
     lines = [line for line in match(state, values).lines() if not any(part in line for part in _MAY_DIFFER)]

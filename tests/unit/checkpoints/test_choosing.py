@@ -120,6 +120,19 @@ def test_the_last_checkpoint_has_the_metrics_of_an_evaluation_before_it_was_save
     assert "metrics" not in read_state(tmp_path / "model.ckpt-5")
 
 
+def test_a_resumed_run_removes_what_a_killed_one_kept_too_long(tmp_path, make_snapshot):
+    params = {"best_metric": "WER", "best_metric_mode": "min", "num_checkpoints": 1, "average_checkpoints": None}
+    best = tmp_path / "best_models"
+    for step, score in ((2, 0.5), (4, 0.25)):  # as if it had been killed before it removed the older ones
+        write_snapshot(make_snapshot(step, "run"), tmp_path / f"model.ckpt-{step}")
+        write_snapshot(make_snapshot(step, "run"), best / f"WER={score:.4f}-step-{step}")
+    write_snapshot(make_snapshot(1, "other"), tmp_path / "model.ckpt-1")
+    saver = RunSaver(tmp_path, best, "run", params, "", SimpleNamespace(data={}, contents=dict))
+    saver.resume(4)
+    assert sorted(path.name for path in tmp_path.glob("model*")) == ["model.ckpt-1", "model.ckpt-4"]
+    assert [path.name for path in best.iterdir()] == ["WER=0.2500-step-4"] and saver.saved_step == 4
+
+
 def test_jumps_of_a_schedule_are_found_and_slopes_are_not():
     steep = {"learning_rate": 1.0, "boundaries": [30], "decay_rates": [0.1]}
     schedule = make_schedule("piecewise_constant", steep, 100)
