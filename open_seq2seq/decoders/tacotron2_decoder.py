@@ -31,7 +31,7 @@ class Tacotron2Decoder(Decoder):
     At each step, recurrent layers read the previous frame, after a small network (the prenet), and the context of the
     previous step, and attend to the symbols. Frames and stop tokens are linear functions of the output of the layers
     and the new context. Convolutions over the whole spectrogram correct it (the postnet). Random elements of the prenet
-    are dropped in inference, too: each example's own, so that its spectrogram does not depend on its batch.
+    are dropped in inference, too: the same in all examples, so that a text sounds the same in any batch.
 
     ``target_tensors`` are spectrograms ``[batch, time, features]``, stop tokens ``[batch, time]`` and lengths
     ``[batch]``; with output_type both, the features are mel features followed by magnitudes. Without them, each
@@ -186,8 +186,7 @@ class Tacotron2Decoder(Decoder):
         """Predicts spectrograms; see ``Decoder.decode``.
 
         Args:
-          input_dict: a dict with ``encoder_output``; optionally ``target_tensors``, for teacher forcing; and
-            optionally ``ids`` ``[batch]``, which select the random numbers of the prenet outside of training.
+          input_dict: a dict with ``encoder_output`` and, for teacher forcing, ``target_tensors``.
 
         Returns:
           A dict with ``outputs``: the spectrogram without the postnet and the final one ``[batch, time, features]``,
@@ -199,23 +198,21 @@ class Tacotron2Decoder(Decoder):
         encoded, targets = input_dict["encoder_output"], input_dict.get("target_tensors")
         source = tf.cast(encoded["outputs"], self.dtype_of("recurrence"))
         memory = self.stack.memory(source, lengths_of(encoded))
-        ids = input_dict.get("ids")
-        ids = tf.zeros(tf.shape(source)[:1], tf.int64) if ids is None else tf.cast(ids, tf.int64)
         if targets is None:
-            result = self._search(memory, lengths_of(encoded), ids)
+            result = self._search(memory, lengths_of(encoded))
         else:
-            result = self._teacher_force(targets[0], targets[2], memory, ids)
+            result = self._teacher_force(targets[0], targets[2], memory)
         return {**self._finished(*result), "symbols": lengths_of(encoded)}
 
-    def _teacher_force(self, targets: tf.Tensor, lengths: tf.Tensor, memory: Memory,
-                       ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _teacher_force(self, targets: tf.Tensor, lengths: tf.Tensor,
+                       memory: Memory) -> tuple[tf.Tensor, ...]:
         """Returns spectrograms, stop logits, attention weights and lengths; each step reads the target before it."""
         time, frames = tf.shape(targets)[1], self.params["reduction_factor"]
         padded = tf.pad(targets[:, :, :self.num_features], [[0, 0], [0, -time % frames], [0, 0]])
         inputs = tf.pad(padded[:, frames - 1::frames], [[0, 0], [1, 0], [0, 0]])[:, :-1]
         x = tf.transpose(tf.cast(inputs, memory.values.dtype), [1, 0, 2])
         if self.prenet is not None:
-            x = self.prenet(x, ids, tf.range(tf.shape(x)[0]), self.training)
+            x = self.prenet(x, tf.range(tf.shape(x)[0]), self.training)
         outputs, contexts, weights = self.stack.fed(x, memory, self.training, [None] * len(self.stack.layers), True)
         spectrograms, stops = self._projected(tf.transpose(tf.concat([outputs, contexts], -1), [1, 0, 2]))
         weights = tf.repeat(tf.transpose(weights, [1, 0, 2]), frames, axis=1)
@@ -233,9 +230,9 @@ class Tacotron2Decoder(Decoder):
         return (tf.cast(tf.reshape(frames, [batch, -1, self.num_features]), tf.float32),
                 tf.cast(tf.reshape(stops, [batch, -1, 1]), tf.float32))
 
-    def _search(self, memory: Memory, lengths: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _search(self, memory: Memory, lengths: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Returns spectrograms, stop logits, attention weights and lengths; each step reads the frame before it."""
-        per_step, batch = self.params["reduction_factor"], tf.shape(ids)[0]
+        per_step, batch = self.params["reduction_factor"], tf.shape(lengths)[0]
         limits = tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * self.params["max_frames_per_symbol"]), tf.int32)
         most = (tf.reduce_max(tf.concat([limits, [0]], 0)) + per_step - 1) // per_step
         size = self.num_features if self.prenet is None else self.params["prenet_units"]
@@ -244,7 +241,7 @@ class Tacotron2Decoder(Decoder):
             [None, per_step, self.num_features], [None, per_step, 1], [None, None]))
 
         def body(step: tf.Tensor, state: Any, frame: tf.Tensor, ends: tf.Tensor, peak: tf.Tensor, arrays: Any) -> Any:
-            x = frame if self.prenet is None else self.prenet(frame[tf.newaxis], ids, step[tf.newaxis], False)[0]
+            x = frame if self.prenet is None else self.prenet(frame[tf.newaxis], step[tf.newaxis], False)[0]
             output, weights, state = advance(x, state, self._window(memory.mask, peak))
             frames, stops = self._projected(tf.concat([output, state.context], -1)[:, tf.newaxis])
             positions = step * per_step + tf.range(per_step)

@@ -112,8 +112,7 @@ class Text2Speech(EncoderDecoderModel):
           of the texts [batch], stop probabilities [batch, frames]]``; in inference followed by ``[sound [batch,
           samples]``, lengths in samples ``[batch]]``.
         """
-        # Without ids, the prenet drops the same elements in all examples: a text sounds the same wherever it is.
-        outputs = super().predict({**batch, "ids": None})
+        outputs = super().predict(batch)
         _, final, alignments, stop, lengths, magnitudes = outputs
         final = tf.cast(final, tf.float32)
         tensors = [final, alignments, lengths, batch["source_tensors"][1], stop[..., 0]]

@@ -18,7 +18,8 @@ from open_seq2seq.parts.tacotron.layers import Dense, make_convolution_block
 class Prenet(Module):
     """Dense layers with dropout in and outside of training.
 
-    Outside of training, the random numbers depend only on the seed, the example and the step.
+    Outside of training, the same elements are dropped in all examples, so that a text sounds the same in any batch: the
+    random numbers depend only on the seed and the step.
 
     Args:
       input_size: number of features of a frame.
@@ -38,12 +39,11 @@ class Prenet(Module):
         self.layers = [Dense(input_size if number == 0 else units, units, initializer, regularizer)
                        for number in range(count)]
 
-    def __call__(self, x: tf.Tensor, ids: tf.Tensor, steps: tf.Tensor, training: bool) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, steps: tf.Tensor, training: bool) -> tf.Tensor:
         """Returns ``[time, batch, units]``.
 
         Args:
           x: frames ``[time, batch, features]`` in the compute dtype.
-          ids: indices of the examples, ``[batch]`` int64.
           steps: numbers of the steps, ``[time]`` int32.
           training: whether the dropout masks are drawn with ``parts.randomness.next_seed``.
         """
@@ -51,15 +51,15 @@ class Prenet(Module):
             y = layer(x)
             x = y if self._activation is None else self._activation(y)
             if self._rate > 0.0:
-                keep = keep_mask(tf.shape(x), self._rate) if training else self._keep(ids, steps, number)
+                keep = keep_mask(tf.shape(x), self._rate) if training else self._keep(steps, number)
                 x = tf.where(keep, x * tf.cast(keep_scale(self._rate), x.dtype), tf.zeros([], x.dtype))
         return x
 
-    def _keep(self, ids: tf.Tensor, steps: tf.Tensor, number: int) -> tf.Tensor:
-        count, batch = tf.shape(steps)[0], tf.shape(ids)[0]
-        steps = tf.repeat(tf.cast(steps, tf.int64), batch)
-        uniforms = example_uniforms(self._seed, tf.tile(ids, [count]), steps, self._units, number)
-        return tf.reshape(uniforms >= self._rate, [count, batch, self._units])
+    def _keep(self, steps: tf.Tensor, number: int) -> tf.Tensor:
+        """Returns which elements a layer keeps, ``[time, 1, units]``."""
+        steps = tf.cast(steps, tf.int64)
+        uniforms = example_uniforms(self._seed, tf.zeros_like(steps), steps, self._units, number)
+        return (uniforms >= self._rate)[:, tf.newaxis]
 
 
 class Postnet(Module):
