@@ -1,6 +1,6 @@
 """The one context of a forward pass: all that layers need to know about the pass that they are part of.
 
-Whoever runs a model enters ``forward_pass`` once; layers read ``current_pass``.
+The code that runs a model enters ``forward_pass`` once; layers read ``current_pass``.
 """
 
 from __future__ import annotations

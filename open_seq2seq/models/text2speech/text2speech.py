@@ -83,8 +83,8 @@ class Text2Speech(EncoderDecoderModel):
     def get_optional_params() -> dict[str, Any]:
         return {
             **EncoderDecoderModel.get_optional_params(),
-            "save_to_tensorboard": Param(bool, True, "Whether samples during training are also written to TensorBoard; "
-                                         "pictures and sound.", on_change=FREE),
+            "save_to_tensorboard": Param(bool, True, "Whether training also shows pictures of the alignment and the "
+                                         "spectrograms of a sample, in TensorBoard.", on_change=FREE),
             "griffin_lim_iterations": Param(int, 60, "Number of iterations in which the phases of the spectrogram are "
                                             "estimated.", minimum=0, maximum=10**4, on_change=FREE),
         }
@@ -133,9 +133,9 @@ class Text2Speech(EncoderDecoderModel):
         measures = []
         for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
             size = symbols[row]
-            own = free[row, :self._steps(lengths[row]), :size]
+            own = free[row, :lengths[row], :size]
             measures.append(AlignmentMeasures(
-                example, diagonality(forced[row, :self._steps(frames[row]), :size]), diagonality(own),
+                example, diagonality(forced[row, :frames[row], :size]), diagonality(own),
                 monotonicity(own), coverage(own), float(lengths[row]) / float(frames[row]),
                 bool(stop[row, lengths[row] - 1] > _STOP)))
         return measures
@@ -164,7 +164,7 @@ class Text2Speech(EncoderDecoderModel):
     def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
         ids, size = batch["source_tensors"][0][0], batch["source_tensors"][1][0]
         target, length = batch["target_tensors"][0][0], batch["target_tensors"][2][0]
-        alignment = outputs[2][0, :self._steps(length), :size]
+        alignment = outputs[2][0, :length, :size]
         reporter.texts({"sample_text": self.data_layer.text_of(ids[:size])})
         reporter.scalar("sample_diagonality", diagonality(alignment))
         if not self.params["save_to_tensorboard"]:
@@ -174,10 +174,6 @@ class Text2Speech(EncoderDecoderModel):
         reporter.image("target", picture(target[:length, :mels]))
         reporter.image("prediction", picture(outputs[1][0, :length]))
 
-    def _steps(self, frames: int) -> int:
-        """Returns the number of attention steps for a number of frames."""
-        return int(frames)
-
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Speech]]:
         """Returns (example, speech) for each text of the batch."""
         batch, outputs = without_empty_rows(input_values, output_values)
@@ -185,7 +181,7 @@ class Text2Speech(EncoderDecoderModel):
         for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
             final, alignment, frames, symbols, stop, sound, samples = (values[row] for values in outputs)
             results.append((example, Speech(
-                sound[:samples], rate, final[:frames], alignment[:self._steps(frames), :symbols],
+                sound[:samples], rate, final[:frames], alignment[:frames, :symbols],
                 bool(stop[frames - 1] > _STOP))))
         return results
 
