@@ -104,11 +104,20 @@ def main(argv: list[str] | None = None) -> None:
     for name, part in zip(PARTS, parts, strict=True):
         deco_print(f"{os.path.join(args.output_dir, name)}.csv: {describe(part)}, such as")
         deco_print(f"{part[0].utterance.name}: {normalize(part[0].utterance.text or '')[:_SHOWN_TEXT]}", offset=1)
+    say_shares(parts, args)
     kept.report("recording", os.path.join(args.output_dir, "dropped.csv"), lambda row: row.place)
     sample_freq = say_rates(kept.rows)
     say_next(RECIPE, "my_speech.py", {"data_dir": os.path.join(args.output_dir, ""),
                                       "lower_case, remove_characters": (args.lower_case, args.remove_characters),
                                       **({"sample_freq": sample_freq} if sample_freq != SAMPLE_FREQ else {})})
+
+
+def say_shares(parts: Sequence[Sequence[Recording]], args: argparse.Namespace) -> None:
+    """Prints how many recordings dev and test have, if it is far more than their shares, because of whole speakers."""
+    held_out = sum(len(part) for part in parts[1:]) / sum(len(part) for part in parts)
+    if held_out > 1.5 * (args.dev_share + args.test_share):
+        deco_print(f"dev and test have whole speakers, and so {held_out:.0%} of the recordings: give --speaker_column= "
+                   "to split one by one, if the recordings to be transcribed are of these speakers.")
 
 
 def describe(part: Sequence[Recording]) -> str:

@@ -343,10 +343,12 @@ def _warn_of_misspelt_sections(path: str, names: Mapping[str, Any]) -> None:
 
 def _warn_of_misspelt_variables(path: str, names: Mapping[str, Any], variables: Mapping[str, Any],
                                 variants: Sequence[str]) -> None:
-    """Warns of variables that resemble one of a base and occur only once in the configs that are based on it."""
+    """Warns of variables of configs that occur there only once, and resemble a variable or are a key of their base."""
     others = set(variables_in(names)) - set(variables)
     for name in set(variables) - set(names):
         meant = difflib.get_close_matches(name, others, n=1, cutoff=0.85)
+        if not meant and isinstance(params := names.get("base_params"), dict) and name in params:
+            meant = [f'base_params = {{"{name}": …}}']
         files = [file for file in variants if meant for word in _words(file) if word == name]
         if len(files) == 1:
             deco_print(f"WARNING: {files[0]} assigns '{name}', which is not used. Did you mean '{meant[0]}'?")

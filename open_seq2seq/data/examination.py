@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.progress import tracked
 
+OR_SKIP = "or set data_layer_params/on_bad_example to skip."
+"""End of sentences about examples that cannot be used."""
 _BLOCK = 64
 _LISTED = 10
 
@@ -35,7 +37,7 @@ def examined(problem_of: Callable[[int], str | None], count: int, what: str, ski
 
     bad = [problem for problem in tracked(problems(), count, f"Checking {what}") if problem is not None]
     if bad and (not skips or len(bad) == count):
-        remedy = "Replace them." if skips else "Correct or remove them, or set on_bad_example to skip."
+        remedy = "Replace them." if skips else f"Correct or remove them, {OR_SKIP}"
         raise DataError(f"{len(bad):,} of {count:,} {what} cannot be used: {bad[0]} {remedy}")
     lines = [f"{count - len(bad):,} of {count:,} {what} were decoded"]
     return lines + [f"to be skipped: {problem}" for problem in bad[:_LISTED]]

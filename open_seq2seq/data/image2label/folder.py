@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.image2label.decoding import decode_rgb
 from open_seq2seq.data.image2label.image_layer import ImageDataLayer
@@ -56,7 +57,7 @@ def cached_set(files: FileSet, pipeline: Pipeline, skips: bool) -> PixelSet:
         except tf.errors.OpError as error:
             words = f"{files.describe(start)} cannot be read: {reason(error)}"
             if not skips:
-                raise DataError(f"{words}. Correct or remove it, or set on_bad_example to skip.") from error
+                raise DataError(f"{words}. Correct or remove it, {OR_SKIP}") from error
             deco_print(f"Skipped an image: {words}.")
             start += 1
     if not readable:

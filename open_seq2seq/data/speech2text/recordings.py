@@ -16,6 +16,7 @@ import numpy as np
 
 from open_seq2seq.data.audio.audio_files import AudioError, AudioInfo, Segment, read_info, resampled_length
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
+from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.speech2text.alphabet import Alphabet
 from open_seq2seq.data.speech2text.augmentation import stretched_length
 from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
@@ -294,7 +295,7 @@ class Recordings:
             return
         bad = [self.problem(row, *what) for row, what in problems.items()]
         if self._params["on_bad_example"] == "stop":
-            raise DataError(describe_problems(bad) + "\nFix or remove them, or set on_bad_example to skip.")
+            raise DataError(describe_problems(bad) + f"\nFix or remove them, {OR_SKIP}")
         deco_print("Left out " + describe_problems(bad))
         for kind, count in Counter(problem.kind for problem in bad).items():
             self.dropped[kind] = self.dropped.get(kind, 0) + count

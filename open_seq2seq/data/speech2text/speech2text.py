@@ -14,6 +14,7 @@ from open_seq2seq.data.audio.audio_files import AudioError, given_audio
 from open_seq2seq.data.audio.feature_cache import FeatureCache
 from open_seq2seq.data.audio.feature_graph import AudioFeatures, masked_features
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.alphabet import Alphabet, make_alphabet
 from open_seq2seq.data.speech2text.augmentation import Draw, make_augmentation, stretched_length
@@ -209,7 +210,7 @@ class Speech2TextDataLayer(DataLayer):
                 continue
             problem = self._set.problem(row, error.kind, error.detail)
             if self.params["on_bad_example"] == "stop":
-                raise DataError(f"{problem}. Fix or remove it, or set on_bad_example to skip.")
+                raise DataError(f"{problem}. Fix or remove it, {OR_SKIP}")
             if problem not in self._bad.values():  # the problems of a list that is named twice are printed only once
                 deco_print(f"Skipped {problem}")
             self._bad[row] = problem
@@ -301,7 +302,7 @@ class Speech2TextDataLayer(DataLayer):
         bad = [recordings.problem(row, error.kind, error.detail)
                for row, error in zip(rows, errors, strict=True) if error is not None]
         if bad and self.params["on_bad_example"] == "stop":
-            raise DataError(describe_problems(bad) + "\nFix or remove them, or set on_bad_example to skip.")
+            raise DataError(describe_problems(bad) + f"\nFix or remove them, {OR_SKIP}")
         if len(bad) == len(rows):
             raise DataError("No recording can be used. " + describe_problems(bad))
         hours = float(np.sum(recordings.samples[recordings.rows])) / self.settings.sample_freq / 3600

@@ -24,7 +24,7 @@ from open_seq2seq.data.audio.audio_files import (
 from open_seq2seq.data.audio.features import centred_power
 from open_seq2seq.data.audio.filter_banks import htk_mel_filters
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.data.examination import examined
+from open_seq2seq.data.examination import OR_SKIP, examined
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.folders import files_below
 from open_seq2seq.data.image2label.labelled_files import number_of, read_class_file, read_rows
@@ -280,7 +280,7 @@ class SpeechCommandsDataLayer(DataLayer):
         if example in self._bad:
             return
         if self.params["on_bad_example"] == "stop":
-            raise DataError(f"{self._say(example, error)}. Fix or remove it, or set on_bad_example to skip.")
+            raise DataError(f"{self._say(example, error)}. Fix or remove it, {OR_SKIP}")
         deco_print(f"Skipped {self._say(example, error)}.")
         self._bad.add(example)
         if len(self._bad) == self.num_examples:

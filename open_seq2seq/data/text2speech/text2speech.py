@@ -13,6 +13,7 @@ import tensorflow as tf
 from open_seq2seq.data.audio.audio_files import AudioError, is_silent, read_audio, resampled_length
 from open_seq2seq.data.audio.synthesis_features import spectrogram, trimmed
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.alphabet import Characters, describe_characters
 from open_seq2seq.data.speech2text.recordings import AudioIndex, Problem, describe_problems
@@ -151,7 +152,7 @@ class Text2SpeechDataLayer(DataLayer):
         """Raises DataError if there are problems and bad examples stop the run; otherwise counts them."""
         listed = list(problems.values())
         if listed and self.params["on_bad_example"] == "stop":
-            raise DataError(describe_problems(listed) + "\nFix or remove them, or set on_bad_example to skip.")
+            raise DataError(describe_problems(listed) + f"\nFix or remove them, {OR_SKIP}")
         for problem in listed:
             self._dropped[problem.kind] = self._dropped.get(problem.kind, 0) + 1
 
@@ -243,7 +244,7 @@ class Text2SpeechDataLayer(DataLayer):
         clip = self._clips[example]
         problem = Problem(clip.place, clip.name, error.kind, error.detail)
         if self.params["on_bad_example"] == "stop":
-            raise DataError(f"{problem}. Fix or remove it, or set on_bad_example to skip.")
+            raise DataError(f"{problem}. Fix or remove it, {OR_SKIP}")
         deco_print(f"Skipped {problem}")
 
     def _batch(self, ids: Sequence[np.ndarray], spectrograms: Sequence[np.ndarray]) -> dict[str, Any]:

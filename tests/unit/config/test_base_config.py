@@ -87,9 +87,11 @@ def test_each_assignment_of_a_variable_is_replaced(tmp_path, text):
 
 
 def test_a_misspelt_variable_is_pointed_out(tmp_path, capsys):
-    load(tmp_path, "data_rot = 'my/'\nstep = 3\nbase_params = {'a': step}\n")
+    load(tmp_path, "data_rot = 'my/'\nstep = 3\nlogdir = 'mine'\nbase_params = {'a': step}\n")
     variant = tmp_path / "variant.py"
-    assert f"{variant} assigns 'data_rot', which is not used. Did you mean 'data_root'?" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"{variant} assigns 'data_rot', which is not used. Did you mean 'data_root'?" in out
+    assert """assigns 'logdir', which is not used. Did you mean 'base_params = {"logdir": …}'?""" in out
     load_config(write(tmp_path, misspelt_py="base_confg = 'base.py'\nbase_model, base_params = 'M', {}\n"))
     assert "'base_confg', which is not used. Did you mean 'base_config'?" in capsys.readouterr().out
 

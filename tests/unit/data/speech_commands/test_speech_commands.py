@@ -139,7 +139,7 @@ def test_bad_lists_are_explained(folder, content, words):
 
 def test_broken_recordings_stop_or_are_skipped(folder, capfd):
     (folder / "1.wav").write_bytes(b"no recording")
-    with pytest.raises(DataError, match=r"list.txt:2 \(.*1.wav\): the recording .*set on_bad_example to skip"):
+    with pytest.raises(DataError, match=r"list.txt:2 \(.*1.wav\): the recording .*/on_bad_example to skip"):
         make(folder).make_batch(np.arange(3))
     with pytest.raises(DataError, match=r"1 of 4 recordings cannot be used: .*list.txt:2 \(.*1.wav\): the recording"):
         make(folder).examine()
