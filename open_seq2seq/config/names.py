@@ -162,7 +162,8 @@ def part_class(value: Any, kind: str) -> Any:
     return None
 
 
-def resolve_names(params: Mapping[str, Any], specs: Mapping[str, Param], path: str = "") -> tuple[dict[str, Any], list[str]]:
+def resolve_names(params: Mapping[str, Any], specs: Mapping[str, Param],
+                  path: str = "") -> tuple[dict[str, Any], list[str]]:
     """Replaces names by the objects they refer to, in all parameters that are declared to contain names.
 
     If a parameter ``x`` names a class with declared parameters, the names in ``x_params`` are resolved too.

@@ -138,7 +138,7 @@ def describe_range(param: Param) -> str:
 
 
 def coerce(value: Any, param: Param, required: bool = False) -> tuple[Any, bool]:
-    """Converts a value to the type of a parameter: an int to a float, a float such as 1e5 to an int, a string to a number.
+    """Converts a value to the type of a parameter: an int to a float, 1e5 to an int, or a string to a number.
 
     A string such as ``"1e-3"`` is converted only if the type allows numbers but not strings.
 

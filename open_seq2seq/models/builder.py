@@ -59,7 +59,9 @@ def allocate_carried_states(model: Model) -> None:
     if problems:
         raise ConfigError(problems)
     slots, rows = model.params["iter_size"] if training else 1, layer.params["batch_size"]
-    check_carried(model, sum(slots * rows * math.prod(state.shape) * state.dtype.size for state in states.values()))
+    if states:
+        check_carried(model, sum(slots * rows * math.prod(state.shape) * state.dtype.size
+                                 for state in states.values()))
     for state in states.values():
         state.allocate(slots, rows)
 

@@ -114,8 +114,9 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
         if root is None or folder is None:
             raise UserError("'logdir' is missing: set it to a folder for checkpoints and logs in base_params, "
                             "or give --logdir=folder.")
+        of_config = options.config.config_file.checkpoint  # found in this log directory together with the config
         check = _training_checkpoint if training else _finished_checkpoint
-        checkpoint = check(options, params, root, folder)
+        checkpoint = check(options, params, root, folder) if of_config is None else Path(of_config)
     except UserError as error:
         _raise_or_warn(error, lenient)
     if training and folder is not None:
