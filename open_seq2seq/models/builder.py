@@ -108,16 +108,17 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     """
     cls = resolve_name(base_model, "model", "base_model")
     spec = ModelSpec(cls, dict(params), mode, given or {}, untrusted_config())
-    if mode != "train":
+    training = mode == "train"
+    if not training:
         spec.params.pop("hooks", None)  # only training calls them, so a trained model does not need their code
-    problems = _list_problems(spec.params) + _resolve_model_names(spec)
+    problems = (_list_problems(spec.params) if training else []) + _resolve_model_names(spec)
     suggest = suggest_for(cls, spec.params)
     declared = declared_by(cls)
     checked, own_problems = check_params(spec.params, declared.required, declared.optional, suggest=suggest)
     problems += own_problems
-    if mode == "train" and not problems:
+    if training and not problems:
         problems += optimizers.argument_problems(checked)
-    problems += _summaries_problems(spec.params)
+    problems += _summaries_problems(spec.params) if training else []
     problems += optimizers.combination_problems(spec.params) + choice_problems(spec.params)
     for name, part in cls.all_parts().items():
         part_class, part_params = spec.params.get(name), spec.params.get(f"{name}_params") or {}
