@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -179,11 +178,6 @@ def suggestion(owner: Any, params: Mapping[str, Any], name: str, near: Iterable[
 
 def _likeness(a: str, b: str) -> float:
     return difflib.SequenceMatcher(None, a, b).ratio()
-
-
-def suggest_for(owner: Any, params: Mapping[str, Any]) -> Any:
-    """Returns ``suggestion`` for one model, as a function of ``name`` and ``near``."""
-    return functools.partial(suggestion, owner, params)
 
 
 def _paths_by_name(owner: Any, params: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq import decoders, encoders, losses, optimizers
-from open_seq2seq.config.known_names import suggest_for
+from open_seq2seq.config.known_names import suggestion
 from open_seq2seq.config.names import resolve_name, resolve_names
 from open_seq2seq.config.params import check_params, declared_by, shown
 from open_seq2seq.config.resolve import ResolvedConfig
@@ -112,7 +112,7 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     if not training:
         spec.params.pop("hooks", None)  # only training calls them, so a trained model does not need their code
     problems = (_list_problems(spec.params) if training else []) + _resolve_model_names(spec)
-    suggest = suggest_for(cls, spec.params)
+    suggest = functools.partial(suggestion, cls, spec.params)
     declared = declared_by(cls)
     checked, own_problems = check_params(spec.params, declared.required, declared.optional, suggest=suggest)
     problems += own_problems
@@ -156,15 +156,6 @@ def _resolve_model_names(spec: ModelSpec) -> list[str]:
     except ConfigError as error:
         name_problems += error.problems
     return problems + name_problems
-
-
-def description_problems(base_model: Any, params: Mapping[str, Any], mode: str, given: Mapping[str, Any]) -> list[str]:
-    """Returns the problems that ``describe_model`` finds, one sentence each."""
-    try:
-        describe_model(base_model, params, mode, given)
-    except ConfigError as error:
-        return error.problems
-    return []
 
 
 def _list_problems(params: dict[str, Any]) -> list[str]:
