@@ -16,7 +16,7 @@ from open_seq2seq.checkpoints.folders import (
     KEPT_FILES,
     LOGS,
     checkpoint_folder,
-    find_checkpoint,
+    find_checkpoints,
     may_be_checkpoint,
     refuse_links,
     regular_step,
@@ -178,7 +178,7 @@ def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
     if root.exists() and not root.is_dir():
         raise UserError(f"The log directory {root} is a file: choose another logdir.")
     refuse_checkpoint(root)
-    checkpoint = find_checkpoint(folder)
+    checkpoint = next(iter(find_checkpoints(folder)), None)
     if checkpoint is None and options.continue_learning and is_marked(root):
         return None  # only the start of a run, which is begun anew
     if _is_empty(root):
@@ -199,8 +199,7 @@ def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
     if not root.is_dir() or _is_empty(root):
         raise UserError(f"The log directory {root} {_lacks(root)}: "
                         f"the mode {options.mode} needs the logdir of a trained model.")
-    restore_best = bool(params.get("restore_best_checkpoint"))
-    checkpoint = find_checkpoint(folder, restore_best)
+    checkpoint = next(iter(find_checkpoints(folder, bool(params.get("restore_best_checkpoint")))), None)
     if checkpoint is None:
         raise CheckpointError(f"There is no checkpoint in {folder}: "
                               f"the mode {options.mode} needs a trained model.")
@@ -212,7 +211,7 @@ def _base_checkpoint(params: Mapping[str, Any]) -> Path:
     if not root.is_dir() or _is_empty(root):
         raise UserError(f"'load_model' is {root}, which {_lacks(root)}: give the logdir of a trained model.")
     folder = checkpoint_folder(root)
-    checkpoint = find_checkpoint(folder, bool(params.get("restore_best_checkpoint")))
+    checkpoint = next(iter(find_checkpoints(folder, bool(params.get("restore_best_checkpoint")))), None)
     if checkpoint is None:
         raise CheckpointError(f"There is no checkpoint in {folder}, the folder given in 'load_model': give the logdir "
                               "of a trained model.")
