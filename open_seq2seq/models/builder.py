@@ -199,8 +199,8 @@ def _part_problems(spec: ModelSpec, part: str, part_class: Any,
     params, problems = resolve_names(_part_params(spec, part, part_class), declared.all, f"{part}_params")
     if params:  # merged, because _part_params leaves out inherited parameters that this mode's class does not declare
         spec.params[f"{part}_params"] = {**spec.params[f"{part}_params"], **params}
-    customary = _customarily_derived(issubclass(part_class, DataLayer))
-    derived = {name: param for name, param in declared.required.items() if param.derived or name in customary}
+    derived = {name: param for name, param in declared.required.items() if param.derived or (
+        params.get(name) is None and name in _customarily_derived(issubclass(part_class, DataLayer)))}
     needed = {name: param for name, param in declared.required.items() if name not in derived}
     return problems + check_params(params, needed, {**declared.optional, **derived}, f"{part}_params", suggest)[1]
 
