@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
 from open_seq2seq import data, decoders, encoders, losses, models, optimizers  # noqa: E402
-from open_seq2seq.config.params import as_param, describe_range, describe_type  # noqa: E402
+from open_seq2seq.config.params import as_params, describe_range, describe_type  # noqa: E402
 from open_seq2seq.optimizers import lr_policies  # noqa: E402
 
 PAGE = os.path.join(ROOT, "docs", "parameters.md")
@@ -35,11 +35,10 @@ def _default(value: Any) -> str:
 def _table(required: dict[str, Any], optional: dict[str, Any]) -> list[str]:
     lines = ["| parameter | type | default | unit | meaning |", "|---|---|---|---|---|"]
     for specs, is_required in ((required, True), (optional, False)):
-        for name, spec in specs.items():
-            param = as_param(spec)
+        for name, param in as_params(specs).items():
             default = "set by the model" if param.derived else "required" if is_required else _default(param.default)
-            bounds = describe_range(spec)
-            kind = describe_type(spec).replace("|", "\\|") + (f", {bounds}" if bounds else "")
+            bounds = describe_range(param)
+            kind = describe_type(param).replace("|", "\\|") + (f", {bounds}" if bounds else "")
             lines.append(f"| `{name}` | {kind} | {default} | {param.unit} | {param.doc} |")
     return lines
 

@@ -89,24 +89,14 @@ def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list
     return [entry for _, _, entry in sorted(steps, reverse=True)]
 
 
-def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) -> Path | None:
-    """Returns the checkpoint to use in a folder, or None if there is none.
+def find_checkpoints(folder: str | os.PathLike[str], restore_best: bool = False) -> list[Path]:
+    """Returns the checkpoint to use in a folder, followed by those to use if it is damaged.
 
-    With ``restore_best``, this is the newest best model, if there is one. Otherwise, it is the folder itself, if that
-    is a checkpoint, or the newest regular checkpoint in the folder.
+    With ``restore_best``, these are the best models, if there are any. Otherwise, it is the folder itself, if that is a
+    checkpoint, or the regular checkpoints in the folder, the newest first.
 
     Raises:
       CheckpointError: a subfolder that runs use is a symbolic link.
-    """
-    checkpoints = find_checkpoints(folder, restore_best)
-    return checkpoints[0] if checkpoints else None
-
-
-def find_checkpoints(folder: str | os.PathLike[str], restore_best: bool = False) -> list[Path]:
-    """Returns the checkpoint of ``find_checkpoint``, followed by those to use if it is damaged.
-
-    Raises:
-      CheckpointError: see ``find_checkpoint``.
     """
     folder = Path(folder)
     refuse_links(folder)

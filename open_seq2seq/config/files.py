@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from open_seq2seq.config.names import part_class
-from open_seq2seq.config.params import PARAMS, Param
+from open_seq2seq.config.params import PARAMS, declared_by
 
 # Kinds of files; see ``Param.file``.
 ASSET, LARGE = "asset", "large"
@@ -47,7 +47,7 @@ def named_files(component: Any, params: Mapping[str, Any], part: tuple[str, ...]
       part: path of the parameters in the config.
     """
     files = []
-    for name, spec in _declared(component).items():
+    for name, spec in declared_by(component).all.items():
         value = params.get(name, spec.default)
         entries: list[tuple[tuple[str, ...], str, Any]]
         if isinstance(spec.file, str):
@@ -73,7 +73,7 @@ def named_files_below(component: type, params: Mapping[str, Any], part: tuple[st
       part: path of the parameters in the config.
     """
     yield from named_files(component, params, part)
-    declared = _declared(component)
+    declared = declared_by(component).all
     for name in [name for name in params if name + PARAMS in params or name + PARAMS in declared]:
         kind = declared[name].names if name in declared else ""
         inside = part_class(params[name], kind)
@@ -81,10 +81,3 @@ def named_files_below(component: type, params: Mapping[str, Any], part: tuple[st
             below = params.get(name + PARAMS)
             yield from named_files_below(inside, below if isinstance(below, Mapping) else {},
                                          (*part, name + PARAMS))
-
-
-def _declared(component: Any) -> dict[str, Param]:
-    """Returns a component's declarations, except those that are a bare type or list instead of a ``Param``."""
-    required, optional = component.declared_params()
-    specs = {**required, **optional, **required}  # in this order, but a required declaration prevails
-    return {name: spec for name, spec in specs.items() if isinstance(spec, Param)}

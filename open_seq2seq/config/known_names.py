@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.overrides import Override
-from open_seq2seq.config.params import PARAMS, as_param
+from open_seq2seq.config.params import PARAMS, declared_by
 from open_seq2seq.utils.errors import ConfigError, nearest_name
 
 # Names that other toolkits give to parameters → their names in this toolkit.
@@ -27,8 +26,7 @@ _MOST_SHOWN = 4  # maximum number of paths in a suggestion
 def known_parameters(value: Any) -> list[str] | None:
     """Returns the names of the parameters that a class or function accepts; None if it accepts any, or if unknown."""
     if hasattr(value, "declared_params"):
-        required, optional = value.declared_params()
-        return [name for name, spec in {**required, **optional}.items() if not as_param(spec).derived]
+        return [name for name, param in declared_by(value).all.items() if not param.derived]
     if inspect.isclass(value) and hasattr(value, "get_optional_params"):
         return list(value.get_optional_params())
     # A class with **kwargs is assumed to pass them to the constructors of its base classes, so their arguments are
@@ -54,9 +52,8 @@ def named_object(owner: Any, name: str, value: Any) -> Any:
     """
     if not isinstance(value, str) and not callable(value):
         return None
-    required, optional = owner.declared_params() if hasattr(owner, "declared_params") else ({}, {})
-    declared = {**optional, **required}
-    kind = _KINDS.get(name) or (as_param(declared[name]).names if name in declared else "")
+    declared = declared_by(owner).all if hasattr(owner, "declared_params") else {}
+    kind = _KINDS.get(name) or (declared[name].names if name in declared else "")
     parts = owner.all_parts() if hasattr(owner, "all_parts") else {}
     try:
         return resolve_name(value, parts[name].kind if name in parts else kind, name)
@@ -181,11 +178,6 @@ def suggestion(owner: Any, params: Mapping[str, Any], name: str, near: Iterable[
 
 def _likeness(a: str, b: str) -> float:
     return difflib.SequenceMatcher(None, a, b).ratio()
-
-
-def suggest_for(owner: Any, params: Mapping[str, Any]) -> Any:
-    """Returns ``suggestion`` for one model, as a function of ``name`` and ``near``."""
-    return functools.partial(suggestion, owner, params)
 
 
 def _paths_by_name(owner: Any, params: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from open_seq2seq.config.params import Specs, as_param
+from open_seq2seq.config.params import Param, declared_by
 from open_seq2seq.config.user_code import attribute, imported, names_of_file, untrusted_config
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -162,7 +162,8 @@ def part_class(value: Any, kind: str) -> Any:
     return None
 
 
-def resolve_names(params: Mapping[str, Any], specs: Specs, path: str = "") -> tuple[dict[str, Any], list[str]]:
+def resolve_names(params: Mapping[str, Any], specs: Mapping[str, Param],
+                  path: str = "") -> tuple[dict[str, Any], list[str]]:
     """Replaces names by the objects they refer to, in all parameters that are declared to contain names.
 
     If a parameter ``x`` names a class with declared parameters, the names in ``x_params`` are resolved too.
@@ -178,16 +179,15 @@ def resolve_names(params: Mapping[str, Any], specs: Specs, path: str = "") -> tu
     """
     resolved, problems = dict(params), []
     for name, value in params.items():
-        kind = as_param(specs.get(name)).names if name in specs else ""
+        kind = specs[name].names if name in specs else ""
         if kind:
             resolved[name], problems_of_name = _resolved(value, kind, f"{path}/{name}" if path else name)
             problems += problems_of_name
         below = f"{name}_params"
         if kind and inspect.isclass(resolved[name]) and isinstance(params.get(below), Mapping) \
                 and hasattr(resolved[name], "declared_params"):
-            required, optional = resolved[name].declared_params()
-            resolved[below], problems_of_name = resolve_names(params[below], {**optional, **required},
-                                                   f"{path}/{below}" if path else below)
+            resolved[below], problems_of_name = resolve_names(params[below], declared_by(resolved[name]).all,
+                                                              f"{path}/{below}" if path else below)
             problems += problems_of_name
     return resolved, problems
 

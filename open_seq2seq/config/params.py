@@ -19,7 +19,8 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from open_seq2seq.utils.errors import did_you_mean
 
@@ -62,6 +63,7 @@ class Param:
       maximum: largest allowed number.
       above: exclusive lower bound.
       below: exclusive upper bound.
+      has_default: whether ``default`` counts; False for a type or a list that is declared without ``Param``.
     """
 
     type: Any
@@ -76,11 +78,37 @@ class Param:
     maximum: float | None = None
     above: float | None = None
     below: float | None = None
+    has_default: bool = True
 
 
-def as_param(spec: Any) -> Param:
-    """Returns the spec as a ``Param``."""
-    return spec if isinstance(spec, Param) else Param(spec)
+class Declared(NamedTuple):
+    """The parameters that a class declares, by name.
+
+    Attributes:
+      required: those that a config must give.
+      optional: all others.
+      all: both.
+    """
+
+    required: dict[str, Param]
+    optional: dict[str, Param]
+    all: dict[str, Param]
+
+
+_DECLARED: WeakKeyDictionary[Any, Declared] = WeakKeyDictionary()
+
+
+def declared_by(component: Any) -> Declared:
+    """Returns the declarations of a class with ``declared_params``, which are read once."""
+    if component not in _DECLARED:
+        required, optional = map(as_params, component.declared_params())
+        _DECLARED[component] = Declared(required, optional, {**required, **optional, **required})
+    return _DECLARED[component]
+
+
+def as_params(specs: Specs) -> dict[str, Param]:
+    """Returns the specs as ``Param``."""
+    return {name: spec if isinstance(spec, Param) else Param(spec, has_default=False) for name, spec in specs.items()}
 
 
 def with_change(on_change: str, specs: Specs) -> dict[str, Any]:
@@ -89,9 +117,9 @@ def with_change(on_change: str, specs: Specs) -> dict[str, Any]:
             for name, spec in specs.items()}
 
 
-def describe_type(spec: Any) -> str:
-    """Returns the spec in words: ``int or None``, ``one of 'a', 'b'``."""
-    kind = as_param(spec).type
+def describe_type(param: Param) -> str:
+    """Returns the type in words: ``int or None``, ``one of 'a', 'b'``."""
+    kind = param.type
     if isinstance(kind, list):
         return "one of " + ", ".join(repr(v) for v in kind)
     kinds = kind if isinstance(kind, tuple) else (kind,)
@@ -99,9 +127,8 @@ def describe_type(spec: Any) -> str:
     return " or ".join(names.get(k, getattr(k, "__name__", str(k))) for k in kinds)
 
 
-def describe_range(spec: Any) -> str:
+def describe_range(param: Param) -> str:
     """Returns the bounds in words: ``at least 1``, ``above 0 and at most 1``; an empty string if there are none."""
-    param = as_param(spec)
     bounds = {word: f"{bound:.15g}" for word, bound in (
         ("at least", param.minimum), ("above", param.above), ("at most", param.maximum), ("below", param.below))
         if bound is not None and math.isfinite(bound)}
@@ -110,15 +137,19 @@ def describe_range(spec: Any) -> str:
     return " and ".join(f"{word} {bound}" for word, bound in bounds.items())
 
 
-def coerce(value: Any, spec: Any) -> tuple[Any, bool]:
-    """Converts a value to the type of a spec: an int to a float, a float such as 1e5 to an int, a string to a number.
+def coerce(value: Any, param: Param, required: bool = False) -> tuple[Any, bool]:
+    """Converts a value to the type of a parameter: an int to a float, 1e5 to an int, or a string to a number.
 
-    A string such as ``"1e-3"`` is converted only if the spec allows numbers but not strings.
+    A string such as ``"1e-3"`` is converted only if the type allows numbers but not strings.
+
+    Args:
+      value: the value in the config.
+      param: the declaration.
+      required: if True, None is accepted only if the type includes None; if False, also if the default is None.
 
     Returns:
-      The converted value, and whether it matches the spec.
+      The converted value, and whether it is of the type.
     """
-    param = as_param(spec)
     kind = param.type
     if isinstance(kind, list):
         # The command line reads the word none as None.
@@ -126,7 +157,7 @@ def coerce(value: Any, spec: Any) -> tuple[Any, bool]:
         return value, value in kind
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if value is None:
-        return value, type(None) in kinds or (isinstance(spec, Param) and param.default is None)
+        return value, type(None) in kinds or (param.has_default and param.default is None and not required)
     if object in kinds:
         return value, True
     if callable in kinds and callable(value):
@@ -157,22 +188,21 @@ def _parse_number(text: str, types: tuple[type, ...]) -> tuple[Any, bool]:
     return text, False
 
 
-def check_value(value: Any, spec: Any, path: str, required: bool = False) -> tuple[Any, str]:
-    """Converts a value to the type of a spec and checks its range.
+def check_value(value: Any, param: Param, path: str, required: bool = False) -> tuple[Any, str]:
+    """Converts a value to the type of a parameter and checks its range.
 
     Args:
       value: the value in the config.
-      spec: a type, a tuple of types, a list of allowed values, or a ``Param``.
+      param: the declaration.
       path: the value's path in the config, for messages.
-      required: if True, None is accepted only if the type includes None; if False, also if the default is None.
+      required: see ``coerce``.
 
     Returns:
       The converted value, and one sentence that says what is wrong with it, or an empty string.
     """
-    param = as_param(spec)
-    fitted, fits = coerce(value, Param(param.type, 0) if required else spec)
+    fitted, fits = coerce(value, param, required)
     if not fits:
-        return value, f"'{path}' is {shown(value)} but has to be {describe_type(spec)}."
+        return value, f"'{path}' is {shown(value)} but has to be {describe_type(param)}."
     if object in (param.type if isinstance(param.type, tuple) else (param.type,)) or isinstance(param.type, list):
         return fitted, ""
     wanted = next((found for found in map(_fault(param), _leaves(fitted)) if found), "")
@@ -259,7 +289,7 @@ def check_params(params: Mapping[str, Any], required: Specs, optional: Specs, pa
     Returns:
       The parameters with defaults filled in, and the problems found, one sentence each.
     """
-    declared = {**optional, **required}
+    declared = as_params({**optional, **required})
     prefix = f"{path}/" if path else ""
     problems: list[str] = []
     checked: dict[str, Any] = {}
@@ -274,9 +304,9 @@ def check_params(params: Mapping[str, Any], required: Specs, optional: Specs, pa
     for name in required:
         if name not in params:
             problems.append(f"'{prefix}{name}' is missing: give {describe_type(declared[name])}.")
-    for name, spec in optional.items():
-        if name not in checked and isinstance(spec, Param):
-            checked[name] = copy.deepcopy(spec.default)
+    for name in optional:
+        if name not in checked and declared[name].has_default:
+            checked[name] = copy.deepcopy(declared[name].default)
     return checked, problems
 
 

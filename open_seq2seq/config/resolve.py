@@ -217,6 +217,7 @@ class RunOptions:
       check: whether to build and check everything, make some updates if the mode trains, and stop.
       verbose: whether to print the config and all variables.
       argv: the command-line arguments as given.
+      as_saved: whether the config is that of the checkpoint whose weights are used, without other values than logdir.
       moved_files: overrides that make a resumed run read copies of files that no longer exist; they are not part of
         ``config``, which the run saves.
     """
@@ -235,4 +236,5 @@ class RunOptions:
     check: bool = False
     verbose: bool = False
     argv: list[str] = field(default_factory=list)
+    as_saved: bool = False
     moved_files: Sequence[Override] = ()

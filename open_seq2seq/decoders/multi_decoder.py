@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.names import resolve_name
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import Param, declared_by
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -107,8 +107,8 @@ class MultiDecoder(Decoder):
             raise ConfigError(problems)
 
     def _make_decoder(self, language: str, size: int) -> Decoder:
-        required, optional = self._class.declared_params()
-        inherited = {key: self.params[key] for key in _INHERITED if key in required or key in optional}
+        declared = declared_by(self._class).all
+        inherited = {key: self.params[key] for key in _INHERITED if key in declared}
         overrides = self.params["params_by_language"].get(language, {})
         return self._class({**inherited, **self.params["decoder_params"], **overrides, "tgt_vocab_size": size},
                            self.model, self.name, self.mode)

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.names import resolve_name
-from open_seq2seq.config.params import REFUSE, Param, check_params
+from open_seq2seq.config.params import REFUSE, Param, check_params, declared_by
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.keys import lengths_of
@@ -136,8 +136,8 @@ class MultiEncoder(Encoder):
 
     def _made(self, label: str, entry: Mapping[str, Any]) -> Encoder:
         found = resolve_name(entry["encoder"], "encoder", f"{self.params_path}/encoders/{label}/encoder")
-        required, optional = found.declared_params()
-        inherited = {key: self.params[key] for key in _INHERITED if key in required or key in optional}
+        declared = declared_by(found).all
+        inherited = {key: self.params[key] for key in _INHERITED if key in declared}
         return found({**inherited, **entry["encoder_params"]}, self.model, self.name, self.mode)
 
     def _size_of(self, label: str) -> int:

@@ -13,9 +13,9 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq import decoders, encoders, losses, optimizers
-from open_seq2seq.config.known_names import suggest_for
+from open_seq2seq.config.known_names import suggestion
 from open_seq2seq.config.names import resolve_name, resolve_names
-from open_seq2seq.config.params import as_param, check_params, shown
+from open_seq2seq.config.params import check_params, declared_by, shown
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.config.user_code import untrusted, untrusted_config
 from open_seq2seq.data.contiguous import contiguous_problems
@@ -59,7 +59,9 @@ def allocate_carried_states(model: Model) -> None:
     if problems:
         raise ConfigError(problems)
     slots, rows = model.params["iter_size"] if training else 1, layer.params["batch_size"]
-    check_carried(model, sum(slots * rows * math.prod(state.shape) * state.dtype.size for state in states.values()))
+    if states:
+        check_carried(model, sum(slots * rows * math.prod(state.shape) * state.dtype.size
+                                 for state in states.values()))
     for state in states.values():
         state.allocate(slots, rows)
 
@@ -87,8 +89,8 @@ class ModelSpec:
     @functools.cached_property
     def full_params(self) -> dict[str, Any]:
         """The parameters, with the model's defaults filled in."""
-        cls = self.model_class
-        return check_params(self.params, *cls.declared_params())[0]
+        declared = declared_by(self.model_class)
+        return check_params(self.params, declared.required, declared.optional)[0]
 
 
 def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
@@ -106,16 +108,17 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     """
     cls = resolve_name(base_model, "model", "base_model")
     spec = ModelSpec(cls, dict(params), mode, given or {}, untrusted_config())
-    if mode != "train":
+    training = mode == "train"
+    if not training:
         spec.params.pop("hooks", None)  # only training calls them, so a trained model does not need their code
-    problems = _list_problems(spec.params) + _resolve_model_names(spec)
-    suggest = suggest_for(cls, spec.params)
-    required, optional = cls.declared_params()
-    checked, own_problems = check_params(spec.params, required, optional, suggest=suggest)
+    problems = (_list_problems(spec.params) if training else []) + _resolve_model_names(spec)
+    suggest = functools.partial(suggestion, cls, spec.params)
+    declared = declared_by(cls)
+    checked, own_problems = check_params(spec.params, declared.required, declared.optional, suggest=suggest)
     problems += own_problems
-    if mode == "train" and not problems:
+    if training and not problems:
         problems += optimizers.argument_problems(checked)
-    problems += _summaries_problems(spec.params)
+    problems += _summaries_problems(spec.params) if training else []
     problems += optimizers.combination_problems(spec.params) + choice_problems(spec.params)
     for name, part in cls.all_parts().items():
         part_class, part_params = spec.params.get(name), spec.params.get(f"{name}_params") or {}
@@ -145,8 +148,7 @@ def _resolve_model_names(spec: ModelSpec) -> list[str]:
                 spec.params[name] = resolve_name(value, part.kind, name, part.base)
             except ConfigError as error:
                 problems += error.problems
-    required, optional = spec.model_class.declared_params()
-    others = {name: declared for name, declared in {**optional, **required}.items() if name not in parts}
+    others = {name: param for name, param in declared_by(spec.model_class).all.items() if name not in parts}
     spec.params, name_problems = resolve_names(spec.params, others)
     try:
         if "loss_scaling" in spec.params:
@@ -154,15 +156,6 @@ def _resolve_model_names(spec: ModelSpec) -> list[str]:
     except ConfigError as error:
         name_problems += error.problems
     return problems + name_problems
-
-
-def description_problems(base_model: Any, params: Mapping[str, Any], mode: str, given: Mapping[str, Any]) -> list[str]:
-    """Returns the problems that ``describe_model`` finds, one sentence each."""
-    try:
-        describe_model(base_model, params, mode, given)
-    except ConfigError as error:
-        return error.problems
-    return []
 
 
 def _list_problems(params: dict[str, Any]) -> list[str]:
@@ -194,24 +187,22 @@ def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
     """
     params = dict(spec.params.get(f"{part}_params") or {})
     if part in spec.given:
-        required, optional = part_class.declared_params()
-        section_params = spec.given.get(f"{part}_params") or {}
-        params = {key: value for key, value in params.items()
-                  if key in required or key in optional or key in section_params}
+        kept = {*declared_by(part_class).all, *(spec.given.get(f"{part}_params") or {})}
+        params = {key: value for key, value in params.items() if key in kept}
     return params
 
 
 def _part_problems(spec: ModelSpec, part: str, part_class: Any,
                    suggest: Callable[[str, Iterable[str]], str]) -> list[str]:
     """Resolves names in a part's parameters and checks the parameters; returns one message per problem."""
-    required, optional = part_class.declared_params()
-    params, problems = resolve_names(_part_params(spec, part, part_class), {**optional, **required}, f"{part}_params")
+    declared = declared_by(part_class)
+    params, problems = resolve_names(_part_params(spec, part, part_class), declared.all, f"{part}_params")
     if params:  # merged, because _part_params leaves out inherited parameters that this mode's class does not declare
         spec.params[f"{part}_params"] = {**spec.params[f"{part}_params"], **params}
-    derived = {name: value for name, value in required.items()
-               if as_param(value).derived or name in _customarily_derived(issubclass(part_class, DataLayer))}
-    needed = {name: value for name, value in required.items() if name not in derived}
-    return problems + check_params(params, needed, {**optional, **derived}, f"{part}_params", suggest)[1]
+    derived = {name: param for name, param in declared.required.items() if param.derived or (
+        params.get(name) is None and name in _customarily_derived(issubclass(part_class, DataLayer)))}
+    needed = {name: param for name, param in declared.required.items() if name not in derived}
+    return problems + check_params(params, needed, {**declared.optional, **derived}, f"{part}_params", suggest)[1]
 
 
 @functools.cache
@@ -226,8 +217,8 @@ def _customarily_derived(of_data: bool) -> frozenset[str]:
     """
     packages = (encoders, decoders, losses)
     classes = [DataLayer] if of_data else [getattr(package, name) for package in packages for name in package.__all__]
-    declared = [params for cls in classes if hasattr(cls, "declared_params") for params in cls.declared_params()]
-    return frozenset(name for params in declared for name, value in params.items() if as_param(value).derived)
+    declared = [declared_by(cls).all for cls in classes if hasattr(cls, "declared_params")]
+    return frozenset(name for params in declared for name, param in params.items() if param.derived)
 
 
 def check_model(spec: ModelSpec) -> None:
@@ -336,7 +327,7 @@ def _data_params(model: Model, spec: ModelSpec, name: str, layer_class: Any) -> 
 
 def _component_params(model: Model, spec: ModelSpec, name: str, part: Part, policy: PrecisionPolicy) -> dict[str, Any]:
     part_class = model.params[name]
-    required, optional = part_class.declared_params()
+    declared = declared_by(part_class).all
     params = _part_params(spec, name, part_class)
     inherited: dict[str, Any] = {"dtype": policy.compute}
     if part.inherits:
@@ -347,7 +338,7 @@ def _component_params(model: Model, spec: ModelSpec, name: str, part: Part, poli
     derived = {**inherited, **model.derived_params(name)}
     if not part.follows_dtype or params.get("dtype") is not None:
         derived.pop("dtype")
-    return {**params, **{key: value for key, value in derived.items() if key in required or key in optional}}
+    return {**params, **{key: value for key, value in derived.items() if key in declared}}
 
 
 def make_schedule_and_optimizer(model: Model, last_step: int, steps_per_epoch: int | None) -> tuple[Any, Any]:

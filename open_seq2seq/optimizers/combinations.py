@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from open_seq2seq.config.params import coerce
+from open_seq2seq.config.params import Param, coerce
 from open_seq2seq.optimizers.larc import Larc
 from open_seq2seq.optimizers.layer_rates import LayerRates
 from open_seq2seq.optimizers.weight_average import TriggeredMean, WeightAverage, WeightMean
@@ -77,7 +77,7 @@ def _other_decays(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     optimizer = params.get("optimizer")
     name = optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "")
     arguments = _section(params, "optimizer_params")
-    if coerce(arguments.get("weight_decay", 0.01 if name == "AdamW" else None), float)[0]:
+    if coerce(arguments.get("weight_decay", 0.01 if name == "AdamW" else None), Param(float))[0]:
         yield f"the weight_decay of {name}", f"{twice} (optimizer_params/weight_decay=0.0 disables the optimizer's own)"
     if name == "Ftrl":
         yield "Ftrl", "it recomputes the weights from its accumulators; set its l2_regularization_strength instead"

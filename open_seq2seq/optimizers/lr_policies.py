@@ -260,7 +260,7 @@ def _checked_arguments(function: Callable[..., Any], arguments: Mapping[str, ins
 def _coerce_list(values: Any) -> tuple[Any, bool]:
     if not isinstance(values, (list, tuple)):
         return values, False
-    pairs = [coerce(value, float) for value in values]
+    pairs = [coerce(value, Param(float, 0.0)) for value in values]
     return [value for value, _ in pairs], all(fits for _, fits in pairs)
 
 

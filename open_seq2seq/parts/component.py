@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.names import resolve_names
-from open_seq2seq.config.params import FREE, Param, check_params, shown
+from open_seq2seq.config.params import FREE, Param, check_params, declared_by, shown
 from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.parts.initializers import checked_regularizer, make_named
 from open_seq2seq.parts.observation import observed_call
@@ -155,10 +155,10 @@ class Component(Module):
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str | None = None,
                  mode: str = "train") -> None:
         super().__init__(name=name)
-        required, optional = self.declared_params()
-        checked, problems = check_params(params, required, optional, self.params_path)
+        declared = declared_by(type(self))
+        checked, problems = check_params(params, declared.required, declared.optional, self.params_path)
         if not problems:
-            checked, problems = resolve_names(checked, {**optional, **required}, self.params_path)
+            checked, problems = resolve_names(checked, declared.all, self.params_path)
             problems += self._value_problems(checked)
         if problems:
             raise ConfigError(problems)

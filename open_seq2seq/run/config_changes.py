@@ -12,7 +12,7 @@ from open_seq2seq.config.data_note import strings_in
 from open_seq2seq.config.files import ASSET, LARGE, named_files
 from open_seq2seq.config.loader import parse_config
 from open_seq2seq.config.names import part_class
-from open_seq2seq.config.params import FREE, PARAMS, REFUSE, SAY, Param, as_param, coerce, shown
+from open_seq2seq.config.params import FREE, PARAMS, REFUSE, SAY, Param, coerce, declared_by, shown
 from open_seq2seq.config.resolve import ResolvedConfig, RunOptions
 from open_seq2seq.config.serialize import to_plain
 from open_seq2seq.utils.console import deco_print
@@ -55,8 +55,7 @@ def changes(component: Any, before: Mapping[str, Any], now: Mapping[str, Any],
       now: the new parameters; objects are allowed in place of their names.
       part: path of the parameters in the config.
     """
-    required, optional = component.declared_params()
-    declared = {name: as_param(spec) for name, spec in {**optional, **required}.items()}
+    declared = declared_by(component).all
     inside = {name: nested for name in now if name + PARAMS in declared or name + PARAMS in now
               if hasattr(nested := part_class(now[name], declared[name].names if name in declared else ""),
                          "declared_params")}

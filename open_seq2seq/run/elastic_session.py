@@ -11,7 +11,6 @@ from open_seq2seq.checkpoints.choosing import written_last
 from open_seq2seq.checkpoints.run_variables import RunPosition
 from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.models.builder import ModelSpec
-from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import carried_states
 from open_seq2seq.run import training_setup
 from open_seq2seq.run.logdir import LogDir, take_over
@@ -21,7 +20,6 @@ from open_seq2seq.run.overview import print_task, print_training, write_overview
 from open_seq2seq.run.restoring import ranks
 from open_seq2seq.run.training_setup import set_up_process
 from open_seq2seq.runners.horovod.elastic import ElasticRunner, HostsChanged, Membership, RanksLost, Regroup, join
-from open_seq2seq.runners.preflight import check_agreement
 from open_seq2seq.runners.processor_speed.choice import in_choice, settle_precision
 from open_seq2seq.runners.watchdog import Watchdog, watched
 from open_seq2seq.training.loop.builtin_hooks import awaits_evaluation
@@ -171,8 +169,7 @@ class ElasticTraining:
         if self._meetings == 0:
             notes += set_up_process([spec.params for spec in self._specs.values()])
         self._meetings += 1
-        dtype = resolve_dtype(self._params["dtype"]).compute.name
-        return notes + check_agreement(runner, training_setup.agreed_values(self._options), dtype)
+        return notes + training_setup.check_processes(self._options, self._params, runner)
 
     def _train(self, runner: ElasticRunner, notes: list[str]) -> tuple[int | None, dict[str, float]]:
         positions = runner.gather([self._kept.position])

@@ -16,7 +16,7 @@ from open_seq2seq.checkpoints.folders import (
     KEPT_FILES,
     LOGS,
     checkpoint_folder,
-    find_checkpoint,
+    find_checkpoints,
     may_be_checkpoint,
     refuse_links,
     regular_step,
@@ -114,8 +114,9 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
         if root is None or folder is None:
             raise UserError("'logdir' is missing: set it to a folder for checkpoints and logs in base_params, "
                             "or give --logdir=folder.")
+        of_config = options.config.config_file.checkpoint  # found in this log directory together with the config
         check = _training_checkpoint if training else _finished_checkpoint
-        checkpoint = check(options, params, root, folder)
+        checkpoint = check(options, params, root, folder) if of_config is None else Path(of_config)
     except UserError as error:
         _raise_or_warn(error, lenient)
     if training and folder is not None:
@@ -177,7 +178,7 @@ def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
     if root.exists() and not root.is_dir():
         raise UserError(f"The log directory {root} is a file: choose another logdir.")
     refuse_checkpoint(root)
-    checkpoint = find_checkpoint(folder)
+    checkpoint = next(iter(find_checkpoints(folder)), None)
     if checkpoint is None and options.continue_learning and is_marked(root):
         return None  # only the start of a run, which is begun anew
     if _is_empty(root):
@@ -198,8 +199,7 @@ def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
     if not root.is_dir() or _is_empty(root):
         raise UserError(f"The log directory {root} {_lacks(root)}: "
                         f"the mode {options.mode} needs the logdir of a trained model.")
-    restore_best = bool(params.get("restore_best_checkpoint"))
-    checkpoint = find_checkpoint(folder, restore_best)
+    checkpoint = next(iter(find_checkpoints(folder, bool(params.get("restore_best_checkpoint")))), None)
     if checkpoint is None:
         raise CheckpointError(f"There is no checkpoint in {folder}: "
                               f"the mode {options.mode} needs a trained model.")
@@ -211,7 +211,7 @@ def _base_checkpoint(params: Mapping[str, Any]) -> Path:
     if not root.is_dir() or _is_empty(root):
         raise UserError(f"'load_model' is {root}, which {_lacks(root)}: give the logdir of a trained model.")
     folder = checkpoint_folder(root)
-    checkpoint = find_checkpoint(folder, bool(params.get("restore_best_checkpoint")))
+    checkpoint = next(iter(find_checkpoints(folder, bool(params.get("restore_best_checkpoint")))), None)
     if checkpoint is None:
         raise CheckpointError(f"There is no checkpoint in {folder}, the folder given in 'load_model': give the logdir "
                               "of a trained model.")

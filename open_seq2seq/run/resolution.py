@@ -30,12 +30,10 @@ def missing_files(base_model: Any, params: Mapping[str, Any], section: str, resu
     Args:
       base_model: the model's class, or its name.
       params: the model's parameters in a section.
-      section: name of the section. Files are checked only in ``train`` and ``eval``; files of which checkpoints have
-        copies, such as vocabularies, only in ``train`` if training does not resume.
+      section: ``train`` or ``eval``. Files of which checkpoints have copies, such as vocabularies, are checked only in
+        ``train`` if training does not resume.
       resumes: whether training resumes from a checkpoint.
     """
-    if section not in ("train", "eval"):
-        return []
     kinds = (DATA, LIST) if resumes or section == "eval" else (DATA, LIST, ASSET)
     naming: dict[str, list[str]] = {}  # missing file → the parameters that name it
     for name, layer in _data_layers(base_model, params):
@@ -53,11 +51,11 @@ def half_replaced(base_model: Any, params: Mapping[str, Any], own: Mapping[str, 
       base_model: the model's class, or its name.
       params: the model's parameters in a section.
       own: the same, without the values of the command line.
-      section: name of the section. Files are checked only in ``train`` and ``eval``.
+      section: ``train`` or ``eval``.
       overrides: the values of the command line.
     """
     problems = []
-    for name, layer in _data_layers(base_model, params) if section in ("train", "eval") else ():
+    for name, layer in _data_layers(base_model, params):
         below = own.get(name)
         before = dict(_parallel(layer, layer.opened_files(below) if isinstance(below, Mapping) else {}, (name,)))
         for place, files in _parallel(layer, layer.opened_files(params[name]), (name,)):
@@ -142,8 +140,9 @@ def resolve_run(config: ConfigFile | str | None, mode: str, overrides: Sequence[
     check_words(overrides, {key for section in source.file.sections.values() for key in section}, words)
     resolved, specs = _resolve(source.file, source.mode, _in_full(source.overrides, source.file, source.mode),
                                benchmark, resumes)
+    as_saved = source.file.checkpoint is not None and all(one.keys == ("logdir",) for one in overrides)
     return RunOptions(mode=resolved.mode, config=resolved, specs=specs, benchmark=benchmark is not None,
-                      moved_files=source.moved_files, **options)
+                      as_saved=as_saved, moved_files=source.moved_files, **options)
 
 
 def _in_full(overrides: list[Override], file: ConfigFile, mode: str) -> list[Override]:
@@ -172,15 +171,17 @@ def _resolve(file: ConfigFile, mode: str, overrides: list[Override], benchmark: 
     specs: dict[str, ModelSpec] = {}
 
     def problems(base_model: Any, params: dict[str, Any], section: str, given: dict[str, Any]) -> list[str]:
-        absent = missing_files(base_model, params, section, resumes)
-        missing.extend(absent)
-        without = ResolvedConfig(file, mode).merge(section)[0]
-        halves = half_replaced(base_model, params, without, section, overrides)
+        of_files: list[str] = []
+        if section in ("train", "eval"):
+            absent = missing_files(base_model, params, section, resumes)
+            missing.extend(absent)
+            without = ResolvedConfig(file, mode).merge(section)[0]
+            of_files = [*half_replaced(base_model, params, without, section, overrides), *absent]
         try:
             specs[section] = describe_model(base_model, params, section, given)
         except ConfigError as error:
-            return [*error.problems, *halves, *absent]
-        return [*halves, *absent]
+            return [*error.problems, *of_files]
+        return of_files
 
     try:
         return resolve(file, mode, overrides, benchmark, problems), specs

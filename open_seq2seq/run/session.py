@@ -31,7 +31,7 @@ from open_seq2seq.run.logdir_lock import LOCK
 from open_seq2seq.run.overview import print_model, print_task, print_training, write_overview
 from open_seq2seq.run.restoring import restore_weights
 from open_seq2seq.runners import Runner, make_runner, one_device
-from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
+from open_seq2seq.runners.preflight import check_data, time_limit
 from open_seq2seq.runners.processor_speed.choice import settle_precision
 from open_seq2seq.runners.watchdog import watched
 from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass, print_title
@@ -112,7 +112,8 @@ def run(options: RunOptions) -> Outcome:
     runner = _make_runner(options, spec.full_params)
     notes = _settle_process(options, specs, runner)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(watched(runner, spec.full_params["watchdog_seconds"]))
+        if runner.num_processes > 1:
+            stack.enter_context(watched(runner, spec.full_params["watchdog_seconds"]))
         if options.check:
             for note in notes:
                 deco_print(note)
@@ -143,9 +144,10 @@ def _settle_process(options: RunOptions, specs: Specs, runner: Runner) -> list[s
     """Applies process-wide settings, and checks that all ranks agree; returns lines for the log."""
     params = next(iter(specs.values())).full_params
     notes = runner.describe() + training_setup.set_up_process([spec.params for spec in specs.values()])
-    dtype = resolve_dtype(params["dtype"]).compute.name
+    if runner.num_processes == 1:
+        return notes
     with time_limit(params["connect_seconds"]):
-        return notes + check_agreement(runner, training_setup.agreed_values(options), dtype)
+        return notes + training_setup.check_processes(options, params, runner)
 
 
 def _evaluate(model: Model, path: str, runner: Runner) -> dict[str, float]:
@@ -227,7 +229,7 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
     if runner.is_chief:
         folder = logdir.checkpoint_dir if logdir.checkpoint is not None else None
         checkpoint = choosing.for_inference(folder, model.params, options.config.config_file.checkpoint)
-        model.validates = check_config(options, checkpoint)
+        model.validates = options.as_saved or check_config(options, checkpoint)
         restore_weights(model, inputs, checkpoint)
         path = str(checkpoint.path)
     runner.broadcast(named_variables(model))

@@ -20,6 +20,7 @@ from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.config.serialize import to_plain, to_yaml, unwritable
 from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.run.config_changes import check_config
 from open_seq2seq.run.logdir import LogDir, check_logdir
 from open_seq2seq.run.logdir_lock import LogDirLock
@@ -27,7 +28,7 @@ from open_seq2seq.run.logs import RunLogs
 from open_seq2seq.run.restoring import load_base_model, restore_position, restore_run
 from open_seq2seq.run.start_mark import START_MARK, write_mark
 from open_seq2seq.runners import Runner
-from open_seq2seq.runners.preflight import check_data
+from open_seq2seq.runners.preflight import check_agreement, check_data
 from open_seq2seq.training.loop.builtin_hooks import awaits_evaluation
 from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.training.loop.trainer import Trainer
@@ -91,11 +92,14 @@ def set_up_process(sections: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["TensorFloat-32: 'tf32' has no effect, because there is no GPU"] if setting else []
 
 
-def agreed_values(options: RunOptions) -> dict[str, Any]:
-    """Returns the options and the config values that must be the same on all ranks, as plain Python values."""
+def check_processes(options: RunOptions, params: Mapping[str, Any], runner: Runner) -> list[str]:
+    """Checks that all processes have the same options, config and code; see ``check_agreement``."""
+    if runner.num_processes == 1:
+        return []
     flags = {name: getattr(options, name) for name in
              ("mode", "continue_learning", "no_dir_check", "benchmark", "enable_logs", "elastic", "check")}
-    return {**flags, **to_plain(options.config.as_sections())}
+    return check_agreement(runner, {**flags, **to_plain(options.config.as_sections())},
+                           resolve_dtype(params["dtype"]).compute.name)
 
 
 def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStack) -> LogDir:

@@ -64,7 +64,7 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
     """Checks that all processes have the same code, libraries and config. All processes must call this together.
 
     Args:
-      runner: the runner; only ``gather`` and ``num_processes`` are used.
+      runner: the runner; only ``gather`` is used.
       config: everything that determines what is computed: nested dicts of plain values.
       dtype: name of the dtype in which the model computes.
 
@@ -74,8 +74,6 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
     Raises:
       UserError: the processes would not compute the same; raised on all of them.
     """
-    if runner.num_processes == 1:
-        return []
     software = {"version of open_seq2seq": __version__, "code of open_seq2seq": source_hash()[:12],
                 "TensorFlow": tf.__version__, "Python": platform.python_version(), "dtype": dtype}
     threads = tf.config.threading.get_intra_op_parallelism_threads()

@@ -21,14 +21,20 @@ from tests.integration.conftest import write_corpus
 from tests.unit.checkpoints.resealing import reseal
 
 pytestmark = pytest.mark.long
+LINES = "a b c\nf e d\n"
+
+
+def move(logdir: Path, folder: Path) -> Path:
+    """Copies a logdir to a folder, from which its vocabulary and data cannot be found."""
+    shutil.copytree(logdir, folder / "moved")
+    change_config(folder / "moved", lambda text: text.replace(str(logdir.parent), "/gone"))
+    return folder / "moved"
 
 
 @pytest.fixture
 def moved(two_updates: Path, tmp_path: Path) -> Path:
     """A logdir whose vocabulary and data are gone."""
-    shutil.copytree(two_updates, tmp_path / "moved")
-    change_config(tmp_path / "moved", lambda text: text.replace(str(two_updates.parent), "/gone"))
-    return tmp_path / "moved"
+    return move(two_updates, tmp_path)
 
 
 def change_config(logdir: Path, change) -> None:
@@ -41,12 +47,19 @@ def infers(source: list[str], output: Path | str, files: list[Path | str]) -> li
     return [*source, "--mode=infer", f"--infer_output_file={output}", "--infer_files", *map(str, files)]
 
 
+@pytest.fixture(scope="module")
+def translation(two_updates: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("translation")
+    (folder / "mine.txt").write_text(LINES, encoding="utf-8")
+    assert main(infers([f"--logdir={move(two_updates, folder)}"], folder / "out.txt", [folder / "mine.txt"])) == 0
+    return (folder / "out.txt").read_text(encoding="utf-8")
+
+
 @pytest.fixture
-def translated(moved: Path, tmp_path: Path) -> str:
-    """What the model makes of the lines ``a b c`` and ``f e d``, in the file ``mine.txt``."""
-    (tmp_path / "mine.txt").write_text("a b c\nf e d\n", encoding="utf-8")
-    assert main(infers([f"--logdir={moved}"], tmp_path / "out.txt", [tmp_path / "mine.txt"])) == 0
-    return (tmp_path / "out.txt").read_text(encoding="utf-8")
+def translated(translation: str, tmp_path: Path) -> str:
+    """What the model makes of ``LINES``, which are in the file ``mine.txt``."""
+    (tmp_path / "mine.txt").write_text(LINES, encoding="utf-8")
+    return translation
 
 
 def test_a_config_that_lies_in_a_moved_logdir_uses_what_lies_beside_it(moved, translated, tmp_path):
@@ -104,7 +117,7 @@ def test_only_results_go_to_standard_output(moved, translated, tmp_path, monkeyp
     assert capfd.readouterr().out == 2 * translated
     assert main(["translate"]) == 2
     assert "The logdir of a trained model is missing" in capfd.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "moved", "out.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "moved"]
 
 
 def test_lines_of_a_pipe_are_answered_as_they_come(moved, translated, tmp_path, monkeypatch, capfd):

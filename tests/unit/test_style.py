@@ -61,9 +61,9 @@ def banned_lines(text: str, name: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", SOURCES + PROGRAMS, ids=relative)
-def test_only_supported_tensorflow(path: Path):
-    assert banned_lines(path.read_text(encoding="utf-8"), relative(path)) == []
+def test_only_supported_tensorflow():
+    assert [line for path in SOURCES + PROGRAMS
+            for line in banned_lines(path.read_text(encoding="utf-8"), relative(path))] == []
 
 
 @pytest.mark.parametrize("line", [
@@ -74,10 +74,9 @@ def test_banned_modules_are_found(line: str):
     assert banned_lines(line, "open_seq2seq/parts/precision.py")
 
 
-@pytest.mark.parametrize("path", SOURCES + PROGRAMS, ids=relative)
-def test_files_are_short(path: Path):
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= MAX_LINES, f"{relative(path)} has {lines} lines; split it"
+def test_files_are_short():
+    lines = {relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES + PROGRAMS}
+    assert {name: number for name, number in lines.items() if number > MAX_LINES} == {}, "split these"
 
 
 def class_definitions(trees: list[ast.Module]) -> list[ast.ClassDef]:
@@ -131,13 +130,14 @@ def undocumented(tree: ast.Module, classes: list[ast.ClassDef]) -> list[str]:
     return missing
 
 
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
-CLASSES = class_definitions(list(TREES.values()))
+@pytest.fixture(scope="module")
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_public_names_are_documented(path: Path):
-    assert undocumented(TREES[path], CLASSES) == []
+def test_public_names_are_documented(trees: dict[Path, ast.Module]):
+    classes = class_definitions(list(trees.values()))
+    assert [f"{relative(path)}: {name}" for path, tree in trees.items() for name in undocumented(tree, classes)] == []
 
 
 def test_undocumented_names_are_found():
@@ -175,10 +175,9 @@ def general_files() -> list[Path]:
                   and not set(path.relative_to(PACKAGE).parts[:-1]) & set(TASKS))
 
 
-@pytest.mark.parametrize("path", general_files(), ids=relative)
-def test_general_rooms_name_no_task(path: Path):
-    name = str(path.relative_to(PACKAGE))
-    assert [text for text in named_in(TREES[path]) if TASK_WORDS.search(text) and (name, text) not in TASK_NAMES] == []
+def test_general_rooms_name_no_task(trees: dict[Path, ast.Module]):
+    names = [(str(path.relative_to(PACKAGE)), text) for path in general_files() for text in named_in(trees[path])]
+    assert [pair for pair in names if TASK_WORDS.search(pair[1]) and pair not in TASK_NAMES] == []
 
 
 @pytest.mark.parametrize("line", [

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.checkpoints import average_checkpoints, load_checkpoint, write_snapshot
-from open_seq2seq.checkpoints.folders import find_checkpoint, list_checkpoints
+from open_seq2seq.checkpoints.folders import find_checkpoints, list_checkpoints
 from open_seq2seq.utils.errors import CheckpointError
 from tests.unit.checkpoints.resealing import reseal
 
@@ -69,7 +69,7 @@ def test_script_writes_a_whole_checkpoint(run_with_three, tmp_path):
     output = tmp_path / "averaged"
     result = script(f"--logdir={run_with_three}", "--last=2", f"--output={output}")
     assert result.returncode == 0, result.stderr
-    assert list_checkpoints(output) == [output / "model.ckpt-3"] and find_checkpoint(output) == output / "model.ckpt-3"
+    assert list_checkpoints(output) == find_checkpoints(output) == [output / "model.ckpt-3"]
     loaded = load_checkpoint(output / "model.ckpt-3")
     expected = average_checkpoints([run_with_three / "model.ckpt-2", run_with_three / "model.ckpt-3"])
     for name, value in expected.weights.items():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from open_seq2seq.config.loader import ConfigFile
 from open_seq2seq.config.overrides import parse_overrides
 from open_seq2seq.config.resolve import ResolvedConfig, resolve
-from open_seq2seq.models.builder import description_problems
+from open_seq2seq.models.builder import describe_model
 from open_seq2seq.utils.errors import ConfigError
 
 BASE = {
@@ -26,6 +28,14 @@ BASE = {
     "data_layer_params": {"src_vocab_file": "v", "tgt_vocab_file": "v", "source_file": "s", "target_file": "t",
                           "max_length": 24, "delimiter": " "},
 }
+
+
+def description_problems(*section: Any) -> list[str]:
+    try:
+        describe_model(*section)
+    except ConfigError as error:
+        return error.problems
+    return []
 
 
 def config_of(*arguments: str, mode: str = "train", **sections: dict) -> ResolvedConfig:

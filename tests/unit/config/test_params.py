@@ -4,6 +4,7 @@ import pytest
 
 from open_seq2seq.config.params import (
     Param,
+    as_params,
     check_arguments,
     check_params,
     check_value,
@@ -19,7 +20,7 @@ from open_seq2seq.config.params import (
     ("x", ["x", "y"], "x"), (True, bool, True), ([1], list, [1]), (len, (callable,), len), ("1.5", str, "1.5"),
 ])
 def test_values_that_fit(value, spec, expected):
-    fitted, fits = coerce(value, spec)
+    fitted, fits = coerce(value, as_params({"x": spec})["x"])
     assert fits
     assert fitted == expected and type(fitted) is type(expected)
 
@@ -29,7 +30,7 @@ def test_values_that_fit(value, spec, expected):
     (None, int), (None, ["x"]), ("text", float), (1, str), ({}, list),
 ])
 def test_values_that_do_not_fit(value, spec):
-    assert coerce(value, spec) == (value, False)
+    assert coerce(value, as_params({"x": spec})["x"]) == (value, False)
 
 
 def test_all_problems_are_collected_with_paths():
@@ -52,7 +53,7 @@ def test_defaults_are_not_shared():
 
 def test_types_in_words():
     assert describe_type(Param((int, type(None)))) == "int or None"
-    assert describe_type(["a", 1]) == "one of 'a', 1"
+    assert describe_type(Param(["a", 1])) == "one of 'a', 1"
 
 
 @pytest.mark.parametrize(("spec", "good", "bad", "words"), [
@@ -87,8 +88,8 @@ def test_arguments_of_what_declares_none_are_finite():
 def test_messages_say_path_value_and_range():
     assert check_params({"rate": -1}, {}, {"rate": Param(float, 0.5, minimum=0.0, below=1.0)}, "encoder_params")[1] == [
         "'encoder_params/rate' is -1 but has to be at least 0 and below 1."]
-    assert check_value("x" * 10**6, int, "size")[1].startswith("'size' is 'xxx")
-    assert len(check_value("x" * 10**6, int, "size")[1]) < 300
+    assert check_value("x" * 10**6, Param(int), "size")[1].startswith("'size' is 'xxx")
+    assert len(check_value("x" * 10**6, Param(int), "size")[1]) < 300
 
 
 def test_a_required_parameter_is_none_only_where_its_type_says_so():
@@ -103,6 +104,6 @@ def test_names_of_arguments_are_text():
 
 
 def test_the_word_none_can_be_an_allowed_value():
-    assert check_value(None, ["image", "none"], "p") == ("none", "")
-    assert check_value(None, ["image", "none", None], "p") == (None, "")
-    assert "has to be" in check_value(None, ["image", "other"], "p")[1]
+    assert check_value(None, Param(["image", "none"]), "p") == ("none", "")
+    assert check_value(None, Param(["image", "none", None]), "p") == (None, "")
+    assert "has to be" in check_value(None, Param(["image", "other"], "image"), "p")[1]

@@ -16,8 +16,9 @@ from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.overrides import parse_overrides
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from open_seq2seq.models.builder import ModelSpec, check_model, describe_model, description_problems
+from open_seq2seq.models.builder import ModelSpec, check_model, describe_model
 from open_seq2seq.optimizers import OPTIMIZERS, POLICIES, BackoffScaler, Larc, LogMaxScaler
+from open_seq2seq.utils.errors import ConfigError
 
 RECIPES = Path(__file__).parents[3] / "example_configs"
 # Data layers whose files ToyData makes.
@@ -183,9 +184,16 @@ def check(mutation: Mutation, data: ToyData) -> ModelSpec:
     Raises:
       UserError: what is wrong.
     """
+    specs: list[ModelSpec] = []
+
+    def problems(*section: Any) -> list[str]:
+        try:
+            specs.append(describe_model(*section))
+        except ConfigError as error:
+            return error.problems
+        return []
+
     file, arguments = mutated(mutation, data)
-    config = resolve(file, mutation.section, parse_overrides(arguments), None, description_problems)
-    spec = describe_model(config.base_model, config.params(mutation.section), mutation.section,
-                          config.given(mutation.section))
-    check_model(spec)
-    return spec
+    resolve(file, mutation.section, parse_overrides(arguments), None, problems)
+    check_model(specs[0])
+    return specs[0]

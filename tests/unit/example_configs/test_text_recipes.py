@@ -29,12 +29,14 @@ def small_parts(encoder: dict[str, Any], decoder: dict[str, Any]) -> tuple[dict[
     return {**encoder, **TRANSFORMER, "encoder_layers": 1}, {**decoder, **TRANSFORMER, "num_hidden_layers": 1}
 
 
+# tests/reference_losses.py trains the slow ones, too.
 @pytest.mark.long
 @pytest.mark.parametrize("name", [
     "en-de/transformer-nvgrad", "en-de/transformer-bn", "en-de/convs2s-8-gpu", "en-de/convs2s-multi30k",
-    "toy-reversal/nmt-reversal-CC", "toy-reversal/nmt-reversal-RR", "en-de/en-de-nmt-small",
-    "en-de/en-de-gnmt-like-4GPUs", "en-de/en-de-gnmt-like-weight-tied-2GPUs", "en-de/gnmt-v2-4-layers",
-    "en-de/gnmt-multi30k"])
+    *(pytest.param(name, marks=pytest.mark.slow)
+      for name in ("toy-reversal/nmt-reversal-CC", "toy-reversal/nmt-reversal-RR", "en-de/gnmt-multi30k")),
+    "en-de/en-de-nmt-small", "en-de/en-de-gnmt-like-4GPUs", "en-de/en-de-gnmt-like-weight-tied-2GPUs",
+    "en-de/gnmt-v2-4-layers"])
 def test_recipe_trains(name: str, tmp_path: Path):
     """On toy text and at toy size, with everything else as the recipe has it."""
     (tmp_path / "vocab.txt").write_text("\n".join(["<PAD>", "</S>", "<S>", "<UNK>", *"abcdef"]) + "\n")
@@ -54,7 +56,8 @@ def test_recipe_trains(name: str, tmp_path: Path):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "task"), [
-    ("toy-tables/dialogue", "dialogue"), ("toy-tables/summary", "summary"), ("toy-several/two-sources", "sources")])
+    ("toy-tables/dialogue", "dialogue"), ("toy-tables/summary", "summary"),
+    pytest.param("toy-several/two-sources", "sources", marks=pytest.mark.slow)])
 def test_recipe_of_a_table_trains(name: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     make_toy_data(f"--task={task}")

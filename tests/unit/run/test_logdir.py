@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from open_seq2seq.checkpoints.folders import find_checkpoint, list_checkpoints
+from open_seq2seq.checkpoints.folders import find_checkpoints, list_checkpoints
 from open_seq2seq.config.loader import ConfigFile, load_config
 from open_seq2seq.config.resolve import ResolvedConfig, RunOptions
 from open_seq2seq.run.logdir import check_logdir
@@ -248,7 +248,7 @@ def test_checkpoints_newest_first(tmp_path):
                                   "val_loss=1e-05-step-3"])
 def test_names_of_best_checkpoints(tmp_path, name):
     made = checkpoint(tmp_path, "best_models", name)
-    assert find_checkpoint(tmp_path, restore_best=True) == made
+    assert find_checkpoints(tmp_path, restore_best=True)[0] == made
 
 
 @pytest.mark.parametrize(("what", "given", "expected"), [

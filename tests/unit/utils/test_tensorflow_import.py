@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from open_seq2seq.utils import tensorflow_import
 
+SCRIPTS = Path(__file__).parents[3] / "scripts"
 PROGRAM = """
 from open_seq2seq.utils.tensorflow_import import import_tensorflow
 import_tensorflow()
@@ -52,12 +54,18 @@ def test_transposed_integers_raise_no_false_alarm():
     assert done.stdout == "(6, 1)\n" and done.stderr == ""
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", [
     "average_checkpoints", "create_toy_images", "export_ctranslate2", "replay_batch", "rescore"])
-def test_scripts_that_import_tensorflow_at_once_do_not_show_its_log(name):
-    script = Path(__file__).parents[3] / "scripts" / f"{name}.py"
-    done = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, check=True,
+def test_scripts_import_tensorflow_without_its_log_first(name):
+    before, call, _ = (SCRIPTS / f"{name}.py").read_text(encoding="utf-8").partition("\nquiet_tensorflow()\n")
+    assert call and re.findall(r"^(?:from|import) ((?:open_seq2seq|tensorflow)\S*)", before, re.MULTILINE) == [
+        "open_seq2seq.utils.script"]
+
+
+@pytest.mark.long
+def test_a_script_that_imports_tensorflow_at_once_does_not_show_its_log():
+    command = [sys.executable, SCRIPTS / "rescore.py", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True,
                           env={key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"})
     assert done.stdout.startswith("usage:") and done.stderr == ""
 
