@@ -2,12 +2,12 @@
 
 usage: python scripts/align_speech.py --data_dir=my_voice [--pronunciations=words.dict]
 
-The folder contains recordings in wavs/ and a list metadata.csv with lines name|text or name|text|normalised text. Writes
+The folder has recordings in wavs/ and a list metadata.csv with lines name|text or name|text|normalised text. Writes
   * train_aligned.csv and dev_aligned.csv with lines name|text|symbols|seconds; dev are the last clips of the list;
   * phonemes.txt, the vocabulary, and pronunciations.txt, with which texts become phonemes when the model speaks;
-  * alignments.jsonl, with the seconds of each word and phoneme. If the script is stopped and run again, it goes on there.
-Recordings are aligned by pocketsphinx (American English; pip install open-seq2seq[align]). For other languages, give the
-alignments of another aligner: a folder of TextGrid files, as the Montreal Forced Aligner writes them, or a CTM file.
+  * alignments.jsonl, with the seconds of each word and phoneme, from which a run that was stopped goes on.
+pocketsphinx (pip install open-seq2seq[align]) aligns American English. For other languages, give the alignments of
+another aligner: a folder of TextGrid files, as the Montreal Forced Aligner writes them, or a CTM file.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--metadata", default="metadata.csv", help="the list, relative to the folder (default: "
                         "%(default)s)")
     parser.add_argument("--output_dir", help="folder to write to (default: that of the data)")
-    parser.add_argument("--pronunciations", metavar="FILE", help="own pronunciations, a word and its phonemes per line: "
-                        "word PH PH …")
+    parser.add_argument("--pronunciations", metavar="FILE", help="own pronunciations, a word and its phonemes per "
+                        "line: word PH PH …")
     parser.add_argument("--alignments", metavar="PATH", help="alignments of another aligner: a folder with files "
                         "name.TextGrid, or a CTM file of phonemes")
     parser.add_argument("--dev_clips", type=int, default=20, help="number of clips in dev (default: %(default)s)")
@@ -118,8 +118,9 @@ def all_pronunciations(own: Pronunciations, works: Sequence[Work]) -> Pronunciat
     guesses = {word: " ".join(listed.guessed(written)) for word, written in spoken.items() if not listed.of(word)}
     unspeakable = [word for word, phonemes in guesses.items() if not phonemes]
     if unspeakable:
-        raise DataError(f"These words are not in the dictionary and have no Latin letters: {', '.join(unspeakable[:5])}. "
-                        "Give their pronunciations with --pronunciations, or the alignments of another aligner.")
+        raise DataError("These words are not in the dictionary and have no Latin letters: "
+                        f"{', '.join(unspeakable[:5])}. Give their pronunciations with --pronunciations, or the "
+                        "alignments of another aligner.")
     if guesses:
         deco_print(f"WARNING: {format_count(len(guesses), 'word')} without pronunciation; guessed, correct them with "
                    "--pronunciations:")
@@ -198,7 +199,8 @@ def write_all(args: argparse.Namespace, works: Sequence[Work], aligned: Alignmen
             symbols.update(columns[0].split())
             lines.append("|".join((work.clip.name, work.clip.text, *columns)))
     if len(lines) <= args.dev_clips:
-        raise DataError(f"Only {format_count(len(lines), 'clip')} could be aligned, but --dev_clips is {args.dev_clips}.")
+        raise DataError(f"Only {format_count(len(lines), 'clip')} could be aligned, but --dev_clips is "
+                        f"{args.dev_clips}.")
     parts = {"train": lines[:-args.dev_clips], "dev": lines[-args.dev_clips:]}
     for name, part in parts.items():
         write_lines(os.path.join(args.output_dir, f"{name}_aligned.csv"), part)

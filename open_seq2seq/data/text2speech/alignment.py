@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +62,7 @@ def columns_of(words: Sequence[AlignedWord], tokens: Sequence[Token], recorded: 
     return " ".join(symbols), " ".join(f"{value:.4f}".rstrip("0").rstrip(".") for value in seconds)
 
 
-def _marks_after(tokens: Sequence[Token], count: int) -> Iterable[str]:
+def _marks_after(tokens: Sequence[Token], count: int) -> Iterator[str]:
     """Returns an iterator of the mark after each of ``count`` words, "" if there is none."""
     following = [*tokens[1:], Token("mark", "")]
     marks = [after.text if after.kind == "mark" else "" for token, after in zip(tokens, following, strict=True)

@@ -45,9 +45,10 @@ def read_text_grid(path: str) -> list[AlignedWord]:
         Interval(float(start), float(end), label.replace('""', '"').strip())
         for start, end, label in _INTERVAL.findall(content)] for name, content in _TIER.findall(text)}
     if not tiers.get("phones"):
-        raise DataError(f"{shown(path)} has no tier 'phones' with intervals: save the TextGrid as a text file in the long "
-                        "form.")
-    return _aligned(tiers["phones"], [word for word in tiers.get("words", []) if word.label.lower() not in _SILENT], path)
+        raise DataError(f"{shown(path)} has no tier 'phones' with intervals: save the TextGrid as a text file in the "
+                        "long form.")
+    words = [word for word in tiers.get("words", []) if word.label.lower() not in _SILENT]
+    return _aligned(tiers["phones"], words, path)
 
 
 def read_ctm(path: str) -> dict[str, list[AlignedWord]]:

@@ -16,14 +16,14 @@ _VOICELESS, _HISSING = {"P", "T", "K", "F", "TH"}, {"S", "Z", "SH", "ZH", "CH", 
 # English letters and groups of letters, the longest first; `_` is the end of the word.
 _RULES = {rule: sounds.split() for rule, sounds in (line.split(":") for line in """
 tion:SH AH N,sion:ZH AH N,ight:AY T,ough:OW,augh:AO,tch:CH,sch:S K,dge:JH,igh:AY,eau:OW,ous_:AH S,ture:CH ER,
-ch:CH,sh:SH,th:TH,ph:F,wh:W,ck:K,ng:NG,qu:K W,gh:G,kn:N,wr:R,bb:B,cc:K,dd:D,ff:F,gg:G,ll:L,mm:M,nn:N,pp:P,rr:R,ss:S,
-tt:T,zz:Z,ee:IY,ea:IY,oo:UW,ou:AW,ow:OW,oi:OY,oy:OY,ai:EY,ay:EY,ei:EY,ey:IY,au:AO,aw:AO,ie:IY,oa:OW,ue:UW,ew:UW,
+ch:CH,sh:SH,th:TH,ph:F,wh:W,ck:K,ng:NG,qu:K W,gh:G,kn:N,wr:R,bb:B,cc:K,dd:D,ff:F,gg:G,ll:L,mm:M,nn:N,pp:P,rr:R,
+ss:S,tt:T,zz:Z,ee:IY,ea:IY,oo:UW,ou:AW,ow:OW,oi:OY,oy:OY,ai:EY,ay:EY,ei:EY,ey:IY,au:AO,aw:AO,ie:IY,oa:OW,ue:UW,ew:UW,
 ar:AA R,er:ER,ir:ER,or:AO R,ur:ER,ce:S,ci:S IH,cy:S IY,ge:JH,gi:JH IH,le_:AH L,es_:Z,ed_:D,e_:,y_:IY,a_:AH,o_:OW,
 a:AE,b:B,c:K,d:D,e:EH,f:F,g:G,h:HH,i:IH,j:JH,k:K,l:L,m:M,n:N,o:AA,p:P,q:K,r:R,s:S,t:T,u:AH,v:V,w:W,x:K S,y:IY,z:Z
 """.replace("\n", "").split(","))}
 _LETTERS = {letter: sounds.split() for letter, sounds in (line.split(":") for line in """
-a:EY,b:B IY,c:S IY,d:D IY,e:IY,f:EH F,g:JH IY,h:EY CH,i:AY,j:JH EY,k:K EY,l:EH L,m:EH M,n:EH N,o:OW,p:P IY,q:K Y UW,r:AA R,
-s:EH S,t:T IY,u:Y UW,v:V IY,w:D AH B AH L Y UW,x:EH K S,y:W AY,z:Z IY
+a:EY,b:B IY,c:S IY,d:D IY,e:IY,f:EH F,g:JH IY,h:EY CH,i:AY,j:JH EY,k:K EY,l:EH L,m:EH M,n:EH N,o:OW,p:P IY,q:K Y UW,
+r:AA R,s:EH S,t:T IY,u:Y UW,v:V IY,w:D AH B AH L Y UW,x:EH K S,y:W AY,z:Z IY
 """.replace("\n", "").split(","))}
 
 
@@ -52,8 +52,8 @@ class Pronunciations:
             if not word or word.startswith(";;;"):
                 continue
             if not phonemes:
-                raise DataError(f"{shown(path)}:{number}: the line {shown(line[:60])!r} has no phonemes, but it must be "
-                                "a word and its phonemes, separated by spaces, such as: hello HH AH L OW.")
+                raise DataError(f"{shown(path)}:{number}: the line {shown(line[:60])!r} has no phonemes, but it must "
+                                "be a word and its phonemes, separated by spaces, such as: hello HH AH L OW.")
             if word.endswith(")"):
                 word = _VARIANT.sub("", word)
             variants.setdefault(word.lower(), []).append(phonemes[0])
@@ -75,14 +75,16 @@ class Pronunciations:
         """Returns the pronunciations of a word, with or without accents; none if it is not listed."""
         word = word.lower().replace("’", "'")
         plain = "".join(char for char in unicodedata.normalize("NFKD", word) if not unicodedata.combining(char))
-        variants = next((self._variants[form] for form in (word, plain, plain.strip("'")) if form in self._variants), ())
+        forms = (word, plain, plain.strip("'"))
+        variants = next((self._variants[form] for form in forms if form in self._variants), ())
         return [tuple(phonemes.split()) for phonemes in variants]
 
     def lines(self, words: Iterable[str] | None = None) -> Iterator[str]:
         """Yields the lines of a file of these pronunciations, or of those of some words."""
         for word in sorted(self._variants) if words is None else words:
-            for number, phonemes in enumerate(self.of(word), 1):
-                yield f"{word}{f'({number})' if number > 1 else ''} {' '.join(phonemes)}"
+            variants = self._variants.get(word) or map(" ".join, self.of(word))
+            for number, phonemes in enumerate(variants, 1):
+                yield f"{word}{f'({number})' if number > 1 else ''} {phonemes}"
 
     def guessed(self, word: str) -> tuple[str, ...]:
         """Returns a guess at the English pronunciation of a word that is not listed.

@@ -127,8 +127,8 @@ class PhonemeSymbols(Symbols):
 
     def split(self, text: str) -> list[str]:
         if not self._path and any(token.kind == "word" for token in tokens_of(text)):
-            raise DataError(f"The text {shown(text[:40])!r} has words, but no pronunciations are given: set pronunciations "
-                            "of the data layer to a file with lines such as: hello HH AH L OW.")
+            raise DataError(f"The text {shown(text[:40])!r} has words, but no pronunciations are given: set "
+                            "pronunciations of the data layer to a file with lines such as: hello HH AH L OW.")
         symbols, guesses = phonemes_of(text, self._pronunciations)
         self.guesses.update({word: " ".join(phonemes) for word, phonemes in guesses.items()})
         missing = {SILENCE, *MARKS}.difference(self.labels)  # voices without pauses or marks
