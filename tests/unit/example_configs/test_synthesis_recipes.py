@@ -43,8 +43,8 @@ def test_recipe_trains(recipe: Path, voice: Path, tmp_path: Path):
     base_model, params = params_of(recipe)
     params = narrowed(params)
     params.update(logdir=None, batch_size_per_gpu=2, num_epochs=None, max_steps=2, save_summaries_steps=None)
-    params["data_layer_params"].update(dataset_files=[str(voice / "train.csv")], dataset_location=str(voice),
-                                       vocab_file=str(voice / "vocab.txt"), duration_min=0)
+    params["data_layer_params"].update(dataset_files=[str(voice / "train_aligned.csv")], dataset_location=str(voice),
+                                       symbols="characters", vocab_file=str(voice / "vocab.txt"), duration_min=0)
     assert_trains(base_model, params, tmp_path)
 
 

@@ -1,0 +1,76 @@
+import builtins
+
+import numpy as np
+import pytest
+
+from open_seq2seq.data.text2speech.front_end import phonemes_of, tokens_of
+from open_seq2seq.data.text2speech.pronunciations import Pronunciations
+from open_seq2seq.data.text2speech.spelling_out import spelled_out
+from open_seq2seq.data.text2speech.symbols import CharacterSymbols
+from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
+from open_seq2seq.utils.errors import DataError
+
+WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": ["T UW"], "it's": ["IH T S"]})
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("Dr. Smith paid $12.50 on March 3, 1998",
+     "doctor Smith paid twelve dollars and fifty cents on March third, nineteen ninety eight"),
+    ("at 10:30 or 9:05, and 7:00", "at ten thirty or nine oh five, and seven o'clock"),
+    ("2024-12-25", "December twenty fifth, twenty twenty four"), ("3 May", "the third of May"),
+    ("the 1990s, the 80s", "the nineteen nineties, the eighties"), ("In 2010", "In twenty ten"),
+    ("1,234,567.8", "one million two hundred and thirty four thousand five hundred and sixty seven point eight"),
+    ("the 3rd, 1/2, 7/8", "the third, one half, seven over eight"), ("12 km", "twelve kilometers"),
+    ("-5 °C, 5-10", "minus five degrees Celsius, five to ten"), ("1 m, 90 mph", "one meter, ninety miles per hour"),
+    ("$3 million, £1, €0.99", "three million dollars, one pound, ninety nine cents"),
+    ("No. 7, #4, 007", "number seven, number four, zero zero seven"), ("5% & more", "five percent and more"),
+    ("9" * 20, " ".join(["nine"] * 20)), ("e.g. Philip, etc.", "for example, Philip, et cetera."),
+])
+def test_numbers_dates_money_and_abbreviations(text, words):
+    pytest.importorskip("num2words")
+    assert " ".join(spelled_out(text).replace(" ,", ",").split()) == words
+
+
+def test_digits_need_the_library(monkeypatch, tmp_path):
+    real = builtins.__import__
+
+    def missing(name, *args):
+        if name == "num2words":
+            raise ImportError(name)
+        return real(name, *args)
+
+    (tmp_path / "vocab.txt").write_text("\n".join("a eglnostuw"), encoding="utf-8")
+    characters = CharacterSymbols(str(tmp_path / "vocab.txt"))
+    assert "".join(characters.split("A 1 ")) == "a one" and characters.unknown(characters.split("a 1z")) == ["1", "z"]
+    monkeypatch.setattr(builtins, "__import__", missing)
+    assert characters.unknown(characters.split("a 1")) == ["1"]
+    with pytest.raises(DataError, match=r"number 12 .*pip install open-seq2seq\[numbers\]"):
+        phonemes_of("Hello 12", WORDS)
+
+
+@pytest.mark.parametrize(("text", "symbols"), [
+    ("Hello, world!", "SIL HH AH L OW , W ER L D ."), ("“Hello” – world?!", "SIL HH AH L OW , W ER L D ?"),
+    ("It’s [[ SIL Z UW ]] (world)…", "SIL IH T S SIL Z UW , W ER L D ."), ("hello-world", "SIL HH AH L OW W ER L D ."),
+    (" -- ?", ""), ("", ""), ("HELLO: two hellos", "SIL HH AH L OW , T UW HH AH L OW Z ."),
+])
+def test_marks_words_and_phonemes(text, symbols):
+    found, guesses = phonemes_of(text, WORDS)
+    assert " ".join(found) == symbols and set(guesses) <= {"hellos"}
+    assert not tokens_of(text) or tokens_of(text)[-1].kind == "mark"
+
+
+def test_a_model_speaks_words_with_its_own_pronunciations(tmp_path, capsys):
+    (tmp_path / "own.dict").write_text("hello HH AH L OW\n", encoding="utf-8")
+    (tmp_path / "phonemes.txt").write_text("\n".join(["SIL", "HH", "AH", "L", "OW", "Z"]) + "\n", encoding="utf-8")
+    params = {"dataset": "LJ", "vocab_file": str(tmp_path / "phonemes.txt"), "symbols": "phonemes",
+              "output_type": "mel", "num_audio_features": 8, "feature_normalize": False}
+    layer = Text2SpeechDataLayer({**params, "pronunciations": str(tmp_path / "own.dict")}, mode="interactive_infer")
+    batch = layer.make_interactive_batch(["Hello, hellos!", "[[ OW ]]", "hello " * 5000, ""])
+    assert "guessed: hellos HH AH L OW Z;" in capsys.readouterr().out
+    assert [layer.text_of(ids[:12]) for ids in batch["source_tensors"][0][[0, 1, 3]]] == [
+        "SIL HH AH L OW HH AH L OW Z", "SIL OW", ""]
+    assert np.asarray(batch["source_tensors"][1]).max() > 20000
+    without = Text2SpeechDataLayer(params, mode="interactive_infer")
+    assert without.text_of(without.make_interactive_batch(["[[ HH AH ]]"])["source_tensors"][0][0]) == "SIL HH AH"
+    with pytest.raises(DataError, match="no pronunciations are given"):
+        without.make_interactive_batch(["Hello"])
