@@ -2,8 +2,8 @@
 
 usage: python scripts/create_toy_voice.py --output_dir=toy_voice_data
 
-Writes the lists train.csv, dev.csv and test.csv, the clips in wavs/, and the characters vocab.txt. With --listen, it
-instead prints the letters that are heard in a sound file.
+Writes the lists train.csv, dev.csv and test.csv, lists with the durations of letters (train_aligned.csv, …), the clips
+in wavs/, and the characters vocab.txt. With --listen, it instead prints the letters that are heard in a sound file.
 """
 
 from __future__ import annotations

@@ -118,11 +118,16 @@ def spectrogram(audio: np.ndarray, settings: SpectrogramSettings) -> np.ndarray:
     return settings._finished(np.concatenate(parts, axis=1))
 
 
-def trimmed(audio: np.ndarray, settings: SpectrogramSettings) -> np.ndarray:
-    """Returns audio ``[samples]`` without the beginning and end that are 60 dB below its loudest frame."""
+def loud_range(audio: np.ndarray, settings: SpectrogramSettings) -> tuple[int, int]:
+    """Returns the range of audio ``[samples]`` without the beginning and end 60 dB below its loudest frame.
+
+    Returns:
+      numbers of the first sample, and of the one after the last.
+    """
     import librosa
 
-    return librosa.effects.trim(audio, frame_length=settings.n_fft // 2, hop_length=settings.n_fft // 8)[0]
+    _, edges = librosa.effects.trim(audio, frame_length=settings.n_fft // 2, hop_length=settings.n_fft // 8)
+    return int(edges[0]), int(edges[1])
 
 
 def to_sound(columns: tf.Tensor, lengths: tf.Tensor, settings: SpectrogramSettings, iterations: int = 60,

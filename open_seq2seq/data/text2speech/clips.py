@@ -1,7 +1,12 @@
-"""Reads the lists of clips: ``name|text`` or ``name|text|normalised text``, one clip per line, as in LJSpeech."""
+"""Reads the lists of clips, one per line, as in LJSpeech: ``name|text`` or ``name|text|normalised text``.
+
+Aligned lists have four columns, ``name|text|symbols|seconds``: the symbols of the recording and their durations, both
+separated by spaces.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,9 +27,11 @@ class Clip:
     Attributes:
       name: name of the recording in the list, made printable by ``utils.data_files.shown``.
       path: path of the recording; "" if the line names none.
-      text: the text, from the last column.
+      text: the text, from the last column, or from the second one of an aligned list.
       source: path of the list.
       line: line number in the list, from 1.
+      symbols: the third column of an aligned list, otherwise "".
+      seconds: durations of these symbols.
     """
 
     name: str
@@ -32,6 +39,8 @@ class Clip:
     text: str
     source: str
     line: int
+    symbols: str = ""
+    seconds: tuple[float, ...] = ()
 
     @property
     def place(self) -> str:
@@ -52,7 +61,8 @@ def read_clips(lists: Sequence[str], location: str, plain_text: bool = False) ->
       plain_text: whether a line without ``|`` is a text to speak.
 
     Raises:
-      DataError: a list is missing, empty or not UTF-8, or a line has one column or more than three.
+      DataError: a list is missing, empty or not UTF-8, or a line has one column or more than four, or its symbols and
+        seconds do not match.
     """
     clips = [clip for path in lists for clip in _read(path, location, plain_text)]
     if not clips:
@@ -65,13 +75,33 @@ def _read(path: str, location: str, plain_text: bool) -> Iterator[Clip]:
         columns = line.split(_SEPARATOR)
         if plain_text and len(columns) == 1:
             yield Clip("", "", line, path, number)
-        elif not 2 <= len(columns) <= 3:
+        elif not 2 <= len(columns) <= 4:
             raise DataError(f"{shown(path)}:{number}: the line has {len(columns)} column{'s' * (len(columns) > 1)} "
-                            f"separated by '{_SEPARATOR}', but it must be name|text or name|text|normalised text.")
+                            f"separated by '{_SEPARATOR}', but it must be name|text, name|text|normalised text or "
+                            "name|text|symbols|seconds.")
         else:
             name = columns[0].strip()
-            found = "" if name == _UNUSED else located(name, location)
-            yield Clip(shown(name), found, columns[-1].strip(), path, number)
+            located_path = "" if name == _UNUSED else located(name, location)
+            if len(columns) == 4:
+                seconds = _seconds(columns[2], columns[3], f"{shown(path)}:{number}")
+                yield Clip(shown(name), located_path, columns[1].strip(), path, number, columns[2].strip(), seconds)
+            else:
+                yield Clip(shown(name), located_path, columns[-1].strip(), path, number)
+
+
+def _seconds(symbols: str, column: str, place: str) -> tuple[float, ...]:
+    """Returns the durations in the fourth column of an aligned list."""
+    try:
+        seconds = tuple(map(float, column.split()))
+    except ValueError:
+        seconds = (math.nan,)
+    if not all(0.0 <= value < math.inf for value in seconds):
+        raise DataError(f"{place}: the fourth column {shown(column.strip()[:40])!r} must be the durations of the "
+                        "symbols in seconds, separated by spaces.")
+    if len(seconds) != len(symbols.split()):
+        raise DataError(f"{place}: the line has {len(symbols.split())} symbols in the third column, but {len(seconds)} "
+                        "durations in the fourth.")
+    return seconds
 
 
 def located(name: str, location: str) -> str:

@@ -23,7 +23,7 @@ def required_params() -> dict[str, Any]:
         "num_audio_features": Param((int, dict), doc="Number of features per frame, or a dict with mel and magnitude, "
                                     "which output_type both needs.", minimum=1, maximum=10**5, on_change={"": REFUSE}),
         "output_type": Param(["magnitude", "mel", "both"], doc="Spectrogram that the model learns.", on_change=REFUSE),
-        "vocab_file": Param(str, doc="File with one character per line; their ids begin at 3.", file=ASSET),
+        "vocab_file": Param(str, doc="File with one character or phoneme per line; their ids begin at 3.", file=ASSET),
     }
 
 
@@ -35,8 +35,13 @@ def optional_params() -> dict[str, Any]:
 def _list_params() -> dict[str, Any]:
     return {
         "dataset_location": Param(str, "", "Folder that contains the folder wavs of the recordings.", on_change=FREE),
-        "dataset_files": Param(list, [], "Lists with lines name|text or name|text|normalised text; in inference, the "
-                               "name is that of a style recording or UNUSED.", file=LIST),
+        "dataset_files": Param(list, [], "Lists with lines name|text, name|text|normalised text, or aligned: "
+                               "name|text|symbols|seconds; in inference, the name is that of a style recording or "
+                               "UNUSED.", file=LIST),
+        "symbols": Param(["characters", "phonemes"], "characters", "What the model reads: the characters of texts, or "
+                         "phonemes, from the third column of aligned lists.", on_change=REFUSE),
+        "durations": Param(bool, False, "Whether batches of training and evaluation also have the number of frames of "
+                           "each symbol, from aligned lists.", on_change=FREE),
         "plain_text": Param(bool, False, "Whether lines without | are texts to speak; set by --infer_files.",
                             derived=True, on_change=FREE),
         "style_input": Param([None, "wav"], None, "wav: sources also contain the mel spectrogram of a style recording; "

@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.audio.audio_files import AudioError, is_silent, read_audio, resampled_length
-from open_seq2seq.data.audio.synthesis_features import spectrogram, trimmed
+from open_seq2seq.data.audio.synthesis_features import loud_range, spectrogram
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
-from open_seq2seq.data.speech2text.alphabet import Characters, describe_characters
 from open_seq2seq.data.speech2text.recordings import AudioIndex, Problem, describe_problems
 from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.data.text2speech.clips import Clip, read_clips
+from open_seq2seq.data.text2speech.durations import frames_of, mismatch
 from open_seq2seq.data.text2speech.params import make_settings, optional_params, required_params
+from open_seq2seq.data.text2speech.symbols import CharacterSymbols, PhonemeSymbols, Symbols
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import one_text
@@ -28,6 +29,18 @@ PAD, START, END = 0, 1, 2
 _SPECIAL = 3
 
 
+class _Recorded(NamedTuple):
+    """What is computed from one recording.
+
+    Attributes:
+      spectrogram: ``[frames, features]``, without padding.
+      start: seconds that were trimmed from the beginning.
+    """
+
+    spectrogram: np.ndarray
+    start: float
+
+
 class Text2SpeechDataLayer(DataLayer):
     """Texts and the spectrograms of clips in which they are spoken, from lists in the layout of LJSpeech.
 
@@ -35,10 +48,12 @@ class Text2SpeechDataLayer(DataLayer):
     ``target_tensors`` ``[spectrogram [batch, frames, features], stop [batch, frames], lengths [batch]]`` in frames.
     With ``output_type`` both, the features are those of mel followed by magnitude. ``stop`` is 1 from the first frame
     of padding. With ``style_input``, ``source_tensors`` also have ``[mel [batch, frames, mels], lengths [batch]]`` of
-    a style recording. Texts are converted to lower case, unless the vocabulary has upper-case letters.
+    a style recording. With ``durations``, ``target_tensors`` also have the number of frames of each symbol ``[batch,
+    text]``, which add up to the length of the spectrogram; its padding belongs to ``</s>``. Texts are converted to
+    lower case, unless the vocabulary has upper-case letters.
 
     Attributes:
-      vocabulary: the characters of ``vocab_file``.
+      vocabulary: the symbols of ``vocab_file``.
       settings: the settings of the spectrograms.
 
     Raises:
@@ -53,9 +68,9 @@ class Text2SpeechDataLayer(DataLayer):
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
         self.settings = make_settings(self.params, self.params_path)
-        self.vocabulary = Characters(self.params["vocab_file"])
-        self._lowers = not any(character != character.lower() for character in self.vocabulary.labels)
-        self._cache: dict[int, np.ndarray] = {}
+        make = PhonemeSymbols if self.params["symbols"] == "phonemes" else CharacterSymbols
+        self.vocabulary: Symbols = make(self.params["vocab_file"])
+        self._cache: dict[int, _Recorded] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._dropped: dict[str, int] = {}
         self._clips: list[Clip] = []
@@ -87,6 +102,10 @@ class Text2SpeechDataLayer(DataLayer):
     def _reads_recordings(self) -> bool:
         return self._has_targets or self.params["style_input"] is not None
 
+    @property
+    def _has_durations(self) -> bool:
+        return self._has_targets and self.params["durations"]
+
     def _read_lists(self) -> None:
         """Reads the lists and the headers of the recordings, and leaves out the clips that cannot be used."""
         params = self.params
@@ -106,24 +125,26 @@ class Text2SpeechDataLayer(DataLayer):
         self._clips, self._ids, self._frames = [clips[row] for row in rows], [ids[row] for row in rows], frames[rows]
 
     def _encoded(self, number: int, clip: Clip, problems: dict[int, Problem]) -> np.ndarray:
-        """Returns the ids of a clip's text; in training and evaluation, unknown characters are a problem."""
-        text = self._normalized(clip.text)
-        if self._has_targets and not text:
+        """Returns the ids of a clip's text; in training and evaluation, unknown symbols are a problem."""
+        symbols = self._symbols(clip)
+        if self._has_targets and not symbols:
             problems[number] = Problem(clip.place, clip.name, "empty text", "has an empty text")
-        elif self._has_targets and (unknown := self.vocabulary.unknown(text)):
-            problems[number] = Problem(clip.place, clip.name, "unknown characters", "has characters that are not in "
-                                       f"{self.params['vocab_file']}: {describe_characters(unknown)}")
-        return self._ids_of(text)
+        elif self._has_targets and (unknown := self.vocabulary.unknown(symbols)):
+            problems[number] = Problem(clip.place, clip.name, "unknown symbols", f"has "
+                                       f"{self.vocabulary.describe(unknown)} ({self.params['vocab_file']})")
+        return self._padded_ids(symbols)
 
-    def _normalized(self, text: str) -> str:
-        text = " ".join(text.split())
-        return self.vocabulary.spelled(text.lower() if self._lowers else text)
+    def _symbols(self, clip: Clip) -> list[str]:
+        """Returns the symbols that the model reads, from the third column of aligned lists where they are needed."""
+        if self._has_durations and not clip.symbols:
+            raise DataError(f"{clip.place}: the line has no durations, but durations is True: write aligned lists of "
+                            "name|text|symbols|seconds, or set it to False.")
+        is_listed = clip.symbols and (self._has_durations or self.params["symbols"] == "phonemes")
+        return self.vocabulary.listed(clip.symbols) if is_listed else self.vocabulary.split(clip.text)
 
-    def _ids_of(self, text: str) -> np.ndarray:
-        """Returns the ids of a normalised text, without the characters that are not in the vocabulary."""
-        unknown = set(self.vocabulary.unknown(text))
-        letters = self.vocabulary.encode("".join(char for char in text if char not in unknown))
-        ids = np.asarray(letters, np.int32) + _SPECIAL
+    def _padded_ids(self, symbols: Sequence[str]) -> np.ndarray:
+        """Returns ids ``[text]`` with the special ones, leaving out symbols that are not in the vocabulary."""
+        ids = np.asarray(self.vocabulary.ids(symbols), np.int32) + _SPECIAL
         if not self.params["pad_EOS"]:
             return ids
         ids = np.concatenate([[START], ids, [END]]).astype(np.int32)
@@ -140,7 +161,15 @@ class Text2SpeechDataLayer(DataLayer):
         frames = np.zeros([len(clips)], np.int64)
         samples = resampled_length(index.samples, np.maximum(index.rates, 1), self.settings.sample_freq)
         frames[named] = [self._padded_frames(self.settings.frames(int(count))) for count in samples]
+        for row, count in zip(named, samples.tolist() if self._has_durations else [], strict=False):
+            detail = mismatch(clips[row].seconds, count / self.settings.sample_freq, self._frame_seconds)
+            if detail and row not in problems:
+                problems[row] = Problem(clips[row].place, clips[row].name, "durations of another length", detail)
         return frames
+
+    @property
+    def _frame_seconds(self) -> float:
+        return self.settings.hop / self.settings.sample_freq
 
     def _padded_frames(self, frames: int) -> int:
         if not self.params["pad_EOS"]:
@@ -189,6 +218,8 @@ class Text2SpeechDataLayer(DataLayer):
             columns = self.settings.num_columns
             fields["target_tensors"] = [Field(tf.float32, (None, None, columns), 1, 2),
                                         Field(tf.float32, (None, None), 1, 2), lengths]
+            if self._has_durations:
+                fields["target_tensors"].append(Field(tf.int32, (None, None), 1, "source_tensors/1"))
         return fields
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
@@ -198,13 +229,17 @@ class Text2SpeechDataLayer(DataLayer):
           DataError: a recording cannot be used, with ``on_bad_example: stop``.
         """
         examples = np.asarray(examples, np.int64)
-        spectrograms: list[Any] = [None] * len(examples)
+        recorded: list[Any] = [None] * len(examples)
         if self._reads_recordings:
-            spectrograms = list(self._workers.map(lambda example: self._tried(int(example)), examples))
-        good = [row for row, values in enumerate(spectrograms) if not isinstance(values, AudioError)]
+            recorded = list(self._workers.map(lambda example: self._tried(int(example)), examples))
+        good = [row for row, values in enumerate(recorded) if not isinstance(values, AudioError)]
         for row in sorted({*range(len(examples))} - {*good}):
-            self._skip(int(examples[row]), spectrograms[row])
-        batch = self._batch([self._ids[example] for example in examples[good]], [spectrograms[row] for row in good])
+            self._skip(int(examples[row]), recorded[row])
+        spectrograms = [recorded[row].spectrogram for row in good] if self._reads_recordings else []
+        batch = self._batch([self._ids[example] for example in examples[good]], spectrograms)
+        if self._has_durations:
+            rows = [self._durations_of(int(examples[row]), recorded[row]) for row in good]
+            batch["target_tensors"].append(_stacked(rows))
         batch["ids"] = examples[good]
         return batch if good else with_empty_row(batch, self.fields)
 
@@ -214,14 +249,13 @@ class Text2SpeechDataLayer(DataLayer):
             self._pool = ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "clips")
         return self._pool
 
-    def _tried(self, example: int) -> np.ndarray | AudioError:
+    def _tried(self, example: int) -> _Recorded | AudioError:
         try:
-            return self._spectrogram_of(example)
+            return self._recorded(example)
         except AudioError as error:
             return error
 
-    def _spectrogram_of(self, example: int) -> np.ndarray:
-        """Returns the spectrogram ``[frames, features]`` of a clip, without padding."""
+    def _recorded(self, example: int) -> _Recorded:
         values = self._cache.get(example)
         if values is None:
             values = self._computed(self._clips[example].path)
@@ -229,15 +263,25 @@ class Text2SpeechDataLayer(DataLayer):
                 self._cache[example] = values
         return values
 
-    def _computed(self, path: str) -> np.ndarray:
-        audio = read_audio(path, self.settings.sample_freq)
+    def _computed(self, path: str) -> _Recorded:
+        audio, start = read_audio(path, self.settings.sample_freq), 0
         if is_silent(audio):
             raise AudioError("silent", "is silent")
         if self.params["trim"]:
-            audio = trimmed(audio, self.settings)
+            start, end = loud_range(audio, self.settings)
+            audio = audio[start:end]
         if self.params["max_normalization"]:
             audio = audio / np.abs(audio).max()
-        return spectrogram(audio, self.settings)
+        return _Recorded(spectrogram(audio, self.settings), start / self.settings.sample_freq)
+
+    def _durations_of(self, example: int, recorded: _Recorded) -> np.ndarray:
+        """Returns the number of frames of each id ``[text]`` of a clip."""
+        frames = len(recorded.spectrogram)
+        durations = frames_of(self._clips[example].seconds, frames, self._frame_seconds, recorded.start)
+        if not self.params["pad_EOS"]:
+            return durations
+        durations = np.concatenate([[0], durations, [self._padded_frames(frames) - frames]])
+        return np.pad(durations, (0, len(self._ids[example]) - len(durations)))
 
     def _skip(self, example: int, error: AudioError) -> None:
         clip = self._clips[example]
@@ -249,10 +293,7 @@ class Text2SpeechDataLayer(DataLayer):
     def _batch(self, ids: Sequence[np.ndarray], spectrograms: Sequence[np.ndarray]) -> dict[str, Any]:
         """Returns the arrays of a batch from ids ``[text]`` and spectrograms ``[frames, features]`` of each clip."""
         lengths = np.asarray([len(one) for one in ids], np.int32)
-        padded = np.zeros([len(ids), lengths.max(initial=0)], np.int32)
-        for row, one in enumerate(ids):
-            padded[row, :len(one)] = one
-        batch: dict[str, Any] = {"source_tensors": [padded, lengths]}
+        batch: dict[str, Any] = {"source_tensors": [_stacked(ids), lengths]}
         if self.params["style_input"] is not None:
             mels = [values[:, :self.settings.mel_columns] for values in spectrograms]
             batch["source_tensors"] += self._padded(mels, self._padding[:self.settings.mel_columns])[::2]
@@ -290,14 +331,14 @@ class Text2SpeechDataLayer(DataLayer):
                 raise DataError(f"A text to speak must be a string, got a value of type {type(text).__name__}.")
             if self.params["style_input"] is not None:
                 spectrograms.append(self._style(style))
-            texts.append(self._ids_of(self._normalized(text)))
+            texts.append(self._padded_ids(self.vocabulary.split(text)))
         return {**self._batch(texts, spectrograms), "ids": np.arange(len(texts))}
 
     def _style(self, path: Any) -> np.ndarray:
         if path is None:
             raise DataError("The model needs a style recording for each text: give pairs (text, path of a recording).")
         try:
-            return self._computed(os.fspath(path))
+            return self._computed(os.fspath(path)).spectrogram
         except AudioError as error:
             raise DataError(f"The style recording {path} {error.detail}.") from error
 
@@ -323,24 +364,25 @@ class Text2SpeechDataLayer(DataLayer):
         return f"{clip.place} ({clip.name})" if clip.name else clip.place
 
     def text(self, example: int) -> str:
-        """Returns the normalised text of a clip."""
-        return self._normalized(self._clips[example].text)
+        """Returns the text of a clip: that which the model reads, or with phonemes that of the list."""
+        text = self._clips[example].text
+        return text if self.params["symbols"] == "phonemes" else self.vocabulary.join(self.vocabulary.split(text))
 
     def text_of(self, ids: np.ndarray) -> str:
-        """Returns the characters of ids ``[text]``, without special symbols."""
-        return self.vocabulary.decode(ids[ids >= _SPECIAL] - _SPECIAL)
+        """Returns the symbols of ids ``[text]`` as a text, without special symbols."""
+        return self.vocabulary.join(self.vocabulary.labels[number - _SPECIAL] for number in ids[ids >= _SPECIAL])
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids: the special symbols and the characters."""
+        """Number of ids: the special symbols and those of the vocabulary."""
         return self.vocabulary.size + _SPECIAL
 
     def remarks(self) -> list[str]:
-        """Returns a line about characters that are left out of the texts of inference."""
-        texts = [] if self._has_targets else [self._normalized(clip.text) for clip in self._clips]
-        unknown = "".join(dict.fromkeys("".join(map(self.vocabulary.unknown, texts))))
-        return [f"WARNING: characters that are not in {self.params['vocab_file']} are left out: "
-                f"{describe_characters(unknown)}."] if unknown else []
+        """Returns a line about symbols that are left out of the texts of inference."""
+        clips = [] if self._has_targets else self._clips
+        unknown = self.vocabulary.unknown(symbol for clip in clips for symbol in self._symbols(clip))
+        return [f"WARNING: left out {self.vocabulary.describe(unknown)} ({self.params['vocab_file']})."
+                ] if unknown else []
 
     def report_dropped(self) -> dict[str, int]:
         return dict(self._dropped)
@@ -356,3 +398,11 @@ class Text2SpeechDataLayer(DataLayer):
           UserError: a file does not exist, or stdin is empty or a device.
         """
         return {"dataset_files": [one_text(files)], "plain_text": True}
+
+
+def _stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns numbers of each example ``[text]`` as one array ``[batch, text]``, padded with zeros."""
+    padded = np.zeros([len(rows), max(map(len, rows), default=0)], np.int32)
+    for row, numbers in enumerate(rows):
+        padded[row, :len(numbers)] = numbers
+    return padded

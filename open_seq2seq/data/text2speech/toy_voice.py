@@ -7,6 +7,7 @@ from itertools import groupby
 
 import numpy as np
 
+from open_seq2seq.data.text2speech.symbols import SPACE
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.sound_files import encoded
@@ -52,6 +53,15 @@ def spoken(text: str, random: np.random.Generator) -> np.ndarray:
     edge = np.zeros(int(_EDGE_SECONDS * RATE))
     audio = np.concatenate([edge, *pieces, edge])
     return (0.5 * audio + _NOISE * random.standard_normal(len(audio))).astype(np.float32)
+
+
+def aligned(text: str) -> tuple[str, str]:
+    """Returns the third and fourth column of an aligned list for a text: its symbols, and their seconds."""
+    seconds = [_PAUSE_SECONDS if letter == " " else _LETTER_SECONDS for letter in text]
+    seconds[0] += _EDGE_SECONDS
+    seconds[-1] += _EDGE_SECONDS
+    return (" ".join(SPACE if letter == " " else letter for letter in text),
+            " ".join(f"{value:.2f}" for value in seconds))
 
 
 def _vowel(*formants: float) -> np.ndarray:
@@ -104,19 +114,20 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 def write_toy_voice(folder: str, sizes: dict[str, int], seed: int = 0) -> None:
-    """Writes lists ``<name>.csv`` in the layout of LJSpeech, clips ``wavs/<name>-0000.wav``, and ``vocab.txt``.
+    """Writes lists in the layout of LJSpeech, aligned lists, clips ``wavs/<name>-0000.wav``, and ``vocab.txt``.
 
     No text occurs in two lists.
 
     Args:
       folder: the output folder.
-      sizes: dict of list name → number of clips.
+      sizes: dict of list name → number of clips; the lists are ``<name>.csv`` and ``<name>_aligned.csv``.
       seed: seed of the random numbers.
     """
     os.makedirs(os.path.join(folder, "wavs"), exist_ok=True)
     seen: set[str] = set()
     for number, (name, size) in enumerate(sizes.items()):
-        random, lines = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number]))), []
+        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number])))
+        lines, aligned_lines = [], []
         for clip in range(size):
             while (text := draw_text(random)) in seen:
                 pass
@@ -124,6 +135,8 @@ def write_toy_voice(folder: str, sizes: dict[str, int], seed: int = 0) -> None:
             stem = f"{name}-{clip:04d}"
             with disk.writing(os.path.join(folder, "wavs", f"{stem}.wav"), disk.always) as out:
                 out.write(encoded(spoken(text, random), RATE))
-            lines.append(f"{stem}|{text}|{text}")
+            lines.append("|".join((stem, text, text)))
+            aligned_lines.append("|".join((stem, text, *aligned(text))))
         write_lines(os.path.join(folder, f"{name}.csv"), lines)
+        write_lines(os.path.join(folder, f"{name}_aligned.csv"), aligned_lines)
     write_lines(os.path.join(folder, "vocab.txt"), [" ", *VOWELS])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings, spectrogram, to_sound, trimmed
+from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings, loud_range, spectrogram, to_sound
 from tests.unit.data.audio.conftest import speech_like
 
 librosa = pytest.importorskip("librosa")
@@ -51,10 +51,10 @@ def test_padding_is_silence():
     assert SpectrogramSettings(data_min=1.0, mean=1.0, std_dev=2.0).padding.tolist() == [-0.5] * 80
 
 
-def test_silence_is_trimmed():
+def test_silence_is_loud_range():
     silence = np.zeros(8000, np.float32)
-    audio = trimmed(np.concatenate([silence, AUDIO, silence]), SpectrogramSettings())
-    assert len(AUDIO) <= len(audio) < len(AUDIO) + 1500
+    start, end = loud_range(np.concatenate([silence, AUDIO, silence]), SpectrogramSettings())
+    assert 7250 < start <= 8000 and 8000 + len(AUDIO) <= end < 8750 + len(AUDIO)
 
 
 @pytest.mark.parametrize("settings", [

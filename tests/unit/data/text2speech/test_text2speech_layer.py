@@ -109,7 +109,8 @@ def test_the_cache_gives_the_same_batch(voice):
 @pytest.mark.parametrize(("line", "message"), [
     ("nothing|a", "own.csv:1: nothing"), ("train-0000|", "empty text"),
     ("train-0000|a7", r"own.csv:1.*'7' \(U\+0037\)"),
-    ("train-0000", "1 column"), ("train-0000|a|a|a", "4 columns"), ("train-0000,a", "1 column"),
+    ("train-0000", "1 column"), ("train-0000|a|a|a", "fourth column"), ("train-0000,a", "1 column"),
+    ("train-0000|a|a|0.4|a", "5 columns"), ("train-0000|a e|a e|0.4", "2 symbols"), ("train-0000|a|a|-1", "seconds"),
     ("silent|a", "silent"), ("broken|a", "own.csv:1: broken"),
 ])
 def test_bad_lines_are_named(voice, line, message):

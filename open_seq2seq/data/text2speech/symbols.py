@@ -1,0 +1,111 @@
+"""The input symbols of speech synthesis: characters or phonemes, and their ids."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Sequence
+
+from open_seq2seq.data.speech2text.alphabet import Characters, describe_characters
+from open_seq2seq.utils.data_files import read_lines, shown
+from open_seq2seq.utils.errors import DataError
+
+SPACE = "<space>"
+"""The space in aligned lists, whose symbols are separated by spaces."""
+_SHOWN = 5  # maximum number of unknown phonemes that a message names
+
+
+class Symbols(abc.ABC):
+    """Base class of the vocabularies.
+
+    Attributes:
+      labels: the symbols in the order of their ids.
+    """
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = list(labels)
+        self._ids = {label: number for number, label in enumerate(self.labels)}
+
+    @property
+    def size(self) -> int:
+        """Number of symbols."""
+        return len(self.labels)
+
+    @abc.abstractmethod
+    def split(self, text: str) -> list[str]:
+        """Returns the symbols of a text, also those that are not in the vocabulary."""
+
+    @abc.abstractmethod
+    def listed(self, column: str) -> list[str]:
+        """Returns the symbols of the third column of an aligned list, also those that are not in the vocabulary."""
+
+    @abc.abstractmethod
+    def join(self, symbols: Iterable[str]) -> str:
+        """Returns symbols as a text."""
+
+    @abc.abstractmethod
+    def describe(self, symbols: Sequence[str]) -> str:
+        """Returns the first of the given unknown symbols as words of a message, with their kind."""
+
+    def ids(self, symbols: Iterable[str]) -> list[int]:
+        """Returns the ids of symbols, leaving out those that are not in the vocabulary."""
+        return [self._ids[symbol] for symbol in symbols if symbol in self._ids]
+
+    def unknown(self, symbols: Iterable[str]) -> list[str]:
+        """Returns the symbols that are not in the vocabulary, each once."""
+        return [symbol for symbol in dict.fromkeys(symbols) if symbol not in self._ids]
+
+
+class CharacterSymbols(Symbols):
+    """Characters, one per line of a file; see ``Characters``. Lower case, unless the file has upper-case letters."""
+
+    def __init__(self, path: str) -> None:
+        self._alphabet = Characters(path)
+        super().__init__(self._alphabet.labels)
+        self._lowers = all(character == character.lower() for character in self.labels)
+
+    def split(self, text: str) -> list[str]:
+        text = " ".join(text.split())
+        return list(self._alphabet.spelled(text.lower() if self._lowers else text))
+
+    def listed(self, column: str) -> list[str]:
+        return [" " if symbol == SPACE else symbol.lower() if self._lowers else symbol for symbol in column.split()]
+
+    def join(self, symbols: Iterable[str]) -> str:
+        return "".join(symbols)
+
+    def describe(self, symbols: Sequence[str]) -> str:
+        return f"characters that are not in the vocabulary: {describe_characters(''.join(symbols))}"
+
+
+class PhonemeSymbols(Symbols):
+    """Phonemes, one per line of a file; texts are phonemes separated by spaces.
+
+    Raises:
+      DataError: the file is missing, not UTF-8 or empty, a line has a space, or a phoneme occurs twice.
+    """
+
+    def __init__(self, path: str) -> None:
+        labels: dict[str, None] = {}
+        for number, line in enumerate(read_lines(path, "The vocabulary"), 1):
+            if len(line.split()) > 1 or line in labels:
+                raise DataError(f"{shown(path)}:{number}: the line {line[:60]!r} "
+                                + ("occurs twice" if line in labels else "has several words")
+                                + ", but the vocabulary must have one phoneme per line, each once.")
+            if line.strip():
+                labels[line.strip()] = None
+        if not labels:
+            raise DataError(f"The vocabulary {shown(path)} is empty: write one phoneme per line.")
+        super().__init__(list(labels))
+
+    def split(self, text: str) -> list[str]:
+        return text.split()
+
+    def listed(self, column: str) -> list[str]:
+        return column.split()
+
+    def join(self, symbols: Iterable[str]) -> str:
+        return " ".join(symbols)
+
+    def describe(self, symbols: Sequence[str]) -> str:
+        more = f" and {len(symbols) - _SHOWN} more" if len(symbols) > _SHOWN else ""
+        return f"phonemes that are not in the vocabulary: {shown(', '.join(symbols[:_SHOWN]))}{more}"
