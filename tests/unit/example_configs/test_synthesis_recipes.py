@@ -13,7 +13,7 @@ from tests.unit.example_configs.recipes import EXAMPLES, assert_trains, num_weig
 FOLDER = EXAMPLES / "text2speech"
 RECIPES = sorted(FOLDER.glob("*.py"))
 NARROW = ("num_channels", "rnn_cell_dim", "src_emb_size", "emb_size", "attention_layer_size", "decoder_cell_units",
-          "prenet_units")
+          "prenet_units", "duration_units")
 # Trained weights of the original, with its vocabulary of 94 symbols; its two cuDNN cells have second biases of 4 x 256.
 # The tokens of styles, 32 x 512, are not trained.
 WEIGHTS = {"tacotron_float": 26_925_153 - 2048, "tacotron_gst": 30_374_721 - 2048 + 16_384}
@@ -43,8 +43,8 @@ def test_recipe_trains(recipe: Path, voice: Path, tmp_path: Path):
     base_model, params = params_of(recipe)
     params = narrowed(params)
     params.update(logdir=None, batch_size_per_gpu=2, num_epochs=None, max_steps=2, save_summaries_steps=None)
-    params["data_layer_params"].update(dataset_files=[str(voice / "train.csv")], dataset_location=str(voice),
-                                       vocab_file=str(voice / "vocab.txt"), duration_min=0)
+    params["data_layer_params"].update(dataset_files=[str(voice / "train_aligned.csv")], dataset_location=str(voice),
+                                       symbols="characters", vocab_file=str(voice / "vocab.txt"), duration_min=0)
     assert_trains(base_model, params, tmp_path)
 
 
