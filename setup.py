@@ -60,11 +60,13 @@ setup(
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
         "ctranslate2": ["ctranslate2>=4.8,<5"],  # scripts/export_ctranslate2.py; the tests have passed with 4.8.5
+        "align": ["pocketsphinx>=5.1"],  # scripts/align_speech.py; 5.1.1 aligned 450 of 450 clips
+        "numbers": ["num2words>=0.5.14"],  # texts with digits, in speech synthesis
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.
         "test": ["coverage>=7.10", "ctranslate2>=4.8,<5", "hypothesis>=6.100", "ipykernel", "jiwer",
-                 "matplotlib", "nbclient", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6",
-                 "python_speech_features"],
+                 "matplotlib", "nbclient", "num2words>=0.5.14", "pocketsphinx>=5.1", "pytest>=8", "pytest-cov>=7",
+                 "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
     },

@@ -39,7 +39,9 @@ def _list_params() -> dict[str, Any]:
                                "name|text|symbols|seconds; in inference, the name is that of a style recording or "
                                "UNUSED.", file=LIST),
         "symbols": Param(["characters", "phonemes"], "characters", "What the model reads: the characters of texts, or "
-                         "phonemes, from the third column of aligned lists.", on_change=REFUSE),
+                         "phonemes, from the third column of aligned lists or from pronunciations.", on_change=REFUSE),
+        "pronunciations": Param((str, type(None)), None, "For phonemes: file with lines such as hello HH AH L OW. Words "
+                                "that are not in it are guessed.", file=ASSET, on_change=FREE),
         "durations": Param(bool, False, "Whether batches of training and evaluation also have the number of frames of "
                            "each symbol, from aligned lists.", on_change=FREE),
         "plain_text": Param(bool, False, "Whether lines without | are texts to speak; set by --infer_files.",

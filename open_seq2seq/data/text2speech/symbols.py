@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Iterable, Sequence
 
 from open_seq2seq.data.speech2text.alphabet import Characters, describe_characters
+from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, phonemes_of, tokens_of
+from open_seq2seq.data.text2speech.pronunciations import Pronunciations
+from open_seq2seq.data.text2speech.spelling_out import spelled_out
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
@@ -19,10 +23,12 @@ class Symbols(abc.ABC):
 
     Attributes:
       labels: the symbols in the order of their ids.
+      guesses: dict of word whose pronunciation had to be guessed → the guess.
     """
 
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = list(labels)
+        self.guesses: dict[str, str] = {}
         self._ids = {label: number for number, label in enumerate(self.labels)}
 
     @property
@@ -56,7 +62,10 @@ class Symbols(abc.ABC):
 
 
 class CharacterSymbols(Symbols):
-    """Characters, one per line of a file; see ``Characters``. Lower case, unless the file has upper-case letters."""
+    """Characters, one per line of a file; see ``Characters``. Lower case, unless the file has upper-case letters.
+
+    Numbers and abbreviations are spelled out in texts that have characters outside the vocabulary, and none afterwards.
+    """
 
     def __init__(self, path: str) -> None:
         self._alphabet = Characters(path)
@@ -64,6 +73,16 @@ class CharacterSymbols(Symbols):
         self._lowers = all(character == character.lower() for character in self.labels)
 
     def split(self, text: str) -> list[str]:
+        symbols = self._characters(text)
+        if not self.unknown(symbols):
+            return symbols
+        try:
+            spelled = self._characters(spelled_out(text))
+        except DataError:  # num2words is not installed
+            return symbols
+        return symbols if self.unknown(spelled) else spelled
+
+    def _characters(self, text: str) -> list[str]:
         text = " ".join(text.split())
         return list(self._alphabet.spelled(text.lower() if self._lowers else text))
 
@@ -78,13 +97,17 @@ class CharacterSymbols(Symbols):
 
 
 class PhonemeSymbols(Symbols):
-    """Phonemes, one per line of a file; texts are phonemes separated by spaces.
+    """Phonemes, one per line of a file, with which texts are pronounced; see ``phonemes_of``.
+
+    Args:
+      path: the file.
+      pronunciations: file of pronunciations; see ``Pronunciations.read``. None if texts have no words, only phonemes.
 
     Raises:
-      DataError: the file is missing, not UTF-8 or empty, a line has a space, or a phoneme occurs twice.
+      DataError: a file is missing, not UTF-8 or empty, a line of the first one has a space, or a phoneme occurs twice.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, pronunciations: str | None = None) -> None:
         labels: dict[str, None] = {}
         for number, line in enumerate(read_lines(path, "The vocabulary"), 1):
             if len(line.split()) > 1 or line in labels:
@@ -96,9 +119,20 @@ class PhonemeSymbols(Symbols):
         if not labels:
             raise DataError(f"The vocabulary {shown(path)} is empty: write one phoneme per line.")
         super().__init__(list(labels))
+        self._path = pronunciations
+
+    @functools.cached_property
+    def _pronunciations(self) -> Pronunciations:
+        return Pronunciations.read(self._path) if self._path else Pronunciations({})
 
     def split(self, text: str) -> list[str]:
-        return text.split()
+        if not self._path and any(token.kind == "word" for token in tokens_of(text)):
+            raise DataError(f"The text {shown(text[:40])!r} has words, but no pronunciations are given: set pronunciations "
+                            "of the data layer to a file with lines such as: hello HH AH L OW.")
+        symbols, guesses = phonemes_of(text, self._pronunciations)
+        self.guesses.update({word: " ".join(phonemes) for word, phonemes in guesses.items()})
+        missing = {SILENCE, *MARKS}.difference(self.labels)  # voices without pauses or marks
+        return [symbol for symbol in symbols if symbol not in missing]
 
     def listed(self, column: str) -> list[str]:
         return column.split()

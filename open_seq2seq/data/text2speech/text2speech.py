@@ -21,12 +21,14 @@ from open_seq2seq.data.text2speech.durations import frames_of, mismatch
 from open_seq2seq.data.text2speech.params import make_settings, optional_params, required_params
 from open_seq2seq.data.text2speech.symbols import CharacterSymbols, PhonemeSymbols, Symbols
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import one_text
 
 PAD, START, END = 0, 1, 2
 """Ids of the special symbols ``<p>``, ``<s>`` and ``</s>``."""
 _SPECIAL = 3
+_SHOWN = 10  # maximum number of guessed words that are printed
 
 
 class _Recorded(NamedTuple):
@@ -68,8 +70,9 @@ class Text2SpeechDataLayer(DataLayer):
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
         self.settings = make_settings(self.params, self.params_path)
-        make = PhonemeSymbols if self.params["symbols"] == "phonemes" else CharacterSymbols
-        self.vocabulary: Symbols = make(self.params["vocab_file"])
+        path = self.params["vocab_file"]
+        self.vocabulary: Symbols = CharacterSymbols(path) if self.params["symbols"] == "characters" else (
+            PhonemeSymbols(path, self.params["pronunciations"]))
         self._cache: dict[int, _Recorded] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._dropped: dict[str, int] = {}
@@ -332,6 +335,8 @@ class Text2SpeechDataLayer(DataLayer):
             if self.params["style_input"] is not None:
                 spectrograms.append(self._style(style))
             texts.append(self._padded_ids(self.vocabulary.split(text)))
+        for line in self._guesses():
+            deco_print(line)
         return {**self._batch(texts, spectrograms), "ids": np.arange(len(texts))}
 
     def _style(self, path: Any) -> np.ndarray:
@@ -378,11 +383,19 @@ class Text2SpeechDataLayer(DataLayer):
         return self.vocabulary.size + _SPECIAL
 
     def remarks(self) -> list[str]:
-        """Returns a line about symbols that are left out of the texts of inference."""
+        """Returns lines about words that are guessed, and about symbols that are left out in inference."""
         clips = [] if self._has_targets else self._clips
         unknown = self.vocabulary.unknown(symbol for clip in clips for symbol in self._symbols(clip))
-        return [f"WARNING: left out {self.vocabulary.describe(unknown)} ({self.params['vocab_file']})."
-                ] if unknown else []
+        left_out = [f"WARNING: left out {self.vocabulary.describe(unknown)} ({self.params['vocab_file']})."]
+        return [*self._guesses(), *(left_out if unknown else [])]
+
+    def _guesses(self) -> list[str]:
+        """Returns a line about guessed pronunciations that no line has been about yet."""
+        guesses = [f"{word} {phonemes}" for word, phonemes in self.vocabulary.guesses.items()]
+        self.vocabulary.guesses.clear()
+        more = f" and {len(guesses) - _SHOWN} more" if len(guesses) > _SHOWN else ""
+        return [f"WARNING: words without pronunciation are guessed: {shown(', '.join(guesses[:_SHOWN]))}{more}; add "
+                "them to pronunciations, or write phonemes in the text, as [[ HH AH L OW ]]."] if guesses else []
 
     def report_dropped(self) -> dict[str, int]:
         return dict(self._dropped)
