@@ -68,7 +68,7 @@ base_params = {
     "data_layer_params": {
         "dataset": "LJ",
         "dataset_location": data_dir,
-        "vocab_file": "example_configs/text2speech/arpabet.txt",
+        "vocab_file": data_dir + "phonemes.txt",
         "symbols": "phonemes",
         "durations": True,
         "output_type": "mel",
