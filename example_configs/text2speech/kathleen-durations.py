@@ -1,7 +1,7 @@
 """A voice from 20 minutes of speech: phonemes are upsampled to frames by their durations, without attention.
 
-Data: the recordings of https://github.com/rhasspy/dataset-voice-kathleen (CC0) at 22,050 Hz in kathleen/wavs/, and
-      aligned lists train_aligned.csv and dev_aligned.csv in kathleen/
+Data: the recordings of https://github.com/rhasspy/dataset-voice-kathleen (CC0) at 22,050 Hz in kathleen/wavs/, with
+      kathleen/metadata.csv; then python scripts/align_speech.py --data_dir=kathleen
 Run:  python run.py --config_file=example_configs/text2speech/kathleen-durations.py --mode=train_eval
 Use:  python run.py speak kathleen-durations "He turned sharply." > out.wav
 """
@@ -69,6 +69,7 @@ base_params = {
         "dataset": "LJ",
         "dataset_location": data_dir,
         "vocab_file": data_dir + "phonemes.txt",
+        "pronunciations": data_dir + "pronunciations.txt",
         "symbols": "phonemes",
         "durations": True,
         "output_type": "mel",
