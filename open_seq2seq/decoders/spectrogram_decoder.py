@@ -60,7 +60,7 @@ class SpectrogramDecoder(Decoder):
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
         params = self.params
-        size = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
+        size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
         self._postnet_layers, problems = self._checked_postnet()
         if size is None:
             problems.append(f"'{self.params_path}/encoder_size' is missing: set it, because the encoder has no "
