@@ -107,6 +107,8 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
     trainer.divergence.resume(state.get("divergence", {}))
     trainer.evaluated_at = trainer.step if METRICS in state else -1
     trainer.last_metrics = dict(state.get(METRICS, {}))
+    if trainer.metrics is not None:
+        trainer.metrics.rewind(trainer.step, METRICS in state)
 
 
 def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:

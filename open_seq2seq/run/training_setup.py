@@ -222,6 +222,8 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
         deco_print(line)
     if logdir.begins_anew:
         deco_print(f"{logdir.root} holds only the start of this run, without a checkpoint: the run begins anew.")
+        if trainer.metrics is not None:
+            trainer.metrics.rewind(0, False)
     if state is None:
         trainer.early_stopping.rewind(0)  # evaluations of a start that is begun anew
     if trainer.rate_scale != 1:

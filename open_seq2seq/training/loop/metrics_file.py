@@ -25,8 +25,8 @@ Metrics = dict[str, dict[int, float]]
 class MetricsFile:
     """Appends metrics to a table with the columns step, epoch, name and value.
 
-    A resumed run appends to its earlier table, without the part of a row with which a killed run left it. If a step
-    occurs twice, because a run was resumed from an earlier checkpoint, the last row counts.
+    A resumed run appends to its earlier table, after the rows of its checkpoint. If a step occurs twice, because a run
+    went back to an earlier checkpoint while it ran, the last row counts.
 
     Args:
       folder: the run's folder.
@@ -55,6 +55,27 @@ class MetricsFile:
         except OSError as error:
             raise UserError(f"The metrics cannot be written to {self._path}: {error.strerror}.") from error
 
+    def rewind(self, step: int, evaluated: bool) -> None:
+        """Removes the rows that follow a checkpoint, which a resumed run writes again.
+
+        Args:
+          step: step of the checkpoint; 0 if the run begins anew.
+          evaluated: whether the evaluation at this step is complete; if not, its rows are removed, too.
+
+        Raises:
+          UserError: the table cannot be written.
+        """
+        if not self._path.is_file():
+            return
+        try:
+            header, *rows = self._path.read_bytes().splitlines(keepends=True)
+            before = _rows_until(rows, step, evaluated)
+            if len(before) < len(rows):
+                with disk.writing(self._path, _is_table) as file:
+                    file.write(b"".join([header, *before]))
+        except OSError as error:
+            raise UserError(f"The metrics cannot be written to {self._path}: {error.strerror}.") from error
+
     def history(self, name: str) -> dict[int, float]:
         """Returns the values of a metric by step, including those from before the run was resumed.
 
@@ -74,6 +95,19 @@ def tables_in(folder: Path) -> list[Path]:
         with open(path, "rb") as file:
             tables += [path] if _is_table(file) else []
     return sorted(tables, key=lambda path: (len(path.name), path.name))
+
+
+def _rows_until(rows: list[bytes], step: int, evaluated: bool) -> list[bytes]:
+    """Returns the rows that belong to the run up to the checkpoint of a step; see ``MetricsFile.rewind``."""
+    kept, in_evaluation = [], False
+    for row in rows:
+        row_step, _, rest = row.decode(errors="replace").partition(",")
+        follows = is_count(row_step) and int(row_step) > step
+        at_step = is_count(row_step) and int(row_step) == step
+        in_evaluation = at_step and (in_evaluation or ",val_loss," in rest)  # the loss is its first row
+        if row.endswith(b"\n") and not follows and (evaluated or not in_evaluation):
+            kept.append(row)
+    return kept
 
 
 def _is_table(file: BinaryIO) -> bool:

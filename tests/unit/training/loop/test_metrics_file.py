@@ -47,3 +47,24 @@ def test_a_header_that_did_not_fit_on_the_disk_is_no_table(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     assert written(tmp_path) == "step,epoch,name,value\n2,0.5000,loss,0.25\n"
+
+
+@pytest.mark.parametrize("evaluated", [False, True])
+def test_a_table_that_is_resumed_equals_an_uninterrupted_one(tmp_path, evaluated):
+    def write(folder, steps):
+        for step in steps:
+            MetricsFile(folder, is_new=False).write(step, step / 8, {"train_loss": 1 / step})
+            if step % 2 == 0:
+                MetricsFile(folder, is_new=False).write(step, step / 8, {"val_loss": 2 / step, "accuracy": 0.5})
+
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "resumed").mkdir()
+    for name in ("whole", "resumed"):  # the second is killed after step 6, with a checkpoint of step 4
+        write(tmp_path / name, range(1, 9 if name == "whole" else 7))
+    with open(tmp_path / "resumed" / "metrics.csv", "a") as table:
+        table.write("7,0.8750,tr")
+    MetricsFile(tmp_path / "resumed", is_new=False).rewind(4, evaluated)
+    if not evaluated:
+        MetricsFile(tmp_path / "resumed", is_new=False).write(4, 0.5, {"val_loss": 0.5, "accuracy": 0.5})
+    write(tmp_path / "resumed", range(5, 9))
+    assert (tmp_path / "resumed" / "metrics.csv").read_text() == (tmp_path / "whole" / "metrics.csv").read_text()
