@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.parts.activations import resolve_activation
-from open_seq2seq.parts.attention_record import record_attention
-from open_seq2seq.parts.conv_blocks.block import BlockSettings
+from open_seq2seq.decoders.spectrogram_decoder import SpectrogramDecoder
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
 from open_seq2seq.parts.rnn.attentive import AttentiveStack
 from open_seq2seq.parts.rnn.core_cells import old_layer_params
 from open_seq2seq.parts.rnn.location import LocationAttention
-from open_seq2seq.parts.rnn.residual import ResidualLayer
-from open_seq2seq.parts.tacotron.layers import Dense, check_convolutions, make_direction
-from open_seq2seq.parts.tacotron.spectrogram import MagnitudeNet, Postnet, Prenet
-from open_seq2seq.utils.errors import ConfigError
-
-_ACTIVATION = Param((callable, str, type(None)), None, "Activation of the layer.", names="activation")
+from open_seq2seq.parts.tacotron.layers import Dense
 
 
-class Tacotron2Decoder(Decoder):
+class Tacotron2Decoder(SpectrogramDecoder):
     """The decoder of Tacotron 2 (Shen et al. 2018, https://arxiv.org/abs/1712.05884).
 
     At each step, recurrent layers read the previous frame, after a small network (the prenet), and the context of the
@@ -41,7 +32,7 @@ class Tacotron2Decoder(Decoder):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            **Decoder.get_required_params(),
+            **SpectrogramDecoder.get_required_params(),
             "attention_layer_size": Param(int, doc="Size of the space in which keys and queries of the attention are "
                                           "compared.", minimum=1),
             "attention_type": Param(["bahdanau", "location"], doc="Kind of attention: bahdanau is additive; location "
@@ -57,7 +48,7 @@ class Tacotron2Decoder(Decoder):
     def get_optional_params() -> dict[str, Any]:
         old = old_layer_params()
         return {
-            **Decoder.get_optional_params(),
+            **SpectrogramDecoder.get_optional_params(),
             "bahdanau_normalize": Param(bool, False, "Whether the vector of the scores of bahdanau attention has a "
                                         "learned norm."),
             "attention_bias": Param(bool, False, "Whether location attention has a bias inside the tanh."),
@@ -65,37 +56,12 @@ class Tacotron2Decoder(Decoder):
                                       "positions from 1 before the position with the largest weight in the previous "
                                       "step to this number after it. None: no restriction.", "symbols", minimum=1,
                                       on_change=FREE),
-            "enable_prenet": Param(bool, True, "Whether the previous frame passes through dense layers."),
-            "prenet_layers": Param(int, 2, "Number of these layers.", minimum=1, maximum=1000),
-            "prenet_units": Param(int, 256, "Number of units of these layers.", minimum=1),
-            "prenet_activation": Param((callable, str, type(None)), "relu", "Activation of these layers.",
-                                       names="activation", on_change=REFUSE),
-            "prenet_dropout_prob": Param(float, 0.5, "Dropout rate after these layers, in inference, too.",
-                                         minimum=0.0, below=1.0),
-            "inference_seed": Param(int, 0, "Seed of the dropout of the prenet outside of training; another seed gives "
-                                    "another reading of the same text.", minimum=0, maximum=2**43 - 1, on_change=FREE),
-            "enable_postnet": Param(bool, True, "Whether convolutions correct the spectrogram."),
-            "postnet_conv_layers": Param((list, type(None)), None, "These convolutions, each a dict with kernel_size "
-                                         "and stride (lists with one number; the stride has to be 1), num_channels "
-                                         "(-1: the number of features), padding (SAME) and activation_fn.",
-                                         on_change=REFUSE),
-            "postnet_bn_momentum": Param(float, 0.1, "Fraction of batch norm's old moving statistics kept at each "
-                                         "step.", minimum=0.0, below=1.0),
-            "postnet_bn_epsilon": Param(float, 1e-5, "Small number that batch norm adds to the variance.", above=0.0,
-                                        on_change=REFUSE),
             "postnet_data_format": Param(["channels_last", "channels_first"], "channels_last", "Accepted for old "
                                          "configs; has no effect, because activations are always channels-last.",
                                          on_change=FREE),
-            "postnet_keep_dropout_prob": Param(float, 0.5, "Keep probability of dropout after these convolutions.",
-                                               above=0.0, maximum=1.0),
             "mask_decoder_sequence": Param(bool, True, "Whether frames after the end of an example are zeros, and are "
                                            "excluded from the statistics of batch norm. If False, results depend on "
                                            "the other examples in the batch.", on_change=REFUSE),
-            "zoneout_prob": Param(float, 0.0, "Probability with which an element of a state of the recurrent layers "
-                                  "keeps its value from the previous step.", minimum=0.0, below=1.0),
-            "dropout_prob": Param(float, 0.1, "Dropout rate after each recurrent layer.", minimum=0.0, below=1.0),
-            "reduction_factor": Param(int, 1, "Number of frames that each step predicts.", "frames", minimum=1,
-                                      maximum=1000),
             "stop_token_input": Param(["spectrogram", "decoder"], "spectrogram", "What stop tokens are computed from: "
                                       "the predicted frames, as in NVIDIA's OpenSeq2Seq, or the output of the "
                                       "recurrent layers and the context, as in the paper.", on_change=REFUSE),
@@ -104,75 +70,30 @@ class Tacotron2Decoder(Decoder):
             "parallel_iterations": Param(int, 32, "Accepted for old configs; has no effect.", on_change=FREE),
             "time_major": old["time_major"],
             "use_swap_memory": old["use_swap_memory"],
-            "encoder_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default the "
-                                  "encoder's output_size.", minimum=1),
-            "num_audio_features": Param((int, dict, type(None)), None, "Number of features of each frame, or a dict "
-                                        "with mel and magnitude; set from the data layer.", derived=True),
-            "output_type": Param(["mel", "magnitude", "both"], "mel", "Kind of spectrogram; set from the data layer.",
-                                 derived=True),
-            "exp_mag": Param(bool, False, "With output_type both, whether magnitudes are not logarithms; set from the "
-                             "data layer.", derived=True),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
         params = self.params
-        memory_size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
-        layers, problems = self._checked(memory_size)
-        if problems:
-            raise ConfigError(problems)
         initializer, regularizer = self.make_initializer(), self.make_regularizer()
-        features, path = params["num_audio_features"], self.params_path
-        self.num_features = features["mel"] if isinstance(features, Mapping) else features
-        self.prenet: Prenet | None = None
-        if params["enable_prenet"]:
-            activation = resolve_activation(params["prenet_activation"], f"{path}/prenet_activation")
-            self.prenet = Prenet(self.num_features, params["prenet_units"], params["prenet_layers"], activation,
-                                 params["prenet_dropout_prob"], params["inference_seed"], initializer, regularizer)
-        self.stack = self._make_stack(memory_size, initializer, regularizer)
-        size, frames = params["decoder_cell_units"] + memory_size, params["reduction_factor"]
+        self._make_prenet()
+        self.stack = self._make_stack(initializer, regularizer)
+        size, frames = params["decoder_cell_units"] + self.memory_size, params["reduction_factor"]
         self.projection = Dense(size, frames * self.num_features, initializer, regularizer)
         from_frames = params["stop_token_input"] == "spectrogram"
         self.stop_token = Dense(frames * self.num_features if from_frames else size, frames, initializer, regularizer)
-        settings = BlockSettings(tf.nn.relu, "batch_norm", params["postnet_bn_momentum"], params["postnet_bn_epsilon"],
-                                 initializer, regularizer, params["mask_decoder_sequence"])
-        self.postnet = Postnet(layers, self.num_features, 1.0 - params["postnet_keep_dropout_prob"], settings, path) \
-            if params["enable_postnet"] else None
-        self.magnitude = MagnitudeNet(self.num_features, features["magnitude"], params["exp_mag"], settings) \
-            if params["output_type"] == "both" else None
+        self._make_postnet(params["mask_decoder_sequence"])
 
-    def _checked(self, memory_size: int | None) -> tuple[list[dict[str, Any]], list[str]]:
-        """Returns the checked layers of the postnet, and the problems found in the parameters."""
-        params, path = self.params, self.params_path
-        features, is_dict = params["num_audio_features"], isinstance(params["num_audio_features"], Mapping)
-        layers, problems = check_convolutions(params["postnet_conv_layers"] or [], f"{path}/postnet_conv_layers",
-                                              optional={"activation_fn": _ACTIVATION})
-        if memory_size is None:
-            problems.append(f"'{path}/encoder_size' is missing: set it, because the encoder has no output_size.")
-        if params["enable_postnet"] and not params["postnet_conv_layers"]:
-            problems.append(f"'{path}/postnet_conv_layers' is missing: list the convolutions, or set enable_postnet to "
-                            "False.")
-        problems += [f"'{path}/postnet_conv_layers' has a layer with stride {layer['stride']} and padding "
-                     f"{layer['padding']}: use the stride [1] and SAME, which keep the number of frames."
-                     for layer in layers if layer["stride"] != [1] or layer["padding"] != "SAME"]
-        wanted = {"mel", "magnitude"} if params["output_type"] == "both" else set()
-        if features is None or (set(features) if is_dict else set()) != wanted:
-            problems.append(f"'{path}/num_audio_features' is {features} but has to be "
-                            f"{'a dict with mel and magnitude' if wanted else 'an integer'} for output_type "
-                            f"{params['output_type']}.")
-        if params["bahdanau_normalize"] and params["attention_type"] != "bahdanau":
-            problems.append(f"'{path}/bahdanau_normalize' has no meaning with attention_type "
-                            f"{params['attention_type']}: leave it out.")
-        return layers, problems
+    def _more_problems(self) -> list[str]:
+        params = self.params
+        if not params["bahdanau_normalize"] or params["attention_type"] == "bahdanau":
+            return []
+        return [f"'{self.params_path}/bahdanau_normalize' has no meaning with attention_type "
+                f"{params['attention_type']}: leave it out."]
 
-    def _make_stack(self, memory_size: int, initializer: Any, regularizer: Any) -> AttentiveStack:
-        params, layers, units = self.params, [], self.params["decoder_cell_units"]
-        size = (params["prenet_units"] if params["enable_prenet"] else self.num_features) + memory_size
-        for _ in range(params["decoder_layers"]):
-            direction = make_direction(params["decoder_cell_type"], units, size, params["zoneout_prob"],
-                                       self.params_path, initializer, regularizer)
-            layers.append(ResidualLayer(direction, False, 0.0, params["dropout_prob"]))
-            size = units
+    def _make_stack(self, initializer: Any, regularizer: Any) -> AttentiveStack:
+        params, units, memory_size = self.params, self.params["decoder_cell_units"], self.memory_size
+        layers = self._make_recurrent_layers(memory_size)
         attention: GlobalAttention
         if params["attention_type"] == "location":
             attention = LocationAttention(memory_size, units, params["attention_layer_size"], params["attention_bias"],
@@ -202,17 +123,13 @@ class Tacotron2Decoder(Decoder):
             result = self._search(memory, lengths_of(encoded))
         else:
             result = self._teacher_force(targets[0], targets[2], memory)
-        return {**self._finished(*result), "symbols": lengths_of(encoded)}
+        return {**self._result(*result), "symbols": lengths_of(encoded)}
 
     def _teacher_force(self, targets: tf.Tensor, lengths: tf.Tensor,
                        memory: Memory) -> tuple[tf.Tensor, ...]:
         """Returns spectrograms, stop logits, attention weights and lengths; each step reads the target before it."""
         time, frames = tf.shape(targets)[1], self.params["reduction_factor"]
-        padded = tf.pad(targets[:, :, :self.num_features], [[0, 0], [0, -time % frames], [0, 0]])
-        inputs = tf.pad(padded[:, frames - 1::frames], [[0, 0], [1, 0], [0, 0]])[:, :-1]
-        x = tf.transpose(tf.cast(inputs, memory.values.dtype), [1, 0, 2])
-        if self.prenet is not None:
-            x = self.prenet(x, tf.range(tf.shape(x)[0]), self.training)
+        x = self._previous_frames(targets, memory.values.dtype)
         outputs, contexts, weights = self.stack.fed(x, memory, self.training, [None] * len(self.stack.layers), True)
         spectrograms, stops = self._projected(tf.transpose(tf.concat([outputs, contexts], -1), [1, 0, 2]))
         weights = tf.repeat(tf.transpose(weights, [1, 0, 2]), frames, axis=1)
@@ -275,18 +192,11 @@ class Tacotron2Decoder(Decoder):
         peak = peak[:, tf.newaxis]
         return mask & (positions >= peak - 1) & (positions <= peak + window)
 
-    def _finished(self, spectrogram: tf.Tensor, stops: tf.Tensor, weights: tf.Tensor,
-                  lengths: tf.Tensor) -> dict[str, Any]:
+    def _result(self, spectrogram: tf.Tensor, stops: tf.Tensor, weights: tf.Tensor,
+                lengths: tf.Tensor) -> dict[str, Any]:
         """Applies the postnet; returns the result of ``_decode``."""
         mask = tf.sequence_mask(lengths, tf.shape(spectrogram)[1], tf.float32)[:, :, tf.newaxis]
         mask = mask if self.params["mask_decoder_sequence"] else tf.ones_like(mask)
-        spectrogram, weights = spectrogram * mask, weights * mask
-        x, dtype = spectrogram, self.dtype_of("convolution")
-        if self.postnet is not None:
-            x += tf.cast(self.postnet(tf.cast(x, dtype), lengths, self.training), tf.float32)
-        magnitude = tf.zeros([tf.shape(x)[0], tf.shape(x)[1], 0])
-        if self.magnitude is not None:
-            magnitude = tf.cast(self.magnitude(tf.cast(x, dtype), lengths, self.training), tf.float32) * mask
-        record_attention(weights[:, tf.newaxis])
-        return {"outputs": [spectrogram, x, weights, tf.sigmoid(stops) * mask, lengths, magnitude],
+        spectrogram, final, weights, magnitude = self._finished(spectrogram, weights, lengths, mask)
+        return {"outputs": [spectrogram, final, weights, tf.sigmoid(stops) * mask, lengths, magnitude],
                 "stop_token_prediction": stops, "alignments": weights[:, :, tf.newaxis]}

@@ -1,4 +1,4 @@
-"""Loss of speech synthesis: errors of the spectrograms, and cross-entropy of the stop tokens."""
+"""Loss of speech synthesis: errors of the spectrograms and durations, and cross-entropy of the stop tokens."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
 
 
 class Text2SpeechLoss(Loss):
-    """Mean errors of the spectrograms, and mean cross-entropy of the stop tokens, over all frames.
+    """Mean errors of the spectrograms and mean cross-entropy of the stop tokens over all frames; errors of durations.
 
-    ``decoder_output`` is that of ``Tacotron2Decoder``, and the ``target_tensors`` are spectrograms
-    ``[batch, time, features]``, stop tokens ``[batch, time]`` and lengths ``[batch]``. There is a term for the
-    spectrogram before the postnet, one for the final spectrogram, one for the magnitudes, if any, and one for the stop
-    tokens.
+    ``decoder_output`` is that of ``Tacotron2Decoder`` or ``DurationDecoder``, and the ``target_tensors`` are
+    spectrograms ``[batch, time, features]``, stop tokens ``[batch, time]``, lengths ``[batch]`` and, for
+    ``DurationDecoder``, durations ``[batch, text]`` in frames. There is a term for the spectrogram before the postnet,
+    one for the final spectrogram, one for the magnitudes, if any, and one for the stop tokens, or the mean squared
+    error over all symbols of the logarithm of 1 + duration.
     """
 
     unit = "frame"
@@ -30,6 +31,7 @@ class Text2SpeechLoss(Loss):
                               "silence after the end, so that the loss depends on how examples are batched."),
             "scale": Param((float, type(None)), None, "Factor of the whole loss; None is 1.", above=0.0),
             "stop_token_weight": Param(float, 1.0, "Weight of the cross-entropy of the stop tokens.", minimum=0.0),
+            "duration_weight": Param(float, 1.0, "Weight of the error of the durations.", minimum=0.0),
             "mel_weight": Param(float, 1.0, "Weight of the errors of the spectrograms before and after the postnet.",
                                 minimum=0.0),
             "mag_weight": Param(float, 1.0, "Weight of the error of the magnitudes.", minimum=0.0),
@@ -51,18 +53,31 @@ class Text2SpeechLoss(Loss):
             [tf.shape(target)[0], time])
         mask *= example_weights(input_dict)[:, tf.newaxis]
         target = _padded(tf.cast(target, tf.float32), time)
-        logits = _padded(decoded["stop_token_prediction"], time)[..., 0]
-        stops = _padded(tf.cast(stops, tf.float32)[..., tf.newaxis], time, 1.0)[..., 0]
         losses = {"decoder": (self._errors(before, target[..., :mels], time), params["mel_weight"]),
                   "postnet": (self._errors(after, target[..., :mels], time), params["mel_weight"])}
         if bins:
             errors = self._errors(magnitude, target[..., mels:mels + bins], time)
             losses["magnitude"] = (errors, params["mag_weight"])
-        losses["stop_token"] = (tf.nn.sigmoid_cross_entropy_with_logits(stops, logits), params["stop_token_weight"])
+        if "stop_token_prediction" in decoded:
+            logits = _padded(decoded["stop_token_prediction"], time)[..., 0]
+            stops = _padded(tf.cast(stops, tf.float32)[..., tf.newaxis], time, 1.0)[..., 0]
+            losses["stop_token"] = (tf.nn.sigmoid_cross_entropy_with_logits(stops, logits),
+                                    params["stop_token_weight"])
         scale, frames = params["scale"] or 1.0, tf.reduce_sum(mask)
         terms = [LossTerm(tf.reduce_sum(tf.where(mask > 0.0, values, 0.0)), frames, weight * scale, self.unit, name)
                  for name, (values, weight) in losses.items()]
+        if "log_durations" in decoded:
+            terms.append(self._durations(decoded, input_dict, scale))
         return terms + (self._guide(decoded, lengths, mask, scale) if params["guided_attention_weight"] else [])
+
+    def _durations(self, decoded: dict[str, Any], input_dict: dict[str, Any], scale: float) -> LossTerm:
+        """Returns the term of ``duration_weight``, the mean over symbols."""
+        predicted, durations = decoded["log_durations"], tf.cast(input_dict["target_tensors"][3], tf.float32)
+        mask = tf.sequence_mask(decoded["symbols"], tf.shape(predicted)[1], tf.float32)
+        mask *= example_weights(input_dict)[:, tf.newaxis]
+        errors = tf.square(predicted - tf.math.log1p(durations))
+        return LossTerm(tf.reduce_sum(tf.where(mask > 0.0, errors, 0.0)), tf.reduce_sum(mask),
+                        self.params["duration_weight"] * scale, "symbol", "duration")
 
     def _guide(self, decoded: dict[str, Any], lengths: tf.Tensor, mask: tf.Tensor, scale: float) -> list[LossTerm]:
         """Returns the term of ``guided_attention_weight``: the mean over frames of the attention off the diagonal."""

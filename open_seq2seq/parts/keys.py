@@ -97,6 +97,8 @@ class DecoderOutput(TypedDict, total=False):
       beam_lengths: lengths of the hypotheses ``[batch, n_best]`` int32, including the end symbol.
       alignments: attention weights ``[batch, time, heads, source]`` FP32.
       stop_token_prediction: for spectrograms, logits of their end ``[batch, time, 1]`` FP32.
+      durations: for spectrograms without attention, durations of the symbols ``[batch, text]`` FP32, in frames.
+      log_durations: predicted logarithms of 1 + duration ``[batch, text]`` FP32.
       symbols: for spectrograms, numbers of symbols of the texts ``[batch]``.
       ctc_output: the ``DecoderOutput`` of the CTC decoder in joint CTC-attention models.
     """
@@ -110,6 +112,8 @@ class DecoderOutput(TypedDict, total=False):
     beam_lengths: tf.Tensor
     alignments: tf.Tensor
     stop_token_prediction: tf.Tensor
+    durations: tf.Tensor
+    log_durations: tf.Tensor
     symbols: tf.Tensor
     ctc_output: Any
 

@@ -288,24 +288,26 @@ def zero_padding(outputs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     return tf.where(mask[:, :, tf.newaxis], outputs, tf.zeros([], outputs.dtype))
 
 
-def final_states(direction: Direction, x: tf.Tensor, lengths: tf.Tensor,
-                 training: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Runs a ``Direction`` from states of zeros.
+def final_states(direction: Direction, x: tf.Tensor, lengths: tf.Tensor, training: bool = False,
+                 states: Sequence[tf.Tensor] | None = None) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """Runs a ``Direction``, and also returns the states at the end of each example.
 
     Args:
       direction: the cell with its weights.
       x: ``[time, batch, input]`` in the compute dtype.
       lengths: ``[batch]`` int32, in steps.
       training: whether to apply the cell's own dropout and zoneout.
+      states: initial states of the cell, ``[batch, size]`` FP32 each; zeros by default.
 
     Returns:
       (outputs ``[time, batch, output_size]``; the states after each example's last step, ``[batch, size]`` FP32 each,
-      zeros for examples without steps).
+      the initial ones for examples without steps).
     """
-    histories = direction(x, lengths, training=training)
+    first = direction.initial_states(tf.shape(x)[1]) if states is None else states
+    histories = direction(x, lengths, first, training)
     rows = tf.stack([lengths, tf.range(tf.shape(lengths)[0])], 1)
-    states = [tf.gather_nd(tf.pad(tf.cast(history, tf.float32), [[1, 0], [0, 0], [0, 0]]), rows)
-              for history in histories]
+    states = [tf.gather_nd(tf.concat([state[tf.newaxis], tf.cast(history, tf.float32)], 0), rows)
+              for state, history in zip(first, histories, strict=True)]
     return histories[0], [tf.ensure_shape(state, [x.shape[1], size])
                           for state, size in zip(states, direction.state_sizes, strict=True)]
 

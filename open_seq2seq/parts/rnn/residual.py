@@ -49,8 +49,8 @@ class ResidualLayer(Module):
             y = self.direction(joined, lengths, states, training)[0]
         return self._finish(y, joined, x.shape[-1], training)
 
-    def with_final_states(self, x: tf.Tensor, lengths: tf.Tensor,
-                          training: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def with_final_states(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False,
+                          states: Sequence[tf.Tensor] | None = None) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Returns the outputs, and the cell's states after each example's last step.
 
         The arguments are those of ``__call__``.
@@ -59,8 +59,8 @@ class ResidualLayer(Module):
           (outputs ``[time, batch, output_size]``, states ``[batch, size]`` FP32 each).
         """
         joined = dropout(x, self.drop_input, training)
-        y, states = final_states(self.direction, joined, lengths, training)
-        return self._finish(y, joined, x.shape[-1], training), states
+        y, after = final_states(self.direction, joined, lengths, training, states)
+        return self._finish(y, joined, x.shape[-1], training), after
 
     def _finish(self, y: tf.Tensor, joined: tf.Tensor, size: int, training: bool) -> tf.Tensor:
         return dropout(y + joined[..., :size] if self.residual else y, self.drop_output, training)

@@ -13,7 +13,7 @@ from tests.unit.example_configs.recipes import EXAMPLES, assert_trains, num_weig
 FOLDER = EXAMPLES / "text2speech"
 RECIPES = sorted(FOLDER.glob("*.py"))
 NARROW = ("num_channels", "rnn_cell_dim", "src_emb_size", "emb_size", "attention_layer_size", "decoder_cell_units",
-          "prenet_units")
+          "prenet_units", "duration_units")
 # Trained weights of the original, with its vocabulary of 94 symbols; its two cuDNN cells have second biases of 4 x 256.
 # The tokens of styles, 32 x 512, are not trained.
 WEIGHTS = {"tacotron_float": 26_925_153 - 2048, "tacotron_gst": 30_374_721 - 2048 + 16_384}
