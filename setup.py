@@ -60,6 +60,7 @@ setup(
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
         "ctranslate2": ["ctranslate2>=4.8,<5"],  # scripts/export_ctranslate2.py; the tests have passed with 4.8.5
+        "align": ["pocketsphinx>=5.1"],
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.
         "test": ["coverage>=7.10", "ctranslate2>=4.8,<5", "hypothesis>=6.100", "ipykernel", "jiwer",

@@ -98,6 +98,8 @@ class DecoderOutput(TypedDict, total=False):
       alignments: attention weights ``[batch, time, heads, source]`` FP32.
       stop_token_prediction: for spectrograms, logits of their end ``[batch, time, 1]`` FP32.
       symbols: for spectrograms, numbers of symbols of the texts ``[batch]``.
+      endings: for synthesised spectrograms, what ended each, as an index of ``parts.tacotron.guards.ENDINGS``
+        ``[batch]``.
       ctc_output: the ``DecoderOutput`` of the CTC decoder in joint CTC-attention models.
     """
 
@@ -111,6 +113,7 @@ class DecoderOutput(TypedDict, total=False):
     alignments: tf.Tensor
     stop_token_prediction: tf.Tensor
     symbols: tf.Tensor
+    endings: tf.Tensor
     ctc_output: Any
 
 

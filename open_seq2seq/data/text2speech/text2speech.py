@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from open_seq2seq.data.speech2text.recordings import AudioIndex, Problem, descri
 from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.data.text2speech.clips import Clip, read_clips
 from open_seq2seq.data.text2speech.params import make_settings, optional_params, required_params
+from open_seq2seq.data.text2speech.sentences import sentences
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import one_text
@@ -40,6 +42,8 @@ class Text2SpeechDataLayer(DataLayer):
     Attributes:
       vocabulary: the characters of ``vocab_file``.
       settings: the settings of the spectrograms.
+      pauses: for each example, the number of the text of which it is a sentence, and the seconds of silence after it;
+        None without lists.
 
     Raises:
       ConfigError: parameters contradict each other.
@@ -59,6 +63,7 @@ class Text2SpeechDataLayer(DataLayer):
         self._pool: ThreadPoolExecutor | None = None
         self._dropped: dict[str, int] = {}
         self._clips: list[Clip] = []
+        self.pauses: list[tuple[int, float]] | None = None
         self._ids: list[np.ndarray] = []
         self._frames = np.zeros([0], np.int64)
         if self.mode != "interactive_infer":
@@ -91,6 +96,9 @@ class Text2SpeechDataLayer(DataLayer):
         """Reads the lists and the headers of the recordings, and leaves out the clips that cannot be used."""
         params = self.params
         clips = read_clips(params["dataset_files"], params["dataset_location"], params["plain_text"])
+        pauses = [(number, 0.0) for number in range(len(clips))]
+        if not self._has_targets:
+            clips, pauses = self._by_sentence(clips)
         problems: dict[int, Problem] = {}
         ids = [self._encoded(number, clip, problems) for number, clip in enumerate(clips)]
         frames = np.zeros([len(clips)], np.int64)
@@ -104,6 +112,21 @@ class Text2SpeechDataLayer(DataLayer):
             raise DataError(f"No clips of {', '.join(params['dataset_files'])} are left. "
                             + describe_problems(list(problems.values())))
         self._clips, self._ids, self._frames = [clips[row] for row in rows], [ids[row] for row in rows], frames[rows]
+        self.pauses = [pauses[row] for row in rows]
+
+    def _by_sentence(self, clips: Sequence[Clip]) -> tuple[list[Clip], list[tuple[int, float]]]:
+        """Returns a clip for each sentence, and the number of its text with the seconds of silence after it."""
+        parts = [(replace(clip, text=text), (number, pause)) for number, clip in enumerate(clips)
+                 for text, pause in self.divided(clip.text)]
+        return [clip for clip, _ in parts], [pause for _, pause in parts]
+
+    def divided(self, given: Any) -> list[tuple[Any, float]]:
+        """Returns the sentences of a text or of a pair (text, path), each with the seconds of silence after it."""
+        text, *style = given if isinstance(given, (tuple, list)) and len(given) == 2 else (given,)
+        if self.params["sentence_pause"] is None or not isinstance(text, str):
+            return [(given, 0.0)]
+        return [((one.text, *style) if style else one.text, one.pause)
+                for one in sentences(text, self.params["sentence_pause"])]
 
     def _encoded(self, number: int, clip: Clip, problems: dict[int, Problem]) -> np.ndarray:
         """Returns the ids of a clip's text; in training and evaluation, unknown characters are a problem."""
@@ -230,6 +253,13 @@ class Text2SpeechDataLayer(DataLayer):
         return values
 
     def _computed(self, path: str) -> np.ndarray:
+        return spectrogram(self._recording(path), self.settings)
+
+    def recording(self, example: int) -> np.ndarray:
+        """Returns the sound ``[samples]`` of a clip, trimmed as for its spectrogram."""
+        return self._recording(self._clips[example].path)
+
+    def _recording(self, path: str) -> np.ndarray:
         audio = read_audio(path, self.settings.sample_freq)
         if is_silent(audio):
             raise AudioError("silent", "is silent")
@@ -237,7 +267,7 @@ class Text2SpeechDataLayer(DataLayer):
             audio = trimmed(audio, self.settings)
         if self.params["max_normalization"]:
             audio = audio / np.abs(audio).max()
-        return spectrogram(audio, self.settings)
+        return audio
 
     def _skip(self, example: int, error: AudioError) -> None:
         clip = self._clips[example]
@@ -325,6 +355,10 @@ class Text2SpeechDataLayer(DataLayer):
     def text(self, example: int) -> str:
         """Returns the normalised text of a clip."""
         return self._normalized(self._clips[example].text)
+
+    def names_of(self, ids: np.ndarray) -> list[str]:
+        """Returns the name of each id of ``ids`` ``[text]``; "" for special symbols."""
+        return ["" if number < _SPECIAL else self.vocabulary.labels[number - _SPECIAL] for number in ids]
 
     def text_of(self, ids: np.ndarray) -> str:
         """Returns the characters of ids ``[text]``, without special symbols."""
