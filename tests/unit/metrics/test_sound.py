@@ -6,7 +6,10 @@ from open_seq2seq.metrics.sound import SoundDistance, Voice, analysed, mel_cepst
 RATE = 8000
 
 
-def vowel(pitch, seconds=0.5, poles=(0.95 * np.exp(0.5j), 0.9 * np.exp(1.2j))):
+POLES = (0.95 * np.exp(0.5j), 0.9 * np.exp(1.2j))
+
+
+def vowel(pitch, seconds=0.5, poles=POLES):
     """Pulses through two resonances."""
     import scipy.signal
 

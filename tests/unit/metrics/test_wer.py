@@ -2,7 +2,15 @@ import random
 
 import pytest
 
-from open_seq2seq.metrics.wer import ErrorCounts, align, alignment_text, count_errors, error_rates, rate_interval, report
+from open_seq2seq.metrics.wer import (
+    ErrorCounts,
+    align,
+    alignment_text,
+    count_errors,
+    error_rates,
+    rate_interval,
+    report,
+)
 from open_seq2seq.utils.errors import DataError
 
 WORDS = ["a", "the", "caf\u00e9", "\u4f60\u597d", "\u043c\u0438\u0440", "tree", "trees", "\U0001f600"]
