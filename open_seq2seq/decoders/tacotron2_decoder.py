@@ -13,6 +13,7 @@ from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
 from open_seq2seq.parts.rnn.attentive import AttentiveStack
 from open_seq2seq.parts.rnn.core_cells import old_layer_params
 from open_seq2seq.parts.rnn.location import LocationAttention
+from open_seq2seq.parts.tacotron.guards import Guards
 from open_seq2seq.parts.tacotron.layers import Dense
 
 
@@ -67,6 +68,12 @@ class Tacotron2Decoder(SpectrogramDecoder):
                                       "recurrent layers and the context, as in the paper.", on_change=REFUSE),
             "max_frames_per_symbol": Param(float, 10.0, "Maximum length of a spectrogram divided by the number of "
                                            "symbols.", "frames per symbol", above=0.0, maximum=10**6, on_change=FREE),
+            "most_end_frames": Param((int, type(None)), None, "In inference, the attention may be at the last two "
+                                     "symbols for this number of frames before the speech is ended. None: no limit.",
+                                     "frames", minimum=1, on_change=FREE),
+            "most_repeated_frames": Param((int, type(None)), None, "In inference, speech is ended before this number "
+                                          "of consecutive frames that hardly differ. None: no limit.", "frames",
+                                          minimum=1, on_change=FREE),
             "parallel_iterations": Param(int, 32, "Accepted for old configs; has no effect.", on_change=FREE),
             "time_major": old["time_major"],
             "use_swap_memory": old["use_swap_memory"],
@@ -114,15 +121,16 @@ class Tacotron2Decoder(SpectrogramDecoder):
           the attention weights ``[batch, time, text]``, the stop probabilities ``[batch, time, 1]``, the lengths
           ``[batch]`` int32, and the magnitudes ``[batch, time, bins]`` (no bins unless output_type is both), FP32;
           ``stop_token_prediction``, logits ``[batch, time, 1]`` FP32; and ``symbols``, the lengths of the texts
-          ``[batch]``.
+          ``[batch]``. Without targets, also ``endings``, what ended each text, as an index of
+          ``parts.tacotron.guards.ENDINGS`` ``[batch]``.
         """
         encoded, targets = input_dict["encoder_output"], input_dict.get("target_tensors")
         source = tf.cast(encoded["outputs"], self.dtype_of("recurrence"))
         memory = self.stack.memory(source, lengths_of(encoded))
         if targets is None:
-            result = self._search(memory, lengths_of(encoded))
-        else:
-            result = self._teacher_force(targets[0], targets[2], memory)
+            *searched, endings = self._search(memory, lengths_of(encoded))
+            return {**self._result(*searched), "symbols": lengths_of(encoded), "endings": endings}
+        result = self._teacher_force(targets[0], targets[2], memory)
         return {**self._result(*result), "symbols": lengths_of(encoded)}
 
     def _teacher_force(self, targets: tf.Tensor, lengths: tf.Tensor,
@@ -148,7 +156,10 @@ class Tacotron2Decoder(SpectrogramDecoder):
                 tf.cast(tf.reshape(stops, [batch, -1, 1]), tf.float32))
 
     def _search(self, memory: Memory, lengths: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns spectrograms, stop logits, attention weights and lengths; each step reads the frame before it."""
+        """Returns spectrograms, stop logits, attention weights, lengths and what ended each text.
+
+        Each step reads the frame before it.
+        """
         per_step, batch = self.params["reduction_factor"], tf.shape(lengths)[0]
         limits = tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * self.params["max_frames_per_symbol"]), tf.int32)
         most = (tf.reduce_max(tf.concat([limits, [0]], 0)) + per_step - 1) // per_step
@@ -157,23 +168,22 @@ class Tacotron2Decoder(SpectrogramDecoder):
         arrays = tuple(tf.TensorArray(tf.float32, most, element_shape=shape) for shape in (
             [None, per_step, self.num_features], [None, per_step, 1], [None, None]))
 
-        def body(step: tf.Tensor, state: Any, frame: tf.Tensor, ends: tf.Tensor, peak: tf.Tensor, arrays: Any) -> Any:
+        def body(step: tf.Tensor, state: Any, frame: tf.Tensor, guards: Guards, peak: tf.Tensor, arrays: Any) -> Any:
             x = frame if self.prenet is None else self.prenet(frame[tf.newaxis], step[tf.newaxis], False)[0]
             output, weights, state = advance(x, state, self._window(memory.mask, peak))
             frames, stops = self._projected(tf.concat([output, state.context], -1)[:, tf.newaxis])
-            positions = step * per_step + tf.range(per_step)
-            stopped = tf.where(stops[..., 0] > 0.0, positions + 1, limits[:, tf.newaxis])
-            ends = tf.minimum(ends, tf.reduce_min(stopped, 1))
+            peak = tf.argmax(weights, -1, tf.int32)
+            guards = guards.after(step * per_step, stops[..., 0], peak, lengths, tf.cast(frame, tf.float32), frames,
+                                  self.params["most_end_frames"], self.params["most_repeated_frames"])
             arrays = tuple(array.write(step, value)
                            for array, value in zip(arrays, (frames, stops, weights), strict=True))
-            return (step + 1, state, tf.cast(frames[:, -1], frame.dtype), ends, tf.argmax(weights, -1, tf.int32),
-                    arrays)
+            return step + 1, state, tf.cast(frames[:, -1], frame.dtype), guards, peak, arrays
 
         first = tf.zeros([batch, self.num_features], memory.values.dtype)
-        start = (tf.constant(0), state, first, limits, tf.zeros([batch], tf.int32), arrays)
-        steps, *_, ends, _, arrays = tf.while_loop(
-            lambda step, _, __, ends, *___: tf.reduce_any(step * per_step < ends), body, start)
-        return self._joined(steps, ends, arrays)
+        start = (tf.constant(0), state, first, Guards.before_speech(limits), tf.zeros([batch], tf.int32), arrays)
+        steps, *_, guards, _, arrays = tf.while_loop(
+            lambda step, _, __, guards, *___: tf.reduce_any(step * per_step < guards.ends), body, start)
+        return *self._joined(steps, guards.ends, arrays), guards.endings
 
     def _joined(self, steps: tf.Tensor, ends: tf.Tensor, arrays: Any) -> tuple[tf.Tensor, ...]:
         frames, stops, weights = (array.gather(tf.range(steps)) for array in arrays)

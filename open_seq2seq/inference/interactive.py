@@ -31,7 +31,7 @@ def prompt(model: TrainedModel) -> None:
             return
         if line.strip():
             try:
-                print(model.model.answer(model.infer([line])[0]), flush=True)
+                print(model.model.prompt_answer(model.infer([line])[0]), flush=True)
             except UserError as error:
                 if not on_terminal:
                     raise

@@ -107,6 +107,14 @@ class TrainedModel:
         _check_listed(inputs)
         if not len(inputs):
             return []
+        parts = [self.model.divided(given) for given in inputs]
+        results = self._inferred([part for group in parts for part in group], first)
+        ends = np.cumsum([len(group) for group in parts]).tolist()
+        return [self.model.joined(given, results[end - len(group):end])
+                for given, group, end in zip(inputs, parts, ends, strict=True)]
+
+    def _inferred(self, inputs: Sequence[Any], first: int) -> list[Any]:
+        """Returns the result of each input, none of which has to be divided."""
         layer = self.model.data_layer
 
         def results(examples: np.ndarray) -> list[tuple[int, Any]]:
@@ -215,24 +223,34 @@ class TrainedModel:
         return self._variant({"infer_task": "generate"})._answers(prompts)
 
     @overload
-    def synthesize(self, texts: str) -> tuple[np.ndarray, int]: ...
+    def synthesize(self, texts: str, speed: float | None = None) -> tuple[np.ndarray, int]: ...
 
     @overload
-    def synthesize(self, texts: list[Any]) -> list[tuple[np.ndarray, int]]: ...
+    def synthesize(self, texts: list[Any], speed: float | None = None) -> list[tuple[np.ndarray, int]]: ...
 
-    def synthesize(self, texts: Any) -> Any:
+    def synthesize(self, texts: Any, speed: float | None = None) -> Any:
         """Returns the sound of a text, as a pair (samples ``[samples]`` from -1 to 1, sampling rate in Hz).
+
+        The sentences of a text are spoken one by one, and joined with pauses.
 
         Args:
           texts: a text, or a list of texts, for which a list of pairs is returned. For a model with style recordings,
             an element is a pair (text, path of the style recording).
+          speed: 2 for speech that is twice as fast; None for that of the config.
 
         Raises:
-          UserError: the model is not a speech synthesiser.
+          UserError: the model is not a speech synthesiser, or predicts no durations, so that its speed cannot be set.
           DataError: a text is not a string, or a style recording cannot be used.
         """
         self._check_verb("synthesize")
-        sounds = [(result.samples, result.rate) for result in self.infer(_listed(texts))]
+        model: TrainedModel = self
+        if speed is not None:
+            decoder = getattr(self.model, "decoder", None)
+            if "speed" not in getattr(decoder, "params", {}):
+                raise UserError(f"{type(decoder).__name__} predicts no durations, so its speed cannot be set: leave "
+                                "out speed, or train a model that predicts them.")
+            model = self._variant({"decoder_params": {"speed": float(speed)}})
+        sounds = [(result.samples, result.rate) for result in model.infer(_listed(texts))]
         return sounds[0] if _is_single(texts) else sounds
 
     def score(self, inputs: Sequence[Any], targets: Sequence[Any] | None = None) -> list[Any]:

@@ -7,8 +7,15 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import Param
-from open_seq2seq.losses.guided_attention import guided_attention
+from open_seq2seq.losses.guided_attention import (
+    attention_to_durations,
+    backward_attention,
+    forward_sum,
+    guided_attention,
+)
 from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
+from open_seq2seq.parts.forward_pass import current_pass
+from open_seq2seq.utils.errors import ConfigError
 
 
 class Text2SpeechLoss(Loss):
@@ -40,6 +47,15 @@ class Text2SpeechLoss(Loss):
                                              "little data; 1 to 50 are usual.", minimum=0.0),
             "guided_attention_sigma": Param(float, 0.2, "Width of the diagonal for guided_attention_weight, as a share "
                                             "of the text.", above=0.0),
+            "duration_attention_weight": Param(float, 0.0, "Weight of the cross-entropy of the attention to the symbol "
+                                               "that is spoken, for data layers with durations.", minimum=0.0),
+            "attention_half_life": Param((float, type(None)), None, "Number of batches of a device after which the "
+                                         "two weights above are half as large; evaluation then leaves out their terms. "
+                                         "None: they stay.", "batches", above=0.0),
+            "forward_sum_weight": Param(float, 0.0, "Weight of the negative log probability that the attention passes "
+                                        "each symbol once, under a prior near the diagonal.", minimum=0.0),
+            "backward_attention_weight": Param(float, 0.0, "Weight of a penalty on steps in which the attention goes "
+                                               "back.", minimum=0.0),
             "l1_norm": Param(bool, False, "Whether errors are absolute differences instead of squared ones."),
         }
 
@@ -68,7 +84,7 @@ class Text2SpeechLoss(Loss):
                  for name, (values, weight) in losses.items()]
         if "log_durations" in decoded:
             terms.append(self._durations(decoded, input_dict, scale))
-        return terms + (self._guide(decoded, lengths, mask, scale) if params["guided_attention_weight"] else [])
+        return terms + self._attention_terms(input_dict, mask, scale)
 
     def _durations(self, decoded: dict[str, Any], input_dict: dict[str, Any], scale: float) -> LossTerm:
         """Returns the term of ``duration_weight``, the mean over symbols."""
@@ -79,12 +95,38 @@ class Text2SpeechLoss(Loss):
         return LossTerm(tf.reduce_sum(tf.where(mask > 0.0, errors, 0.0)), tf.reduce_sum(mask),
                         self.params["duration_weight"] * scale, "symbol", "duration")
 
-    def _guide(self, decoded: dict[str, Any], lengths: tf.Tensor, mask: tf.Tensor, scale: float) -> list[LossTerm]:
-        """Returns the term of ``guided_attention_weight``: the mean over frames of the attention off the diagonal."""
-        far = guided_attention(decoded["outputs"][2], lengths, decoded["symbols"],
-                               self.params["guided_attention_sigma"])
-        return [LossTerm(tf.reduce_sum(far * tf.reduce_max(mask, 1)), tf.reduce_sum(mask),
-                         self.params["guided_attention_weight"] * scale, self.unit, "guided_attention")]
+    def _attention_terms(self, input_dict: dict[str, Any], mask: tf.Tensor, scale: float) -> list[LossTerm]:
+        """Returns the terms that teach the attention: means over the frames, which ``mask`` has without padding."""
+        decoded, params = input_dict["decoder_output"], self.params
+        weights, symbols, steps = decoded["outputs"][2], decoded["symbols"], input_dict["target_tensors"][2]
+        factor, losses = self._decay(), {}
+        if params["guided_attention_weight"] and factor is not None:
+            far = guided_attention(weights, steps, symbols, params["guided_attention_sigma"])
+            losses["guided_attention"] = (far * factor, params["guided_attention_weight"])
+        if params["duration_attention_weight"] and factor is not None:
+            away = attention_to_durations(weights, self._given_durations(input_dict), steps)
+            losses["duration_attention"] = (away * factor, params["duration_attention_weight"])
+        if params["forward_sum_weight"]:
+            losses["forward_sum"] = (forward_sum(weights, steps, symbols), params["forward_sum_weight"])
+        if params["backward_attention_weight"]:
+            losses["backward_attention"] = (backward_attention(weights, steps, symbols),
+                                            params["backward_attention_weight"])
+        real, frames = tf.reduce_max(mask, 1), tf.reduce_sum(mask)
+        return [LossTerm(tf.reduce_sum(values * real), frames, weight * scale, self.unit, name)
+                for name, (values, weight) in losses.items()]
+
+    def _decay(self) -> Any:
+        """Returns the factor of decaying terms; None if they are left out, in evaluation."""
+        half_life, batch = self.params["attention_half_life"], current_pass().micro_batch
+        if half_life is None:
+            return 1.0
+        return None if batch is None else 0.5 ** (tf.cast(batch, tf.float32) / half_life)
+
+    def _given_durations(self, input_dict: dict[str, Any]) -> tf.Tensor:
+        if len(input_dict["target_tensors"]) < 4:
+            raise ConfigError([f"'{self.params_path}/duration_attention_weight' needs the durations of the symbols: "
+                               "set durations to True in data_layer_params, or set the weight to 0."])
+        return input_dict["target_tensors"][3]
 
     def _errors(self, predicted: tf.Tensor, target: tf.Tensor, time: tf.Tensor) -> tf.Tensor:
         """Returns the mean error of each frame over the features, ``[batch, time]`` FP32."""

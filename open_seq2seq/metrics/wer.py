@@ -10,6 +10,7 @@ from open_seq2seq.utils.progress import format_count
 from open_seq2seq.utils.unicode_text import composed
 
 _MARKS = {"replace": "S", "delete": "D", "insert": "I"}
+_RESAMPLES = 1000  # draws of the bootstrap
 
 
 class Step(NamedTuple):
@@ -100,6 +101,16 @@ def count_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> ErrorCo
 
     kinds = [step.tag for step in Levenshtein.editops(reference, hypothesis)]
     return ErrorCounts(kinds.count("replace"), kinds.count("delete"), kinds.count("insert"), len(reference))
+
+
+def rate_interval(counts: Sequence[ErrorCounts], seed: int = 0) -> tuple[float, float]:
+    """Returns the 95 % interval of the error rate of some utterances, by drawing utterances with replacement."""
+    import numpy as np
+
+    errors, lengths = np.asarray([(one.errors, one.reference) for one in counts]).T
+    rows = np.random.default_rng(seed).integers(0, len(counts), [_RESAMPLES, len(counts)])
+    low, high = np.percentile(errors[rows].sum(1) / np.maximum(lengths[rows].sum(1), 1), [2.5, 97.5])
+    return float(low), float(high)
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Step]:

@@ -296,9 +296,21 @@ class Model(Component):
         """Converts the arrays that ``score`` computed to a list with one result for each row of the batch."""
         raise NotImplementedError("To score targets, a model must implement target_scores(output_values).")
 
+    def divided(self, given: Any) -> list[Any]:
+        """Returns the inputs that the result of one input is computed from, such as sentences; by default itself."""
+        return [given]
+
+    def joined(self, given: Any, results: list[Any]) -> Any:
+        """Returns the result of an input, from ``infer``'s results for the inputs into which it was divided."""
+        return results[0]
+
     def answer(self, result: Any) -> str:
         """Returns one of ``infer``'s results as text for interactive inference."""
         return str(result)
+
+    def prompt_answer(self, result: Any) -> str:
+        """Returns the text that the prompt of interactive inference shows; by default ``answer``."""
+        return self.answer(result)
 
     def open_results(self, output_file: str) -> ResultWriter:
         """Returns the writer of inference results, which receives them in input order; called on rank 0 only.

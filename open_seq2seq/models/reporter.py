@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.contracts import comes_first
 
@@ -70,6 +72,31 @@ class Reporter:
         """
         with tempfile.TemporaryDirectory() as folder:
             yield Path(folder) / f"file{suffix}"
+
+
+class SignedScores:
+    """The scores of the evaluations of a model, with signatures that say how they were computed."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+        self._latest: dict[str, dict[str, float | str]] = {}
+
+    def signed(self, name: str, score: float, signature: str) -> str:
+        """Keeps the latest score of this name; returns its signature in parentheses if it has not been printed."""
+        self._latest[name] = {"score": score, "signature": signature}
+        return self.once(f"  ({signature})")
+
+    def once(self, text: str) -> str:
+        """Returns the text, or "" if an earlier call returned it."""
+        new = "" if text in self._told else text
+        self._told.add(text)
+        return new
+
+    def write(self, reporter: Reporter) -> None:
+        """Writes the latest scores and their signatures, if there are any, to ``scores.json`` among the samples."""
+        if self._latest:
+            with reporter.file("scores", ".json") as path:
+                disk.fill(path, json.dumps(self._latest, ensure_ascii=False))
 
 
 def report_sample(model: Any, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:

@@ -44,14 +44,14 @@ def ctc_loss(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tensor, len
     logits = tf.cast(logits, tf.float32)
     in_time = tf.sequence_mask(lengths, tf.shape(logits)[1])[:, :, tf.newaxis]
     logits = tf.where(in_time, logits, 0.0)
-    labels = tf.where(tf.sequence_mask(label_lengths, tf.shape(labels)[1]), labels, logits.shape[-1] - 1)
+    labels = tf.where(tf.sequence_mask(label_lengths, tf.shape(labels)[1]), labels, tf.shape(logits)[-1] - 1)
     return _loss_of_padded(logits, labels, label_lengths, lengths)
 
 
 @tf.custom_gradient
 def _loss_of_padded(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tensor, lengths: tf.Tensor) -> Any:
     log_probs = tf.nn.log_softmax(logits)
-    states = _extended(labels, logits.shape[-1] - 1)
+    states = _extended(labels, tf.shape(logits)[-1] - 1)
     recursion = _recursion(log_probs, states, 2 * label_lengths + 1, lengths)
     feasible = frames_needed(labels, label_lengths) <= lengths
     losses = tf.where(feasible, recursion.losses, float("inf"))
@@ -60,7 +60,7 @@ def _loss_of_padded(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tens
         finite = tf.math.is_finite(losses)
         # If the caller excludes a loss, its upstream gradient is 0, and the result must be 0, too, instead of NaN.
         otherwise = tf.where(tf.equal(upstream, 0.0), 0.0, float("nan"))
-        expected = _expected_counts(recursion, labels, logits.shape[-1])
+        expected = _expected_counts(recursion, labels, tf.shape(logits)[-1])
         result = upstream[:, tf.newaxis, tf.newaxis] * (tf.exp(log_probs) - expected)
         result = tf.where(finite[:, tf.newaxis, tf.newaxis], result, otherwise[:, tf.newaxis, tf.newaxis])
         in_time = tf.sequence_mask(lengths, tf.shape(logits)[1])
@@ -81,7 +81,7 @@ class _Recursion(NamedTuple):
     log_occupancy: tf.Tensor
 
 
-def _extended(labels: tf.Tensor, blank: int) -> tf.Tensor:
+def _extended(labels: tf.Tensor, blank: tf.Tensor) -> tf.Tensor:
     """Returns the symbols of the states, ``[batch, 2 · label_time + 1]``: the labels, and blanks around each label."""
     pairs = tf.stack([labels, tf.fill(tf.shape(labels), blank)], 2)
     return tf.pad(tf.reshape(pairs, [tf.shape(labels)[0], -1]), [[0, 0], [1, 0]], constant_values=blank)
@@ -164,7 +164,7 @@ def _losses(alpha: tf.Tensor, offsets: tf.Tensor, state_counts: tf.Tensor, lengt
     return tf.where(lengths > 0, -tf.cast(total, tf.float32), 0.0)
 
 
-def _expected_counts(recursion: _Recursion, labels: tf.Tensor, vocab_size: int) -> tf.Tensor:
+def _expected_counts(recursion: _Recursion, labels: tf.Tensor, vocab_size: tf.Tensor) -> tf.Tensor:
     """Returns the probability of each symbol in each frame, given the labels: ``[batch, time, vocabulary]``."""
     occupancy = tf.nn.softmax(recursion.log_occupancy)
     of_blank = tf.reduce_sum(occupancy[:, :, 0::2], 2, keepdims=True)

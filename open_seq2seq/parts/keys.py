@@ -100,6 +100,8 @@ class DecoderOutput(TypedDict, total=False):
       durations: for spectrograms without attention, durations of the symbols ``[batch, text]`` FP32, in frames.
       log_durations: predicted logarithms of 1 + duration ``[batch, text]`` FP32.
       symbols: for spectrograms, numbers of symbols of the texts ``[batch]``.
+      endings: for synthesised spectrograms, what ended each, as an index of ``parts.tacotron.guards.ENDINGS``
+        ``[batch]``.
       ctc_output: the ``DecoderOutput`` of the CTC decoder in joint CTC-attention models.
     """
 
@@ -115,6 +117,7 @@ class DecoderOutput(TypedDict, total=False):
     durations: tf.Tensor
     log_durations: tf.Tensor
     symbols: tf.Tensor
+    endings: tf.Tensor
     ctc_output: Any
 
 

@@ -94,7 +94,8 @@ def _legend(names: Sequence[str]) -> str:
 
 _STEP = re.compile(r"(?:model\.ckpt|step)-(\d{1,15})$")
 _MOST_BYTES = 1 << 20  # size of the largest text file that is read
-_MOST_IMAGES, _MOST_IMAGE_BYTES = 6, 150_000  # the page contains the images, so these limit its size
+_MOST_FILES = 6  # images, and as many sounds
+_MOST_FILE_BYTES = {".png": 150_000, ".wav": 700_000}  # the page contains the files, so these limit its size
 _MOST_EXAMPLES = 100  # worst examples that are shown; training writes ten
 _LOGS = "logs"  # subfolder of a run with --enable_logs
 
@@ -110,6 +111,7 @@ class Content:
       checkpoints: names of the checkpoints, oldest first, and of the best models.
       samples: for each step with texts, the name of its folder → a list of dicts (name → text); the newest step first.
       images: contents of PNG files by file name, from the newest step that has any.
+      sounds: contents of WAV files by file name, from the newest step that has any.
       worst: (step of the last evaluation that kept worst examples, the examples as dicts: name → text).
       signatures: how the scores of the last evaluation that stated it were computed, by name of the score.
     """
@@ -120,6 +122,7 @@ class Content:
     checkpoints: list[str] = field(default_factory=list)
     samples: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     images: dict[str, bytes] = field(default_factory=dict)
+    sounds: dict[str, bytes] = field(default_factory=dict)
     worst: tuple[int, list[dict[str, str]]] = (0, [])
     signatures: dict[str, str] = field(default_factory=dict)
 
@@ -154,8 +157,9 @@ def _read_samples(content: Content) -> None:
         texts = [text for path in _plain(step, "texts*.json") for text in _dicts([_json(path)])]
         if texts:
             content.samples[step.name] = texts
-        images = _plain(step, "*.png") if not content.images else []
-        content.images |= {path.name: data for path in images[:_MOST_IMAGES] if (data := _image(path))}
+        for files, suffix in ((content.images, ".png"), (content.sounds, ".wav")):
+            paths = [] if files else _plain(step, f"*{suffix}")
+            files |= {path.name: data for path in paths[:_MOST_FILES] if (data := _small_file(path))}
         worst = _json(step / "worst_examples.json")
         if isinstance(worst, list) and not content.worst[1]:
             content.worst = int(step.name.rpartition("-")[2]), list(_dicts(worst[:_MOST_EXAMPLES]))
@@ -195,10 +199,11 @@ def _dicts(values: list[Any]) -> Iterator[dict[str, str]]:
             yield {str(name): str(text) for name, text in value.items()}
 
 
-def _image(path: Path) -> bytes:
-    if path.is_file() and path.stat().st_size <= _MOST_IMAGE_BYTES:
+def _small_file(path: Path) -> bytes:
+    most = _MOST_FILE_BYTES[path.suffix]
+    if path.is_file() and path.stat().st_size <= most:
         with contextlib.suppress(DataError):
-            return read_data(str(path), most_bytes=_MOST_IMAGE_BYTES)
+            return read_data(str(path), most_bytes=most)
     return b""
 
 
@@ -301,6 +306,9 @@ def _samples(content: Content) -> str:
     parts += [f'<figure><figcaption>{escape(name)}</figcaption><img alt="{escape(name)}" '
               f'src="data:image/png;base64,{base64.b64encode(data).decode()}"></figure>'
               for name, data in content.images.items()]
+    parts += [f'<figure><figcaption>{escape(name)}</figcaption><audio controls '
+              f'src="data:audio/wav;base64,{base64.b64encode(data).decode()}"></audio></figure>'
+              for name, data in content.sounds.items()]
     return "".join(parts)
 
 

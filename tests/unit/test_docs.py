@@ -41,10 +41,10 @@ LAUNCHERS_OWN = (r"--(bind-to|allow-run-as-root|oversubscribe|mca|gloo|network-i
 
 def test_every_flag_in_the_pages_exists():
     from open_seq2seq.cli import make_parser
-    from open_seq2seq.models import LSTMLM, MultiDecoderModel, Speech2Text, Text2Text
+    from open_seq2seq.models import LSTMLM, MultiDecoderModel, Speech2Text, Text2SpeechTacotron, Text2Text
 
     flags = {option for action in make_parser()._actions for option in action.option_strings}
-    params = {name for model in (LSTMLM, MultiDecoderModel, Speech2Text, Text2Text)
+    params = {name for model in (LSTMLM, MultiDecoderModel, Speech2Text, Text2SpeechTacotron, Text2Text)
               for found in model.declared_params() for name in found}
     sections = {"eval_params", "train_params", "infer_params", "key"}  # and the placeholder of the usage line
     scripts = "".join(path.read_text() for folder in ("scripts", "benchmarks") for path in (ROOT / folder).glob("*.py"))
@@ -60,6 +60,8 @@ OTHERS = {
     "image_encoder", "image_encoder_params", "text_encoder", "x_params", "my_speech", "my_run",  # a user's own
     "bias_add", "btl_tcp_if_include", "byte_fallback",  # of TensorFlow, Open MPI and SentencePiece
     "precompute_mel_basis", "syn_enable", "syn_subdirs",  # options of NVIDIA's OpenSeq2Seq that were left out
+    "tacotron_gst_combine_csv", "tacotron_gst_create_infer_csv", "tacotron_gst_create_syn_data",  # tools of it
+    "tacotron_save_spec",
     "larc_clip_on", "larc_final_lr", "larc_grad_update",  # made of a prefix and a field
 }
 # Keys of the dicts that describe layers and searches, which are not declared one by one.

@@ -46,6 +46,9 @@ def _list_params() -> dict[str, Any]:
                            "each symbol, from aligned lists.", on_change=FREE),
         "plain_text": Param(bool, False, "Whether lines without | are texts to speak; set by --infer_files.",
                             derived=True, on_change=FREE),
+        "sentence_pause": Param((float, type(None)), 0.3, "In inference, the silence between the sentences of a text, "
+                                "which are spoken one by one; [pause 0.4] in a text sets it there. None: texts are "
+                                "spoken as a whole.", "seconds", minimum=0.0, maximum=60.0, on_change=FREE),
         "style_input": Param([None, "wav"], None, "wav: sources also contain the mel spectrogram of a style recording; "
                              "in training, that of the clip itself. Not needed with the encoder's style_weights.",
                              on_change=FREE),

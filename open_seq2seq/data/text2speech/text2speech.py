@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.data.text2speech.clips import Clip, read_clips
 from open_seq2seq.data.text2speech.durations import frames_of, mismatch
 from open_seq2seq.data.text2speech.params import make_settings, optional_params, required_params
+from open_seq2seq.data.text2speech.sentences import sentences
 from open_seq2seq.data.text2speech.symbols import CharacterSymbols, PhonemeSymbols, Symbols
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
@@ -58,6 +60,8 @@ class Text2SpeechDataLayer(DataLayer):
     Attributes:
       vocabulary: the symbols of ``vocab_file``.
       settings: the settings of the spectrograms.
+      pauses: for each example, the number of the text of which it is a sentence, and the seconds of silence after it;
+        None without lists.
 
     Raises:
       ConfigError: parameters contradict each other.
@@ -78,6 +82,7 @@ class Text2SpeechDataLayer(DataLayer):
         self._pool: ThreadPoolExecutor | None = None
         self._dropped: dict[str, int] = {}
         self._clips: list[Clip] = []
+        self.pauses: list[tuple[int, float]] | None = None
         self._ids: list[np.ndarray] = []
         self._frames = np.zeros([0], np.int64)
         if self.mode != "interactive_infer":
@@ -114,6 +119,9 @@ class Text2SpeechDataLayer(DataLayer):
         """Reads the lists and the headers of the recordings, and leaves out the clips that cannot be used."""
         params = self.params
         clips = read_clips(params["dataset_files"], params["dataset_location"], params["plain_text"])
+        pauses = [(number, 0.0) for number in range(len(clips))]
+        if not self._has_targets:
+            clips, pauses = self._by_sentence(clips)
         problems: dict[int, Problem] = {}
         ids = [self._encoded(number, clip, problems) for number, clip in enumerate(clips)]
         frames = np.zeros([len(clips)], np.int64)
@@ -127,6 +135,21 @@ class Text2SpeechDataLayer(DataLayer):
             raise DataError(f"No clips of {', '.join(params['dataset_files'])} are left. "
                             + describe_problems(list(problems.values())))
         self._clips, self._ids, self._frames = [clips[row] for row in rows], [ids[row] for row in rows], frames[rows]
+        self.pauses = [pauses[row] for row in rows]
+
+    def _by_sentence(self, clips: Sequence[Clip]) -> tuple[list[Clip], list[tuple[int, float]]]:
+        """Returns a clip for each sentence, and the number of its text with the seconds of silence after it."""
+        parts = [(replace(clip, text=text), (number, pause)) for number, clip in enumerate(clips)
+                 for text, pause in self.divided(clip.text)]
+        return [clip for clip, _ in parts], [pause for _, pause in parts]
+
+    def divided(self, given: Any) -> list[tuple[Any, float]]:
+        """Returns the sentences of a text or of a pair (text, path), each with the seconds of silence after it."""
+        text, *style = given if isinstance(given, (tuple, list)) and len(given) == 2 else (given,)
+        if self.params["sentence_pause"] is None or not isinstance(text, str):
+            return [(given, 0.0)]
+        return [((one.text, *style) if style else one.text, one.pause)
+                for one in sentences(text, self.params["sentence_pause"])]
 
     def _encoded(self, number: int, clip: Clip, problems: dict[int, Problem]) -> np.ndarray:
         """Returns the ids of a clip's text; in training and evaluation, unknown symbols are a problem."""
@@ -268,6 +291,15 @@ class Text2SpeechDataLayer(DataLayer):
         return values
 
     def _computed(self, path: str) -> _Recorded:
+        audio, start = self._recording(path)
+        return _Recorded(spectrogram(audio, self.settings), start / self.settings.sample_freq)
+
+    def recording(self, example: int) -> np.ndarray:
+        """Returns the sound ``[samples]`` of a clip, trimmed as for its spectrogram."""
+        return self._recording(self._clips[example].path)[0]
+
+    def _recording(self, path: str) -> tuple[np.ndarray, int]:
+        """Returns the sound ``[samples]`` of a recording, and the number of samples cut from its beginning."""
         audio, start = read_audio(path, self.settings.sample_freq), 0
         if is_silent(audio):
             raise AudioError("silent", "is silent")
@@ -276,7 +308,7 @@ class Text2SpeechDataLayer(DataLayer):
             audio = audio[start:end]
         if self.params["max_normalization"]:
             audio = audio / np.abs(audio).max()
-        return _Recorded(spectrogram(audio, self.settings), start / self.settings.sample_freq)
+        return audio, start
 
     def _durations_of(self, example: int, recorded: _Recorded) -> np.ndarray:
         """Returns the number of frames of each id ``[text]`` of a clip."""
@@ -373,6 +405,10 @@ class Text2SpeechDataLayer(DataLayer):
         """Returns the text of a clip: that which the model reads, or with phonemes that of the list."""
         text = self._clips[example].text
         return text if self.params["symbols"] == "phonemes" else self.vocabulary.join(self.vocabulary.split(text))
+
+    def names_of(self, ids: np.ndarray) -> list[str]:
+        """Returns the name of each id of ``ids`` ``[text]``; "" for special symbols."""
+        return ["" if number < _SPECIAL else self.vocabulary.labels[number - _SPECIAL] for number in ids]
 
     def text_of(self, ids: np.ndarray) -> str:
         """Returns the symbols of ids ``[text]`` as a text, without special symbols."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.text2speech.speech import Speech
+from open_seq2seq.parts.tacotron.guards import ENDINGS
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.output_file import passes_through
@@ -24,19 +29,24 @@ class SpeechWriter(ResultWriter):
 
     If the output is a file ``.wav``, or a stream such as stdout, it becomes one 16-bit sound file of all texts, with
     pauses between them. Otherwise it becomes a folder with, for each text, the sound ``0000.wav``, the spectrogram
-    ``0000.npy`` ``[frames, features]`` and a picture of the alignment ``0000.png``, and a table ``speech.csv``.
+    ``0000.npy`` ``[frames, features]``, a picture of the alignment ``0000.png``, and the symbols with their start and
+    end in seconds ``0000.json``; and a table ``speech.csv``.
 
     Args:
       output_file: path of the file or folder.
       rate: sampling rate in Hz.
+      text_of: function from the number of an example to that of its text; examples of one text follow one another.
+      join: function that turns the numbers of the examples of a text and their speech into the speech of the text.
     """
 
-    def __init__(self, output_file: str, rate: int) -> None:
+    def __init__(self, output_file: str, rate: int, text_of: Callable[[int], int],
+                 join: Callable[[list[int], list[Speech]], Speech]) -> None:
         super().__init__()
-        self._name, self._rate = output_file, rate
+        self._name, self._rate, self._text_of, self._join = output_file, rate, text_of, join
         self._is_file = passes_through(output_file) or Path(output_file).suffix.lower() in (".wav", ".wave")
         self._pieces: list[np.ndarray] = []
-        self._not_stopped = 0
+        self._sentences: list[tuple[int, Speech]] = []
+        self._endings: Counter[str] = Counter()
 
     def begin(self) -> None:
         if self._is_file:
@@ -45,28 +55,40 @@ class SpeechWriter(ResultWriter):
         self._folder = self.outputs.folder(self._name)
         self._table = io.StringIO()
         self._rows = csv.writer(self._table, lineterminator="\n")
-        self._rows.writerow(("wav_filename", "seconds", "stopped"))
+        self._rows.writerow(("wav_filename", "seconds", "stopped", "ending"))
 
     def write(self, example: int, result: Any) -> None:
-        self._not_stopped += not result.stopped
+        if self._sentences and self._text_of(self._sentences[-1][0]) != self._text_of(example):
+            self._write_text()
+        self._sentences.append((example, result))
+
+    def _write_text(self) -> None:
+        examples, results = [example for example, _ in self._sentences], [speech for _, speech in self._sentences]
+        self._sentences, result = [], self._join(examples, results)
+        self._endings.update([result.ending])
         if self._is_file:
             pause = np.zeros(int(_PAUSE_SECONDS * self._rate) if self._pieces else 0, np.float32)
             self._pieces += [pause, result.samples]
             return
-        stem, content = f"{example:04d}", io.BytesIO()
+        stem, content = f"{self._text_of(examples[0]):04d}", io.BytesIO()
         np.save(content, result.spectrogram)
-        disk.write_new(self._folder / f"{stem}.wav", encoded(result.samples, self._rate))
-        disk.write_new(self._folder / f"{stem}.npy", content.getvalue())
-        disk.write_new(self._folder / f"{stem}.png", png(picture(result.alignment)))
-        self._rows.writerow((f"{stem}.wav", f"{result.seconds:.3f}", "yes" if result.stopped else "no"))
+        timings = [{"symbol": one.symbol, "start": one.start, "end": one.end} for one in result.timings]
+        for suffix, data in ((".wav", encoded(result.samples, self._rate)), (".npy", content.getvalue()),
+                             (".png", png(picture(result.alignment))),
+                             (".json", json.dumps(timings, ensure_ascii=False).encode())):
+            disk.write_new(self._folder / f"{stem}{suffix}", data)
+        self._rows.writerow((f"{stem}.wav", f"{result.seconds:.3f}", "yes" if result.stopped else "no", result.ending))
 
     def finish(self) -> None:
+        if self._sentences:
+            self._write_text()
         if self._is_file:
             self._file.write(encoded(np.concatenate([np.zeros(0, np.float32), *self._pieces]), self._rate))
         else:
             disk.write_new(self._folder / _TABLE, self._table.getvalue())
-        if self._not_stopped:
-            deco_print(f"Cut at the maximum length, because the model did not stop: {self._not_stopped:,} texts")
+        for ending in ENDINGS[1:]:
+            if self._endings[ending]:
+                deco_print(f"Texts at which the model did not stop, ended by {ending}: {self._endings[ending]:,}")
 
 
 def picture(values: np.ndarray, height: int = 256) -> np.ndarray:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,63 +17,21 @@ from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.metrics.alignment import coverage, diagonality, monotonicity
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
-from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, summary
 from open_seq2seq.models.text2speech.sound_files import SpeechWriter, picture
-from open_seq2seq.utils.console import deco_print
-
-_STOP = 0.5  # probability from which the stop token ends an utterance
-
-
-class Speech(NamedTuple):
-    """The sound of one text.
-
-    Attributes:
-      samples: float32 ``[samples]`` from -1 to 1.
-      rate: sampling rate in Hz.
-      spectrogram: the features of the data layer ``[frames, features]``; with output_type both, those of mel.
-      alignment: attention weights ``[frames, text]``.
-      stopped: whether the model ended the utterance; if not, it was cut at the maximum length.
-    """
-
-    samples: np.ndarray
-    rate: int
-    spectrogram: np.ndarray
-    alignment: np.ndarray
-    stopped: bool
-
-    @property
-    def seconds(self) -> float:
-        """Duration in seconds."""
-        return len(self.samples) / self.rate
-
-
-class AlignmentMeasures(NamedTuple):
-    """Measures of the speech of one text: its own, and those of the attention given the recording's frames.
-
-    Attributes:
-      example: index of the example.
-      forced: diagonality of the attention with teacher forcing.
-      free: diagonality of the attention of free-running speech.
-      monotonicity: of free-running speech.
-      coverage: of free-running speech.
-      duration_ratio: number of frames, divided by that of the recording.
-      stopped: whether the model ended the utterance.
-    """
-
-    example: int
-    forced: float
-    free: float
-    monotonicity: float
-    coverage: float
-    duration_ratio: float
-    stopped: bool
+from open_seq2seq.models.text2speech.speech import Speech, joined, timings_of
+from open_seq2seq.parts.tacotron.guards import ENDINGS
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.sound_files import encoded
 
 
 class Text2Speech(EncoderDecoderModel):
     """Base of models for speech synthesis.
 
-    Evaluation computes the loss with teacher forcing, then speaks each text freely and measures the attention.
+    Evaluation computes the loss with teacher forcing, then speaks each text freely and measures the attention and, if
+    asked for, the sound.
     Inference writes sound files; see ``SpeechWriter``.
     """
 
@@ -79,12 +40,29 @@ class Text2Speech(EncoderDecoderModel):
     verb = "synthesize"
     data_layer: Text2SpeechDataLayer
 
+    def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
+        super().__init__(params, mode)
+        self._scores = SignedScores()
+        self._judge: SoundJudge | None = None
+
+    def connect(self) -> None:
+        super().connect()
+        if self.mode == "eval" and (self.params["sound_measures"] or self.params["recognizer"]):
+            self._judge = SoundJudge(self.data_layer.settings.sample_freq, self.params["sound_measures"],
+                                     self.params["recognizer"])
+
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **EncoderDecoderModel.get_optional_params(),
-            "save_to_tensorboard": Param(bool, True, "Whether training also shows pictures of the alignment and the "
-                                         "spectrograms of a sample, in TensorBoard.", on_change=FREE),
+            "save_to_tensorboard": Param(bool, True, "Whether training also shows the alignment, the spectrograms and "
+                                         "the sound of a sample, in TensorBoard and in the report.", on_change=FREE),
+            "sound_measures": Param(bool, False, "Whether evaluation compares the sound with the recordings: mel "
+                                    "cepstral distortion, pitch and voicing. This takes seconds per clip.",
+                                    on_change=FREE),
+            "recognizer": Param([None, "pocketsphinx"], None, "Recogniser whose character and word errors evaluation "
+                                "prints, beside those on the recordings; pocketsphinx understands English and is in "
+                                "the extra align.", on_change=FREE),
             "griffin_lim_iterations": Param(int, 60, "Number of iterations in which the phases of the spectrogram are "
                                             "estimated.", minimum=0, maximum=10**4, on_change=FREE),
         }
@@ -101,64 +79,79 @@ class Text2Speech(EncoderDecoderModel):
 
     def num_objects(self, batch: dict[str, Any]) -> int:
         """Counts the frames of the spectrograms, without padding of the batch."""
-        tensors = batch.get("target_tensors") or batch["source_tensors"]
-        return int(np.asarray(tensors[-1]).sum())
+        tensors = batch["target_tensors"][2] if batch.get("target_tensors") else batch["source_tensors"][-1]
+        return int(np.asarray(tensors).sum())
+
+    def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
+        _, final, alignments, _, lengths, magnitudes = decoded["outputs"]
+        final, rows = tf.cast(final, tf.float32), tf.shape(lengths)[0]
+        durations = decoded.get("durations", tf.zeros([rows, 0]))
+        tensors = [alignments, lengths, decoded["symbols"], decoded.get("endings", tf.zeros([rows], tf.int32)),
+                   durations, final]
+        if self.mode == "eval" and self._judge is None:
+            return tensors
+        columns = final
+        if self.data_layer.settings.output_type == "both":
+            columns = tf.concat([final, tf.cast(magnitudes, tf.float32)], -1)
+        return [*tensors, *self._sound(columns, lengths)]
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         """Speaks the texts of a batch.
 
         Returns:
-          ``[spectrogram [batch, frames, features], alignments [batch, frames, text], lengths [batch] in frames, lengths
-          of the texts [batch], stop probabilities [batch, frames]]``; in inference followed by ``[sound [batch,
-          samples]``, lengths in samples ``[batch]]``.
+          ``[alignments [batch, frames, text], lengths [batch] in frames, lengths of the texts [batch], what ended each
+          as an index of ENDINGS [batch], durations of the symbols in frames [batch, text] or without columns,
+          spectrogram [batch, frames, features]]``; in inference, and in evaluation of the sound, followed by ``[sound
+          [batch, samples]``, lengths in samples ``[batch]]``.
         """
-        outputs = super().predict(batch)
-        _, final, alignments, stop, lengths, magnitudes = outputs
-        final = tf.cast(final, tf.float32)
-        tensors = [final, alignments, lengths, batch["source_tensors"][1], stop[..., 0]]
-        if self.mode == "eval":
-            return tensors
+        return super().predict(batch)
+
+    def _sound(self, columns: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
+        """Returns the sound ``[batch, samples]`` of spectrograms of these lengths, and its lengths in samples."""
         settings = self.data_layer.settings
-        columns = tf.concat([final, tf.cast(magnitudes, tf.float32)], -1) if settings.output_type == "both" else final
-        sound = to_sound(columns, lengths, settings, self.params["griffin_lim_iterations"])
-        return [*tensors, sound, tf.maximum(lengths - 1, 0) * settings.hop]
+        return [to_sound(columns, lengths, settings, self.params["griffin_lim_iterations"]),
+                tf.maximum(tf.cast(lengths, tf.int32) - 1, 0) * settings.hop]
 
     def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
                            decoded: dict[str, Any]) -> list[tf.Tensor]:
-        return [*self.predict(batch), decoded["outputs"][2], batch["target_tensors"][2]]
+        spectrogram, _, frames = batch["target_tensors"][:3]
+        copies = [] if self._judge is None else self._sound(spectrogram, frames)
+        return [decoded["outputs"][2], frames, *self.predict(batch), *copies]
 
-    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[AlignmentMeasures]:
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Measures]:
         batch, outputs = without_empty_rows(input_values, output_values)
-        _, free, lengths, symbols, stop, forced, frames = outputs[-7:]
+        forced, frames, free, lengths, symbols, endings = outputs[:6]
         measures = []
         for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
             size = symbols[row]
-            own = free[row, :lengths[row], :size]
-            measures.append(AlignmentMeasures(
-                example, diagonality(forced[row, :frames[row], :size]), diagonality(own),
-                monotonicity(own), coverage(own), float(lengths[row]) / float(frames[row]),
-                bool(stop[row, lengths[row] - 1] > _STOP)))
+            own, sound = free[row, :lengths[row], :size], None
+            if self._judge is not None:
+                speech, samples, copy, copied = (values[row] for values in outputs[-4:])
+                recording = self.data_layer.recording(example)
+                sound = self._judge.measures(speech[:samples], copy[:min(copied, len(recording))], recording,
+                                             self.data_layer.text(example))
+            measures.append(Measures(
+                example, diagonality(forced[row, :frames[row], :size]), diagonality(own), monotonicity(own),
+                coverage(own), float(lengths[row]) / float(frames[row]), ENDINGS[endings[row]], sound))
         return measures
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = [row for batch in results_per_batch for row in batch]
-        metrics = {
-            "Eval diagonality": np.mean([row.free for row in rows]),
-            "Eval diagonality with teacher forcing": np.mean([row.forced for row in rows]),
-            "Eval monotonicity": np.mean([row.monotonicity for row in rows]),
-            "Eval coverage": np.mean([row.coverage for row in rows]),
-            "Eval duration ratio": np.mean([row.duration_ratio for row in rows]),
-            "Eval not stopped": np.mean([not row.stopped for row in rows]),
-        }
         of = "Validation " if self.validates else ""
-        for name, value in metrics.items():
-            deco_print(f"{of}{name.removeprefix('Eval ')}: {value:.4f}", offset=1)
-        return {name: float(value) for name, value in metrics.items()}
+        metrics = summary(rows, of)
+        if self._judge is not None:
+            metrics |= self._judge.summary([row.sound for row in rows], self._scores, of)
+        return metrics
+
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        """Writes the scores of the sound with their signatures."""
+        self._scores.write(reporter)
 
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
         rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: row.free)
         return [{"example": self.data_layer.describe_example(row.example), "diagonality": f"{row.free:.2f}",
-                 "text": self.data_layer.text(row.example), "stopped": "yes" if row.stopped else "no"}
+                 "text": self.data_layer.text(row.example), "ended by": row.ending,
+                 **({"heard": row.sound.heard["speech"].text} if row.sound and row.sound.heard else {})}
                 for row in rows[:count]]
 
     def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
@@ -173,23 +166,61 @@ class Text2Speech(EncoderDecoderModel):
         reporter.image("alignment", picture(alignment))
         reporter.image("target", picture(target[:length, :mels]))
         reporter.image("prediction", picture(outputs[1][0, :length]))
+        reporter.sound("sample_speech", self._sample_sound(outputs, length), self.data_layer.settings.sample_freq)
+
+    def _sample_sound(self, outputs: list[np.ndarray], length: int) -> np.ndarray:
+        """Returns the sound ``[samples]`` of the first prediction of a batch."""
+        columns = outputs[1][0, :length]
+        if self.data_layer.settings.output_type == "both":
+            columns = np.concatenate([columns, outputs[5][0, :length]], -1)
+        return self._sound(tf.constant(columns[np.newaxis]), tf.constant([length]))[0].numpy()[0]
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Speech]]:
         """Returns (example, speech) for each text of the batch."""
         batch, outputs = without_empty_rows(input_values, output_values)
-        rate, results = self.data_layer.settings.sample_freq, []
+        settings, results = self.data_layer.settings, []
         for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
-            final, alignment, frames, symbols, stop, sound, samples = (values[row] for values in outputs)
-            results.append((example, Speech(
-                sound[:samples], rate, final[:frames], alignment[:frames, :symbols],
-                bool(stop[frames - 1] > _STOP))))
+            alignment, frames, symbols, ending, durations, final, sound, samples = (values[row] for values in outputs)
+            alignment = alignment[:frames, :symbols]
+            if not len(durations):
+                durations = np.bincount(alignment.argmax(1), minlength=symbols)
+            names = self.data_layer.names_of(batch["source_tensors"][0][row, :symbols])
+            timings = timings_of(names, durations[:symbols], settings.hop / settings.sample_freq)
+            results.append((example, Speech(sound[:samples], settings.sample_freq, final[:frames], alignment,
+                                            ENDINGS[ending], timings)))
         return results
+
+    def divided(self, given: Any) -> list[Any]:
+        """Returns the sentences of a text, which are spoken one by one."""
+        return [sentence for sentence, _ in self.data_layer.divided(given)]
+
+    def joined(self, given: Any, results: list[Any]) -> Speech:
+        return self._joined(results, [pause for _, pause in self.data_layer.divided(given)])
+
+    def _joined(self, results: list[Speech], pauses: list[float]) -> Speech:
+        settings = self.data_layer.settings
+        return joined(results, pauses, settings.padding, settings.hop)
 
     def answer(self, result: Any) -> str:
         return f"{result.seconds:.2f} seconds of speech"
 
+    def prompt_answer(self, result: Any) -> str:
+        """Writes the sound to the first free file ``speech-1.wav``, ``speech-2.wav``, … of the current folder.
+
+        Returns:
+          The path, and the duration.
+        """
+        path = next(path for number in itertools.count(1) if not (path := Path(f"speech-{number}.wav")).exists())
+        disk.write_new(path, encoded(result.samples, result.rate))
+        return f"{path.resolve()}: {self.answer(result)}"
+
     def open_results(self, output_file: str) -> ResultWriter:
-        return SpeechWriter(output_file, self.data_layer.settings.sample_freq)
+        pauses = self.data_layer.pauses
+        if pauses is None:  # texts that arrive one by one, whose sentences have been joined
+            return SpeechWriter(output_file, self.data_layer.settings.sample_freq, lambda example: example,
+                                lambda _, results: results[0])
+        return SpeechWriter(output_file, self.data_layer.settings.sample_freq, lambda example: pauses[example][0],
+                            lambda examples, results: self._joined(results, [pauses[one][1] for one in examples]))
 
 
 class Text2SpeechTacotron(Text2Speech):

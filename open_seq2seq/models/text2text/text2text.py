@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from open_seq2seq.metrics.bleu import (
     tokenizer_problem,
 )
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
-from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.text2text.result_files import ScoreWriter, TranslationWriter
 from open_seq2seq.models.text2text.translations import (
@@ -32,7 +31,6 @@ from open_seq2seq.models.text2text.translations import (
     aligned,
     with_unknowns_replaced,
 )
-from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 
@@ -40,15 +38,11 @@ Row = tuple[int, str, str]
 """(example, translation, reference)."""
 
 
-class Scores:
+class Scores(SignedScores):
     """BLEU and chrF of the evaluations of a model, each by the same tokenizer.
 
     The signature of a score, and the hint that another tokenizer is needed, are printed once for each model.
     """
-
-    def __init__(self) -> None:
-        self._told: set[str] = set()
-        self._latest: dict[str, dict[str, float | str]] = {}
 
     def compute(self, rows: Sequence[Row], tokenizer: str, language: str = "") -> BleuResult:
         """Computes and prints the scores of translations.
@@ -63,23 +57,10 @@ class Scores:
         of, colon = (f"{language}: ", "") if language else ("", ":")
         for name, score, signature in (("BLEU", result.bleu, result.signature),
                                        ("chrF", result.chrf, result.chrf_signature)):
-            self._latest[of + name] = {"score": score, "signature": signature}
-            deco_print(f"{of}{name}{colon} {score:.2f} of 100{self._once(f'  ({signature})')}", offset=1)
-        if (hint := tokenizer_hint(references, tokenizer)) and self._once(of + hint):
+            deco_print(f"{of}{name}{colon} {score:.2f} of 100{self.signed(of + name, score, signature)}", offset=1)
+        if (hint := tokenizer_hint(references, tokenizer)) and self.once(of + hint):
             deco_print(f"WARNING: this BLEU says little, because {hint} as bleu_tokenizer.", offset=1)
         return result
-
-    def _once(self, text: str) -> str:
-        """Returns the text, or "" if an earlier evaluation has printed it."""
-        new = "" if text in self._told else text
-        self._told.add(text)
-        return new
-
-    def write(self, reporter: Reporter) -> None:
-        """Writes the latest scores and their signatures, if there are any, to ``scores.json`` among the samples."""
-        if self._latest:
-            with reporter.file("scores", ".json") as path:
-                disk.fill(path, json.dumps(self._latest, ensure_ascii=False))
 
 
 class Text2Text(EncoderDecoderModel):

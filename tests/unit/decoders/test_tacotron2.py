@@ -70,6 +70,23 @@ def decoded(decoder: Tacotron2Decoder, source: Any, target: Any = None) -> dict[
     return decoder.decode({"encoder_output": source, "target_tensors": target})
 
 
+@pytest.mark.parametrize(("params", "ending"), [({"most_end_frames": 2, "attention_window": 1}, 2),
+                                                ({"most_repeated_frames": 4}, 3)])
+def test_guards_end_texts_alike_in_every_batch(params: Any, ending: int) -> None:
+    guarded, free = make(prenet_dropout_prob=0.0, max_frames_per_symbol=20.0, **params), make(
+        prenet_dropout_prob=0.0, max_frames_per_symbol=20.0)
+    for decoder in (guarded, free):
+        decoder.stop_token.bias.assign(decoder.stop_token.bias - 100.0)
+        decoder.projection.kernel.assign(decoder.projection.kernel * 0.1)  # soon, frames hardly change
+    searched, source = decoded(guarded, encoded()), encoded()
+    lengths, endings = searched["outputs"][4].numpy(), searched["endings"].numpy()
+    assert (decoded(free, source)["endings"].numpy() == 1).all() and ending in endings
+    for row in range(3):
+        alone = decoded(guarded, {name: value[row:row + 1] for name, value in source.items()})
+        assert alone["outputs"][4][0] == lengths[row] and alone["endings"][0] == endings[row]
+        assert lengths[row] < SYMBOLS[row] * 20 or endings[row] == 1
+
+
 @pytest.mark.parametrize("params", [
     {}, BOTH, {"reduction_factor": 2}, {"attention_type": "bahdanau", "attention_bias": False, "zoneout_prob": 0.2},
     {"stop_token_input": "decoder", "reduction_factor": 3, "enable_prenet": False, "enable_postnet": False}])

@@ -21,7 +21,7 @@ def answers_to(typed, monkeypatch):
         return lines
 
     monkeypatch.setattr("sys.stdin", typed)
-    prompt(SimpleNamespace(infer=infer, model=SimpleNamespace(answer=str.upper, interactive_hint="Type a line")))
+    prompt(SimpleNamespace(infer=infer, model=SimpleNamespace(prompt_answer=str.upper, interactive_hint="Type a line")))
 
 
 def test_a_line_that_cannot_be_used_does_not_end_a_session_on_a_terminal(monkeypatch, capsys):

@@ -2,7 +2,15 @@ import random
 
 import pytest
 
-from open_seq2seq.metrics.wer import ErrorCounts, align, alignment_text, count_errors, error_rates, report
+from open_seq2seq.metrics.wer import (
+    ErrorCounts,
+    align,
+    alignment_text,
+    count_errors,
+    error_rates,
+    rate_interval,
+    report,
+)
 from open_seq2seq.utils.errors import DataError
 
 WORDS = ["a", "the", "caf\u00e9", "\u4f60\u597d", "\u043c\u0438\u0440", "tree", "trees", "\U0001f600"]
@@ -102,3 +110,11 @@ def test_empty_and_white_space():
         error_rates([], [])
     with pytest.raises(ValueError):
         error_rates(["a"], ["a", "b"])
+
+
+def test_the_interval_of_a_rate_narrows_with_the_number_of_utterances():
+    counts = [ErrorCounts(number % 4, 0, 0, 10) for number in range(12)]
+    low, high = rate_interval(counts)
+    assert low < 0.15 < high
+    narrow = rate_interval(counts * 20)
+    assert low < narrow[0] < 0.15 < narrow[1] < high and rate_interval(counts[1:2]) == (0.1, 0.1)

@@ -28,6 +28,7 @@ def write_run(folder, steps=20):
     worst = [{"example": "line 7", "chrF": "3.1", "prediction": "cat"}]
     (samples / "worst_examples.json").write_text(json.dumps(worst))
     (samples / "attention.png").write_bytes(b"\x89PNG rest")
+    (samples / "speech.wav").write_bytes(b"RIFF rest")
 
 
 class Tags(HTMLParser):
@@ -80,7 +81,7 @@ def test_the_page_is_complete_offline_and_escaped(tmp_path):
     tags = Tags()
     tags.feed(text)
     assert tags.open == [] and "script" not in tags.seen and "link" not in tags.seen
-    assert [source[:15] for source in tags.sources] == ["data:image/png;"]
+    assert [source[:15] for source in tags.sources] == ["data:image/png;", "data:audio/wav;"]
     for words in ("31.25 at 20", "0.15 at 20", "una casa", "&lt;script&gt;", "line 7", "base_model: Text2Text",
                   "&lt;b&gt;x", "model.ckpt-20", "Worst examples"):
         assert words in text, words

@@ -1,33 +1,56 @@
+import json
+
 import numpy as np
 import pytest
 import soundfile
 
 from open_seq2seq.models.text2speech.sound_files import SpeechWriter, picture
-from open_seq2seq.models.text2speech.text2speech import Speech
+from open_seq2seq.models.text2speech.speech import Speech, joined, timings_of
 from open_seq2seq.utils.errors import UserError
 
-RATE = 8000
+RATE, HOP = 8000, 100
 
 
-def speech(samples, stopped=True):
-    sound = np.linspace(-0.5, 0.5, samples, dtype=np.float32)
-    return Speech(sound, RATE, np.zeros([4, 3], np.float32), np.eye(4, dtype=np.float32), stopped)
+def speech(hops, ending="stop token"):
+    sound = np.linspace(-0.5, 0.5, hops * HOP, dtype=np.float32)
+    durations = np.full([3], (hops + 1) / 3)
+    return Speech(sound, RATE, np.ones([hops + 1, 3], np.float32), np.full([hops + 1, 3], 1 / 3, np.float32), ending,
+                  timings_of(["", "a", "b"], durations, HOP / RATE))
+
+
+def joined_texts(output, results, pauses):
+    def join(examples, sentences):
+        return joined(sentences, [pauses[one][1] for one in examples], np.zeros([3], np.float32), HOP)
+
+    with SpeechWriter(str(output), RATE, lambda example: pauses[example][0], join) as writer:
+        writer.write_batches([list(enumerate(results))])
 
 
 def test_one_file_has_pauses_between_texts(tmp_path, capsys):
-    with SpeechWriter(str(tmp_path / "out.wav"), RATE) as writer:
-        writer.write_batches([[(0, speech(800)), (1, speech(400, stopped=False))]])
+    joined_texts(tmp_path / "out.wav", [speech(8), speech(4, "maximum length")], [(0, 0.0), (1, 0.0)])
     samples, rate = soundfile.read(tmp_path / "out.wav")
     assert rate == RATE and len(samples) == 800 + 2400 + 400
-    np.testing.assert_allclose(samples[:800], speech(800).samples, atol=1e-4)
-    assert not samples[800:3200].any() and "1 texts" in capsys.readouterr().out
+    np.testing.assert_allclose(samples[:800], speech(8).samples, atol=1e-4)
+    assert not samples[800:3200].any() and "ended by maximum length: 1" in capsys.readouterr().out
+
+
+def test_sentences_of_a_text_are_one_sound_with_pauses_and_timings(tmp_path):
+    joined_texts(tmp_path / "out", [speech(8), speech(4), speech(2)], [(0, 0.05), (0, 0.0), (1, 0.0)])
+    samples, _ = soundfile.read(tmp_path / "out/0000.wav")
+    assert len(samples) == (8 + 4 + 4) * HOP and not samples[800:1200].any()
+    assert len(np.load(tmp_path / "out/0000.npy")) == 8 + 4 + 4 + 1
+    timings = json.loads((tmp_path / "out/0000.json").read_text())
+    assert [one["symbol"] for one in timings] == ["a", "b", "a", "b"]
+    starts = [one["start"] for one in timings]
+    np.testing.assert_allclose(starts, [3 / 80, 6 / 80, 12 / 80 + 5 / 240, 12 / 80 + 10 / 240], atol=2e-4)
+    assert (tmp_path / "out/0001.wav").exists() and not (tmp_path / "out/0002.wav").exists()
 
 
 def test_a_folder_with_files_of_other_programs_is_not_replaced(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="did not write"), SpeechWriter(str(tmp_path / "mine"), RATE) as writer:
-        writer.write_batches([[(0, speech(8))]])
+    with pytest.raises(UserError, match="did not write"):
+        joined_texts(tmp_path / "mine", [speech(1)], [(0, 0.0)])
     assert (tmp_path / "mine/letter.txt").read_text() == "dear"
 
 

@@ -1,0 +1,166 @@
+"""Evaluates synthesised speech: the attention, the stops, the sound, and what a recogniser understands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from open_seq2seq.metrics.recognizer import PocketSphinx, plain_words
+from open_seq2seq.metrics.sound import SoundDistance, analysed, distance_signature, sound_distance
+from open_seq2seq.metrics.wer import ErrorCounts, count_errors, rate_interval
+from open_seq2seq.models.reporter import SignedScores
+from open_seq2seq.parts.tacotron.guards import ENDINGS
+from open_seq2seq.utils.console import deco_print
+
+_MOST_RATIO = 1.5  # speech that is longer or shorter than the recording by this factor has stopped too late or early
+_KINDS = ("speech", "copy", "recording")
+
+
+class Heard(NamedTuple):
+    """What the recogniser understood of one sound, and its errors."""
+
+    text: str
+    words: ErrorCounts
+    characters: ErrorCounts
+
+
+class SoundMeasures(NamedTuple):
+    """Measures of the sound of one text, by kind: ``speech``, ``copy``, and ``recording``.
+
+    A copy is the recording as it sounds after Griffin and Lim's method: what perfect spectrograms would give.
+
+    Attributes:
+      distances: distances of the speech and of the copy from the recording; empty without ``sound_measures``.
+      heard: what is understood of each; empty without a recogniser.
+    """
+
+    distances: dict[str, SoundDistance]
+    heard: dict[str, Heard]
+
+
+class Measures(NamedTuple):
+    """Measures of the speech of one text, and of the attention given the recording's frames.
+
+    Attributes:
+      example: index of the example.
+      forced: diagonality of the attention with teacher forcing.
+      free: diagonality of the attention of free-running speech.
+      monotonicity: of free-running speech.
+      coverage: of free-running speech.
+      duration_ratio: number of frames, divided by that of the recording.
+      ending: what ended the speech, one of ``parts.tacotron.guards.ENDINGS``.
+      sound: measures of the sound, if it is evaluated.
+    """
+
+    example: int
+    forced: float
+    free: float
+    monotonicity: float
+    coverage: float
+    duration_ratio: float
+    ending: str
+    sound: SoundMeasures | None
+
+
+class SoundJudge:
+    """Measures the sound of synthesised speech against recordings.
+
+    Args:
+      rate: sampling rate in Hz.
+      distances: whether to compute ``metrics.sound.sound_distance``.
+      recognizer: ``pocketsphinx``, or None.
+
+    Raises:
+      UserError: the recogniser is not installed.
+    """
+
+    def __init__(self, rate: int, distances: bool, recognizer: str | None) -> None:
+        self._rate, self._distances = rate, distances
+        self._recognizer = PocketSphinx() if recognizer else None
+
+    def measures(self, speech: np.ndarray, copy: np.ndarray, recording: np.ndarray, text: str) -> SoundMeasures:
+        """Returns the measures of sounds ``[samples]`` of a text."""
+        sounds, distances, heard = dict(zip(_KINDS, (speech, copy, recording), strict=True)), {}, {}
+        if self._distances:
+            reference = analysed(recording, self._rate)
+            distances = {kind: sound_distance(analysed(sounds[kind], self._rate), reference) for kind in _KINDS[:2]}
+        if self._recognizer is not None:
+            heard = {kind: self._understood(sound, text) for kind, sound in sounds.items()}
+        return SoundMeasures(distances, heard)
+
+    def _understood(self, sound: np.ndarray, text: str) -> Heard:
+        assert self._recognizer is not None
+        heard, said = plain_words(self._recognizer.transcript(sound, self._rate)), plain_words(text)
+        return Heard(heard, count_errors(said.split(), heard.split()), count_errors(said, heard))
+
+    def summary(self, rows: Sequence[SoundMeasures], scores: SignedScores, of: str) -> dict[str, float]:
+        """Prints the means over the texts, and returns them as metrics by name.
+
+        Args:
+          rows: the measures of each text.
+          scores: keeps the scores with their signatures.
+          of: what the lines begin with.
+        """
+        metrics: dict[str, float] = {}
+        for name, value_of, unit in _DISTANCES if self._distances else ():
+            speech, copy = (_mean([value_of(row.distances[kind]) for row in rows]) for kind in _KINDS[:2])
+            metrics |= {f"Eval {name}": speech, f"Eval {name} of copies": copy}
+            signed = scores.signed(name, speech, distance_signature(self._rate))
+            deco_print(f"{of}{name}: {speech:.3f}{unit}; Griffin-Lim copies: {copy:.3f}{unit}{signed}", offset=1)
+        return metrics | (self._understanding(rows, scores, of) if self._recognizer else {})
+
+    def _understanding(self, rows: Sequence[SoundMeasures], scores: SignedScores, of: str) -> dict[str, float]:
+        assert self._recognizer is not None
+        metrics: dict[str, float] = {}
+        for name, counts_of in (("character error", lambda heard: heard.characters),
+                                ("word error", lambda heard: heard.words)):
+            shown = []
+            for kind in _KINDS:
+                counts = [counts_of(row.heard[kind]) for row in rows]
+                rate = sum(one.errors for one in counts) / max(1, sum(one.reference for one in counts))
+                low, high = rate_interval(counts)
+                suffix = "" if kind == "speech" else " of copies" if kind == "copy" else " of recordings"
+                metrics[f"Eval {name}{suffix}"] = rate
+                shown.append(f"{suffix.removeprefix(' of ')} {rate:.2%} ({low:.2%} to {high:.2%})".strip())
+            signed = scores.signed(name, metrics[f"Eval {name}"], self._recognizer.signature)
+            deco_print(f"{of}{name} heard: {'; '.join(shown)}{signed}", offset=1)
+        return metrics
+
+
+_DISTANCES: tuple[tuple[str, Callable[[SoundDistance], float], str], ...] = (
+    ("mel cepstral distortion", lambda distance: distance.distortion, " dB"),
+    ("F0 error", lambda distance: distance.hertz, " Hz"),
+    ("F0 error in cents", lambda distance: distance.cents, ""),
+    ("voicing error", lambda distance: distance.voicing, ""))
+
+
+def summary(rows: Sequence[Measures], of: str) -> dict[str, float]:
+    """Prints the means of the measures that need no sound, and returns them as metrics by name.
+
+    Args:
+      rows: the measures of each text.
+      of: what the lines begin with.
+    """
+    shares: dict[str, Any] = {
+        "diagonality": [row.free for row in rows],
+        "diagonality with teacher forcing": [row.forced for row in rows],
+        "monotonicity": [row.monotonicity for row in rows],
+        "coverage": [row.coverage for row in rows],
+        "duration ratio": [row.duration_ratio for row in rows],
+        "stopped too early": [row.duration_ratio < 1 / _MOST_RATIO for row in rows],
+        "stopped too late": [row.duration_ratio > _MOST_RATIO for row in rows],
+        "not stopped": [row.ending == ENDINGS[1] for row in rows],
+        "ended by guards": [row.ending in ENDINGS[2:] for row in rows],
+    }
+    metrics = {name: float(np.mean(values)) for name, values in shares.items()}
+    for name, value in metrics.items():
+        deco_print(f"{of}{name}: {value:.4f}", offset=1)
+    return {f"Eval {name}": value for name, value in metrics.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Returns the mean of the values that are numbers; NaN if there are none."""
+    numbers = np.asarray(values)[np.isfinite(values)]
+    return float(numbers.mean()) if len(numbers) else float("nan")

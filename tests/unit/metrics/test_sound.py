@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from open_seq2seq.metrics.sound import SoundDistance, Voice, analysed, mel_cepstra, sound_distance
+
+RATE = 8000
+
+
+POLES = (0.95 * np.exp(0.5j), 0.9 * np.exp(1.2j))
+
+
+def vowel(pitch, seconds=0.5, poles=POLES):
+    """Pulses through two resonances."""
+    import scipy.signal
+
+    pulses = np.zeros(int(seconds * RATE))
+    pulses[::round(RATE / pitch)] = 1.0
+    filters = np.real(np.poly([*poles, *np.conj(poles)]))
+    return scipy.signal.lfilter([1.0], filters, pulses).astype(np.float32)
+
+
+def all_pass_transform(cepstrum, order, alpha=0.466):
+    """The recursion of SPTK's freqt."""
+    result = np.zeros(order + 1)
+    for value in cepstrum[::-1]:
+        before = result.copy()
+        result[0] = value + alpha * before[0]
+        result[1] = (1 - alpha ** 2) * before[0] + alpha * before[1]
+        for place in range(2, order + 1):
+            result[place] = before[place - 1] + alpha * (before[place] - result[place - 1])
+    return result
+
+
+def test_mel_cepstra_are_those_of_the_recursion():
+    import librosa
+
+    sound = vowel(125)
+    power = np.abs(librosa.stft(sound, n_fft=512, hop_length=40)) ** 2
+    logarithms = np.log(np.maximum(power, power.max() * 1e-8))[:, 20]
+    cepstrum = np.fft.irfft(logarithms)[:257]
+    cepstrum[[0, -1]] /= 2
+    np.testing.assert_allclose(mel_cepstra(sound, 512, 40)[20], all_pass_transform(cepstrum, 39)[1:], atol=1e-4)
+
+
+def test_level_and_tempo_hardly_matter_but_timbre_does():
+    first, other = vowel(125), vowel(125, poles=(0.95 * np.exp(0.9j), 0.9 * np.exp(2.0j)))
+    word = np.concatenate([first, other])
+    slow = np.concatenate([first, first, other])
+
+    def distortion(sound):
+        voices = [Voice(mel_cepstra(one, 512, 40), np.full([1 + len(one) // 40], np.nan)) for one in (sound, word)]
+        return sound_distance(*voices).distortion
+
+    assert distortion(word) == 0.0 and distortion(0.1 * word) < 1e-3
+    assert distortion(slow) < 0.2 * distortion(other)
+
+
+def test_pitch_and_voicing_are_compared_on_the_path():
+    cepstra = np.eye(4)
+    pitch = np.array([100.0, np.nan, 200.0, np.nan])
+    distance = sound_distance(Voice(cepstra, pitch), Voice(cepstra, np.array([110.0, 100.0, 200.0, np.nan])))
+    assert distance == SoundDistance(0.0, pytest.approx(np.sqrt(50)), pytest.approx(
+        1200 * np.log2(1.1) / np.sqrt(2)), 0.25)
+
+
+@pytest.mark.long
+def test_the_pitch_of_a_vowel_is_found():
+    pitch = analysed(vowel(125), RATE).pitch
+    assert np.nanmedian(pitch) == pytest.approx(125, rel=0.02) and np.isfinite(pitch).mean() > 0.8
