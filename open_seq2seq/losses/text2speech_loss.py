@@ -17,6 +17,9 @@ from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
 from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.utils.errors import ConfigError
 
+_ATTENTION_WEIGHTS = ("guided_attention_weight", "duration_attention_weight", "forward_sum_weight",
+                      "backward_attention_weight")
+
 
 class Text2SpeechLoss(Loss):
     """Mean errors of the spectrograms and mean cross-entropy of the stop tokens over all frames; errors of durations.
@@ -98,6 +101,8 @@ class Text2SpeechLoss(Loss):
     def _attention_terms(self, input_dict: dict[str, Any], mask: tf.Tensor, scale: float) -> list[LossTerm]:
         """Returns the terms that teach the attention: means over the frames, which ``mask`` has without padding."""
         decoded, params = input_dict["decoder_output"], self.params
+        if not any(params[name] for name in _ATTENTION_WEIGHTS):
+            return []
         weights, symbols, steps = decoded["outputs"][2], decoded["symbols"], input_dict["target_tensors"][2]
         factor, losses = self._decay(), {}
         if params["guided_attention_weight"] and factor is not None:
