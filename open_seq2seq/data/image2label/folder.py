@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.config.params import REFUSE, Param
+from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.image2label.decoding import decode_rgb
 from open_seq2seq.data.image2label.image_layer import ImageDataLayer
 from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
