@@ -115,7 +115,7 @@ def main(argv: list[str] | None = None) -> None:
 def say_shares(parts: Sequence[Sequence[Recording]], args: argparse.Namespace) -> None:
     """Prints how many recordings dev and test have, if it is far more than their shares, because of whole speakers."""
     held_out = sum(len(part) for part in parts[1:]) / sum(len(part) for part in parts)
-    if held_out > 1.5 * (args.dev_share + args.test_share):
+    if parts[0][0].speaker is not None and held_out > 1.5 * (args.dev_share + args.test_share):
         deco_print(f"dev and test have whole speakers, and so {held_out:.0%} of the recordings: give --speaker_column= "
                    "to split one by one, if the recordings to be transcribed are of these speakers.")
 

@@ -6,6 +6,7 @@ Run:  python run.py --config_file=example_configs/text2speech/kathleen-durations
 Use:  python run.py speak kathleen-durations "He turned sharply." > out.wav
 """
 data_dir = "kathleen/"
+recordings_dir = data_dir
 
 encoder_layer = {"kernel_size": [5], "stride": [1], "num_channels": 256, "padding": "SAME"}
 postnet_layer = {**encoder_layer, "num_channels": 128, "activation_fn": "tanh"}
@@ -67,7 +68,7 @@ base_params = {
     "data_layer": "Text2SpeechDataLayer",
     "data_layer_params": {
         "dataset": "LJ",
-        "dataset_location": data_dir,
+        "dataset_location": recordings_dir,
         "vocab_file": data_dir + "phonemes.txt",
         "pronunciations": data_dir + "pronunciations.txt",
         "symbols": "phonemes",

@@ -113,8 +113,10 @@ class RunSaver:
         """Continues from the regular checkpoint of a step, and removes what a killed run has kept too long."""
         self.saved_step = step
         self._regular.remove_old(regular_name(step))
-        if (best := self.best_result()) is not None:
-            self._best.remove_old(best_name(*best))
+        orders = {path.name: order for path in list_checkpoints(self._best_dir, best=True)
+                  if (order := self._best_order(path.name)) is not None and files_of(path, self._run) is not None}
+        if orders:
+            self._best.remove_old(max(orders, key=orders.__getitem__))
 
     def remove_start_mark(self) -> None:
         """Removes the mark by which a run is begun anew: it has a checkpoint, or has ended without any."""

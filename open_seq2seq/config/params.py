@@ -106,6 +106,11 @@ def declared_by(component: Any) -> Declared:
     return _DECLARED[component]
 
 
+def forget_declarations() -> None:
+    """Makes ``declared_by`` read again: in a notebook, classes can have been changed."""
+    _DECLARED.clear()
+
+
 def as_params(specs: Specs) -> dict[str, Param]:
     """Returns the specs as ``Param``."""
     return {name: spec if isinstance(spec, Param) else Param(spec, has_default=False) for name, spec in specs.items()}

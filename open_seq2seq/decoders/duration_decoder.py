@@ -61,6 +61,8 @@ class DurationDecoder(SpectrogramDecoder):
             "upsampling_sigma": Param((float, type(None)), None, "Standard deviation with which frames mix the symbols "
                                       "around them; None: learned for each symbol.", "frames", above=0.0,
                                       on_change=REFUSE),
+            "max_frames_per_symbol": Param(float, 200.0, "In inference: maximum duration of a symbol.", "frames",
+                                           above=0.0, on_change=FREE),
             "speed": Param(float, 1.0, "In inference: factor by which speech is faster; predicted durations are "
                            "divided by it.", above=0.0, maximum=100.0, on_change=FREE),
         }
@@ -115,7 +117,8 @@ class DurationDecoder(SpectrogramDecoder):
         x, symbols = encoded["outputs"], lengths_of(encoded)
         logarithms = self.durations(tf.cast(x, self.dtype_of("convolution")), symbols, self.training)
         if targets is None:
-            durations = whole_frames(tf.math.expm1(logarithms) / self.params["speed"], symbols)
+            durations = tf.minimum(tf.math.expm1(logarithms), self.params["max_frames_per_symbol"])
+            durations = whole_frames(durations / self.params["speed"], symbols)
             lengths = tf.cast(tf.reduce_sum(durations, 1), tf.int32)
             time = tf.reduce_max(tf.concat([lengths, [0]], 0))
         elif len(targets) < 4:

@@ -52,7 +52,7 @@ class Text2SpeechLoss(Loss):
                                             "of the text.", above=0.0),
             "duration_attention_weight": Param(float, 0.0, "Weight of the cross-entropy of the attention to the symbol "
                                                "that is spoken, for data layers with durations.", minimum=0.0),
-            "attention_half_life": Param((float, type(None)), None, "Number of batches of a device after which the "
+            "attention_half_life": Param((float, type(None)), None, "Number of batches of all devices after which the "
                                          "two weights above are half as large; evaluation then leaves out their terms. "
                                          "None: they stay.", "batches", above=0.0),
             "forward_sum_weight": Param(float, 0.0, "Weight of the negative log probability that the attention passes "

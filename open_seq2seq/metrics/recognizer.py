@@ -42,4 +42,4 @@ class PocketSphinx:
 
 def plain_words(text: str) -> str:
     """Returns the words of a text in lower case, without punctuation, as they are compared."""
-    return " ".join(re.findall(r"[a-z']*[a-z][a-z']*", text.lower()))
+    return " ".join(re.findall(r"[a-z]+(?:'[a-z]+)*", text.lower().replace("’", "'")))

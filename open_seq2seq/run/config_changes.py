@@ -121,8 +121,9 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> bool:
     Raises:
       CheckpointError: with a difference in the config, the weights would compute another function.
     """
-    try:
-        before = ResolvedConfig(parse_config(checkpoint.config_yaml, str(checkpoint.path / CONFIG)), options.mode)
+    try:  # sections of one config can differ from that of training, too
+        before = options.config if options.as_saved else ResolvedConfig(
+            parse_config(checkpoint.config_yaml, str(checkpoint.path / CONFIG)), options.mode)
     except ConfigError as error:
         deco_print(f"WARNING: the config cannot be compared with that of {checkpoint.path.name}: {error.problems[0]}")
         return True

@@ -11,11 +11,13 @@ from typing import IO, BinaryIO
 
 from open_seq2seq.checkpoints.state import STATE
 from open_seq2seq.run.start_mark import START_MARK
+from open_seq2seq.training.loop.metrics_file import METRICS
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 
 LOCK = ".lock"
+_FIRST_FILES = (LOCK, START_MARK, METRICS)  # which a run writes before anything else
 _CONTENT = re.compile(rb"process \d+ on host \S*")
 _BEGINNING = b"process 0 on host "
 _LONGEST = 400  # bytes
@@ -100,5 +102,5 @@ class LogDirLock:
     def _leave_nothing(self, root: Path) -> None:
         """Removes the directory that this lock has made, if the run failed before it wrote anything there."""
         with contextlib.suppress(OSError):
-            if {*os.listdir(root)} <= {LOCK, START_MARK}:
-                disk.remove_folder(root, [LOCK, START_MARK])
+            if {*os.listdir(root)} <= {*_FIRST_FILES}:
+                disk.remove_folder(root, [*_FIRST_FILES])

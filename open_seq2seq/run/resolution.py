@@ -14,6 +14,7 @@ from open_seq2seq.config.known_names import named_object, short_name_paths
 from open_seq2seq.config.loader import ConfigFile
 from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.overrides import Override, check_words, gives
+from open_seq2seq.config.params import forget_declarations
 from open_seq2seq.config.resolve import Benchmark, ResolvedConfig, RunOptions, resolve, sections_of
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.models.builder import ModelSpec, describe_model  # also registers the names of the package's classes
@@ -134,6 +135,7 @@ def resolve_run(config: ConfigFile | str | None, mode: str, overrides: Sequence[
     Raises:
       UserError: the config or a value has a mistake; a ``ConfigError`` lists all mistakes of the config.
     """
+    forget_declarations()
     resumes = bool(options.get("continue_learning")) and benchmark is None
     source = config_of_run(config, "train" if benchmark else mode, overrides, options.get("infer_files", ()),
                            trust_code, resumes, options.get("verb"))

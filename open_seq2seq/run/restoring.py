@@ -72,7 +72,6 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     assign_strictly(trainer.variables, checkpoint.weights, checkpoint.path)
     if trainer.saver is not None:
         trainer.saver.inputs.check(checkpoint)
-        trainer.saver.resume(int(checkpoint.state["step"]))
     state = trainer.optimizer.state()
     values = {name: value for name, value in checkpoint.optimizer.items() if not name.startswith(CARRIED)}
     lines = [line for line in match(state, values).lines() if not any(part in line for part in _MAY_DIFFER)]
@@ -82,6 +81,8 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     assign_matching(state, values)
     _restore_average(trainer.state, checkpoint)
     restore_position(trainer, checkpoint.state, checkpoint.carried)
+    if trainer.saver is not None:  # last: it removes old checkpoints
+        trainer.saver.resume(trainer.step)
 
 
 def restore_position(trainer: Trainer, state: Mapping[str, Any],
@@ -107,8 +108,6 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
     trainer.divergence.resume(state.get("divergence", {}))
     trainer.evaluated_at = trainer.step if METRICS in state else -1
     trainer.last_metrics = dict(state.get(METRICS, {}))
-    if trainer.metrics is not None:
-        trainer.metrics.rewind(trainer.step, METRICS in state)
 
 
 def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:

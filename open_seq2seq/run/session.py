@@ -229,7 +229,7 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
     if runner.is_chief:
         folder = logdir.checkpoint_dir if logdir.checkpoint is not None else None
         checkpoint = choosing.for_inference(folder, model.params, options.config.config_file.checkpoint)
-        model.validates = options.as_saved or check_config(options, checkpoint)
+        model.validates = check_config(options, checkpoint)
         restore_weights(model, inputs, checkpoint)
         path = str(checkpoint.path)
     runner.broadcast(named_variables(model))

@@ -30,7 +30,7 @@ from open_seq2seq.run.start_mark import START_MARK, write_mark
 from open_seq2seq.runners import Runner
 from open_seq2seq.runners.preflight import check_agreement, check_data
 from open_seq2seq.training.loop.builtin_hooks import awaits_evaluation
-from open_seq2seq.training.loop.metrics_file import MetricsFile
+from open_seq2seq.training.loop.metrics_file import MetricsFile, start_table
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
@@ -117,6 +117,8 @@ def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStac
         stack.enter_context(LogDirLock(spec.params.get("logdir") or None))
     logdir = check_logdir(options, spec.params)
     if options.mode in ("train", "train_eval") and logdir.root is not None and logdir.checkpoint is None:
+        if not logdir.begins_anew and logdir.checkpoint_dir is not None:
+            start_table(logdir.checkpoint_dir)
         write_mark(logdir.root, logdir.run, options)
     if options.enable_logs and logdir.root is not None:
         stack.enter_context(RunLogs.of(logdir.root, options))
@@ -199,9 +201,7 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
             keep_files(saver.directory, config.base_model,
                        {mode: config.merge(mode)[0] for mode in ("train", *MODES)})
     summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
-    # A new run in a used logdir begins another table; a process that joins an elastic run continues its table.
-    is_new = logdir.checkpoint is None and not logdir.begins_anew and not options.elastic
-    metrics = MetricsFile(logdir.checkpoint_dir, is_new) if saver and logdir.checkpoint_dir else None
+    metrics = MetricsFile(logdir.checkpoint_dir) if saver and logdir.checkpoint_dir else None
     with runner.scope():
         trainer = Trainer(model, eval_model, runner, seed, saver, summaries_dir, metrics)
     if eval_model is not None:
@@ -226,8 +226,6 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
         deco_print(line)
     if logdir.begins_anew:
         deco_print(f"{logdir.root} holds only the start of this run, without a checkpoint: the run begins anew.")
-        if trainer.metrics is not None:
-            trainer.metrics.rewind(0, False)
     if state is None:
         trainer.early_stopping.rewind(0)  # evaluations of a start that is begun anew
     if trainer.rate_scale != 1:
@@ -242,6 +240,8 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
         deco_print("Starting training from the base model")
     else:
         deco_print("Starting training from scratch")
+    if trainer.metrics is not None:
+        trainer.metrics.rewind(trainer.step, not awaits_evaluation(trainer))
     trainer.synchronize()
     trainer.is_settled = state is not None  # a checkpoint's state is, and settling it again could change its last bits
 

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from open_seq2seq.data.text2speech.spelling_out import ABBREVIATIONS
+
 _PAUSE = re.compile(r"\[pause\s+(\d+(?:\.\d+)?)\s*\]", re.IGNORECASE)
 _LONGEST_PAUSE = 60.0
 _PHONEMES = re.compile(r"\[\[.*?\]\]", re.DOTALL)
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)")
-_ABBREVIATION = re.compile(r"(?:^|\W)(?:[a-z]|mr|mrs|ms|dr|st|prof|sr|jr|vs|no|capt|col|gen|lt|etc|e\.g|i\.e)\.$",
-                           re.IGNORECASE)
+_ABBREVIATION = re.compile(rf"(?:^|\W)(?:[a-z]|no|e\.g|i\.e|{'|'.join(ABBREVIATIONS)})\.$", re.IGNORECASE)
+_LONGEST_ABBREVIATION = 20  # characters before the end of a sentence that are searched for one
 _BREAK = re.compile(r"[,;:—–]+(?=\s)")
 
 
@@ -70,8 +72,8 @@ def _words(text: str) -> list[str]:
 def _cut(text: str, ends: re.Pattern[str]) -> list[str]:
     """Returns the parts of a text that end where ``ends`` matches, without empty ones and white space around them."""
     phonemes = [match.span() for match in _PHONEMES.finditer(text)]
-    places = [match.end() for match in ends.finditer(text)
-              if not any(start < match.end() < end for start, end in phonemes)
-              and not (ends is _END and _ABBREVIATION.search(text[:match.end()]))]
+    places = [end for end in (match.end() for match in ends.finditer(text))
+              if not any(start < end < stop for start, stop in phonemes)
+              and not (ends is _END and _ABBREVIATION.search(text[max(0, end - _LONGEST_ABBREVIATION):end]))]
     parts = [text[start:end].strip() for start, end in zip([0, *places], [*places, len(text)], strict=True)]
     return [part for part in parts if part]

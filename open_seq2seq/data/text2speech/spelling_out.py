@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from open_seq2seq.utils.errors import DataError
 
-_ABBREVIATIONS = {
+ABBREVIATIONS = {
     "mr": "mister", "mrs": "missus", "ms": "miz", "dr": "doctor", "prof": "professor", "st": "saint", "jr": "junior",
     "sr": "senior", "capt": "captain", "gen": "general", "col": "colonel", "lt": "lieutenant", "sgt": "sergeant",
     "rev": "reverend", "hon": "honorable", "gov": "governor", "sen": "senator", "rep": "representative", "inc":
@@ -16,6 +16,7 @@ _ABBREVIATIONS = {
     "vol": "volume", "jan": "January", "feb": "February", "aug": "August", "sept": "September", "oct": "October",
     "nov": "November", "dec": "December",
 }
+"""Abbreviations that end with a period."""
 _LONG = {"e.g.": "for example,", "i.e.": "that is,", "a.m.": "a m", "p.m.": "p m", "U.S.": "U S", "U.K.": "U K",
          "Ph.D.": "P h D", "°C": " degrees Celsius", "°F": " degrees Fahrenheit"}
 _SIGNS = {"&": "and", "+": "plus", "=": "equals", "@": "at", "%": "percent", "°": "degrees", "§": "section"}
@@ -48,7 +49,7 @@ def spelled_out(text: str) -> str:
     """
     for short, words in _LONG.items():
         text = text.replace(short, words)
-    text = re.sub(rf"\b({'|'.join(_ABBREVIATIONS)})\.(?=\s*(\S?))", _abbreviation, text, flags=re.IGNORECASE)
+    text = re.sub(rf"\b({'|'.join(ABBREVIATIONS)})\.(?=\s*(\S?))", _abbreviation, text, flags=re.IGNORECASE)
     text = re.sub(r"\b(No|no|Nos)\.(?=\s*\d)|#(?=\d)", "number", text)
     if re.search(r"\d", text):
         for pattern, replace in _PATTERNS:
@@ -58,7 +59,7 @@ def spelled_out(text: str) -> str:
 
 def _abbreviation(match: re.Match[str]) -> str:
     """Keeps the period of an abbreviation that ends the text."""
-    return _ABBREVIATIONS[match[1].lower()] + ("" if match[2] else ".")
+    return ABBREVIATIONS[match[1].lower()] + ("" if match[2] else ".")
 
 
 def _words(number: str, to: str = "cardinal") -> str:
@@ -128,7 +129,7 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"\b([01]?\d|2[0-3]):([0-5]\d)\b(?=\s?([ap]\s?\.?m\b)?)", _time),
     (r"\b((?:1[1-9]|20)\d0|[2-9]0)'?s\b", _decade),
     (r"\b(\d+(?:,\d{3})*)(?:st|nd|rd|th)\b", lambda match: _words(match[1], "ordinal")),
-    (r"\b(\d{1,3})/(\d{1,3})\b", _fraction),
+    (r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])", _fraction),
     (rf"({_NUMBER})\s?({'|'.join(sorted(map(re.escape, _UNITS), key=len, reverse=True))})(?![\w'])",
      lambda match: _several(match[1], _UNITS[match[2]])),
     (r"(?<=\d)\s?[-–](?=\d)", lambda match: " to "),

@@ -126,10 +126,11 @@ class PhonemeSymbols(Symbols):
         return Pronunciations.read(self._path) if self._path else Pronunciations({})
 
     def split(self, text: str) -> list[str]:
-        if not self._path and any(token.kind == "word" for token in tokens_of(text)):
+        has_words = any(token.kind == "word" for token in tokens_of(text))
+        if not self._path and has_words:
             raise DataError(f"The text {shown(text[:40])!r} has words, but no pronunciations are given: set "
                             "pronunciations of the data layer to a file with lines such as: hello HH AH L OW.")
-        symbols, guesses = phonemes_of(text, self._pronunciations)
+        symbols, guesses = phonemes_of(text, self._pronunciations if has_words else Pronunciations({}))
         self.guesses.update({word: " ".join(phonemes) for word, phonemes in guesses.items()})
         missing = {SILENCE, *MARKS}.difference(self.labels)  # voices without pauses or marks
         return [symbol for symbol in symbols if symbol not in missing]

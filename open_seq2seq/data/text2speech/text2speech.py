@@ -140,13 +140,19 @@ class Text2SpeechDataLayer(DataLayer):
     def _by_sentence(self, clips: Sequence[Clip]) -> tuple[list[Clip], list[tuple[int, float]]]:
         """Returns a clip for each sentence, and the number of its text with the seconds of silence after it."""
         parts = [(replace(clip, text=text), (number, pause)) for number, clip in enumerate(clips)
-                 for text, pause in self.divided(clip.text)]
+                 for text, pause in ([(clip.text, 0.0)] if self._is_listed(clip) else self.divided(clip.text))]
         return [clip for clip, _ in parts], [pause for _, pause in parts]
 
     def divided(self, given: Any) -> list[tuple[Any, float]]:
-        """Returns the sentences of a text or of a pair (text, path), each with the seconds of silence after it."""
+        """Returns the sentences of a text or of a pair (text, path), each with the seconds of silence after it.
+
+        Raises:
+          DataError: the input is neither.
+        """
         text, *style = given if isinstance(given, (tuple, list)) and len(given) == 2 else (given,)
-        if self.params["sentence_pause"] is None or not isinstance(text, str):
+        if not isinstance(text, str):
+            raise DataError(f"A text to speak must be a string, got a value of type {type(text).__name__}.")
+        if self.params["sentence_pause"] is None:
             return [(given, 0.0)]
         return [((one.text, *style) if style else one.text, one.pause)
                 for one in sentences(text, self.params["sentence_pause"])]
@@ -166,14 +172,17 @@ class Text2SpeechDataLayer(DataLayer):
         if self._has_durations and not clip.symbols:
             raise DataError(f"{clip.place}: the line has no durations, but durations is True: write aligned lists of "
                             "name|text|symbols|seconds, or set it to False.")
-        is_listed = clip.symbols and (self._has_durations or self.params["symbols"] == "phonemes")
-        return self.vocabulary.listed(clip.symbols) if is_listed else self.vocabulary.split(clip.text)
+        return self.vocabulary.listed(clip.symbols) if self._is_listed(clip) else self.vocabulary.split(clip.text)
+
+    def _is_listed(self, clip: Clip) -> bool:
+        """Returns whether the model reads the symbols in the list instead of the text."""
+        return bool(clip.symbols) and (self._has_durations or self.params["symbols"] == "phonemes")
 
     def _padded_ids(self, symbols: Sequence[str]) -> np.ndarray:
         """Returns ids ``[text]`` with the special ones, leaving out symbols that are not in the vocabulary."""
         ids = np.asarray(self.vocabulary.ids(symbols), np.int32) + _SPECIAL
         if not self.params["pad_EOS"]:
-            return ids
+            return ids if len(ids) else np.asarray([PAD], np.int32)  # networks need a symbol
         ids = np.concatenate([[START], ids, [END]]).astype(np.int32)
         return np.pad(ids, (0, self.params["pad_to"] - len(ids) % self.params["pad_to"]))
 
@@ -367,13 +376,16 @@ class Text2SpeechDataLayer(DataLayer):
                 raise DataError(f"A text to speak must be a string, got a value of type {type(text).__name__}.")
             if self.params["style_input"] is not None:
                 spectrograms.append(self._style(style))
-            texts.append(self._padded_ids(self.vocabulary.split(text)))
+            symbols = self.vocabulary.split(text)
+            if unknown := self.vocabulary.unknown(symbols):
+                deco_print(f"WARNING: left out are {self.vocabulary.describe(unknown)}.")
+            texts.append(self._padded_ids(symbols))
         for line in self._guesses():
             deco_print(line)
         return {**self._batch(texts, spectrograms), "ids": np.arange(len(texts))}
 
     def _style(self, path: Any) -> np.ndarray:
-        if path is None:
+        if not isinstance(path, (str, os.PathLike)):
             raise DataError("The model needs a style recording for each text: give pairs (text, path of a recording).")
         try:
             return self._computed(os.fspath(path)).spectrogram

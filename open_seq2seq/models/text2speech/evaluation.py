@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from open_seq2seq.data.text2speech.spelling_out import spelled_out
 from open_seq2seq.metrics.recognizer import PocketSphinx, plain_words
 from open_seq2seq.metrics.sound import SoundDistance, analysed, distance_signature, sound_distance
 from open_seq2seq.metrics.wer import ErrorCounts, count_errors, rate_interval
@@ -92,7 +93,7 @@ class SoundJudge:
 
     def _understood(self, sound: np.ndarray, text: str) -> Heard:
         assert self._recognizer is not None
-        heard, said = plain_words(self._recognizer.transcript(sound, self._rate)), plain_words(text)
+        heard, said = plain_words(self._recognizer.transcript(sound, self._rate)), plain_words(spelled_out(text))
         return Heard(heard, count_errors(said.split(), heard.split()), count_errors(said, heard))
 
     def summary(self, rows: Sequence[SoundMeasures], scores: SignedScores, of: str) -> dict[str, float]:
@@ -152,7 +153,7 @@ def summary(rows: Sequence[Measures], of: str) -> dict[str, float]:
         "stopped too early": [row.duration_ratio < 1 / _MOST_RATIO for row in rows],
         "stopped too late": [row.duration_ratio > _MOST_RATIO for row in rows],
         "not stopped": [row.ending == ENDINGS[1] for row in rows],
-        "ended by guards": [row.ending in ENDINGS[2:] for row in rows],
+        "ended by guards": [row.ending in ENDINGS[2:4] for row in rows],
     }
     metrics = {name: float(np.mean(values)) for name, values in shares.items()}
     for name, value in metrics.items():

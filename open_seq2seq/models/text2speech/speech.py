@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from open_seq2seq.parts.tacotron.guards import ENDINGS
+from open_seq2seq.parts.tacotron.guards import DURATIONS, ENDINGS
 
 
 class Timing(NamedTuple):
@@ -25,7 +25,8 @@ class Speech(NamedTuple):
       samples: float32 ``[samples]`` from -1 to 1.
       rate: sampling rate in Hz.
       spectrogram: the features of the data layer ``[frames, features]``; with output_type both, those of mel.
-      alignment: attention weights ``[frames, text]``.
+      alignment: attention weights ``[frames, text]``; of joined sentences, the symbols of each one are counted from its
+        beginning.
       ending: what ended the speech, one of ``parts.tacotron.guards.ENDINGS``.
       timings: when each symbol is spoken. Without predicted durations, a symbol lasts as many frames as attend to it
         more than to other symbols.
@@ -46,7 +47,7 @@ class Speech(NamedTuple):
     @property
     def stopped(self) -> bool:
         """Whether the model ended the speech by itself."""
-        return self.ending == ENDINGS[0]
+        return self.ending in (ENDINGS[0], DURATIONS)
 
 
 def timings_of(symbols: Sequence[str], durations: np.ndarray, frame_seconds: float) -> list[Timing]:
@@ -74,18 +75,17 @@ def joined(sentences: Sequence[Speech], pauses: Sequence[float], silence: np.nda
     if len(sentences) == 1 and not pauses[0]:
         return sentences[0]
     samples, spectrograms, alignments, timings = [], [], [], list[Timing]()
-    width, column, start = sum(one.alignment.shape[1] for one in sentences), 0, 0
+    width, start = max(one.alignment.shape[1] for one in sentences), 0
     for one, pause in zip(sentences, pauses, strict=True):
         hops = round(pause * one.rate / hop)
         # A spectrogram has one frame more than its sound has hops.
         frames = max(0, hops if one is sentences[-1] else hops - 1)
         samples.append(np.pad(one.samples, (0, hops * hop)))
         spectrograms += [one.spectrogram, np.tile(silence[:one.spectrogram.shape[1]], [frames, 1])]
-        size = one.alignment.shape[1]
-        alignments.append(np.pad(one.alignment, [(0, frames), (column, width - column - size)]))
+        alignments.append(np.pad(one.alignment, [(0, frames), (0, width - one.alignment.shape[1])]))
         timings += [Timing(symbol, start / one.rate + begin, start / one.rate + end)
                     for symbol, begin, end in one.timings]
-        column, start = column + size, start + len(samples[-1])
+        start += len(samples[-1])
     ending = max((one.ending for one in sentences), key=ENDINGS.index)
     return Speech(np.concatenate(samples), sentences[0].rate, np.concatenate(spectrograms), np.concatenate(alignments),
                   ending, [Timing(symbol, round(begin, 4), round(end, 4)) for symbol, begin, end in timings])

@@ -22,7 +22,7 @@ from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, summary
 from open_seq2seq.models.text2speech.sound_files import SpeechWriter, picture
 from open_seq2seq.models.text2speech.speech import Speech, joined, timings_of
-from open_seq2seq.parts.tacotron.guards import ENDINGS
+from open_seq2seq.parts.tacotron.guards import DURATIONS, ENDINGS
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.sound_files import encoded
 
@@ -86,8 +86,8 @@ class Text2Speech(EncoderDecoderModel):
         _, final, alignments, _, lengths, magnitudes = decoded["outputs"]
         final, rows = tf.cast(final, tf.float32), tf.shape(lengths)[0]
         durations = decoded.get("durations", tf.zeros([rows, 0]))
-        tensors = [alignments, lengths, decoded["symbols"], decoded.get("endings", tf.zeros([rows], tf.int32)),
-                   durations, final]
+        endings = decoded.get("endings", tf.fill([rows], ENDINGS.index(DURATIONS)))
+        tensors = [alignments, lengths, decoded["symbols"], endings, durations, final]
         if self.mode == "eval" and self._judge is None:
             return tensors
         columns = final
@@ -181,10 +181,12 @@ class Text2Speech(EncoderDecoderModel):
         settings, results = self.data_layer.settings, []
         for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
             alignment, frames, symbols, ending, durations, final, sound, samples = (values[row] for values in outputs)
+            names = self.data_layer.names_of(batch["source_tensors"][0][row, :symbols])
+            if not any(names):  # a text without anything to speak
+                frames = samples = 0
             alignment = alignment[:frames, :symbols]
             if not len(durations):
                 durations = np.bincount(alignment.argmax(1), minlength=symbols)
-            names = self.data_layer.names_of(batch["source_tensors"][0][row, :symbols])
             timings = timings_of(names, durations[:symbols], settings.hop / settings.sample_freq)
             results.append((example, Speech(sound[:samples], settings.sample_freq, final[:frames], alignment,
                                             ENDINGS[ending], timings)))

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-ENDINGS = ("stop token", "maximum length", "attention at the end", "repeated frames")
-"""What can end the speech of a text; ``DecoderOutput`` has indices of this tuple."""
+DURATIONS = "predicted durations"
+ENDINGS = ("stop token", "maximum length", "attention at the end", "repeated frames", DURATIONS)
+"""What can end the speech of a text; results of decoders have indices of this tuple."""
 _LAST_SYMBOLS = 2
 _EQUAL = 0.05  # mean absolute difference below which frames are repeated
 
@@ -55,11 +56,15 @@ class Guards(NamedTuple):
         earlier = tf.concat([before[:, tf.newaxis], frames[:, :-1]], 1)
         equal = tf.reduce_all(tf.reduce_mean(tf.abs(frames - earlier), -1) < _EQUAL, 1)
         repeated = tf.where(equal, self.repeated + per_step, 0)
+        # A text that has ended is not cut afterwards, whatever it is batched with.
+        lasts = self.ends > first
         if most_at_end is not None:
-            ends, endings = _earlier(ends, endings, tf.where(at_end >= most_at_end, first + per_step, tf.int32.max), 2)
+            is_over = lasts & (at_end >= most_at_end)
+            ends, endings = _earlier(ends, endings, tf.where(is_over, first + per_step, tf.int32.max), 2)
         if most_repeated is not None:
             start = tf.maximum(first + per_step - repeated, 1)
-            ends, endings = _earlier(ends, endings, tf.where(repeated >= most_repeated, start, tf.int32.max), 3)
+            is_over = lasts & (repeated >= most_repeated)
+            ends, endings = _earlier(ends, endings, tf.where(is_over, start, tf.int32.max), 3)
         return Guards(ends, endings, at_end, repeated)
 
 

@@ -29,12 +29,11 @@ class MetricsFile:
     went back to an earlier checkpoint while it ran, the last row counts.
 
     Args:
-      folder: the run's folder.
-      is_new: whether to start a new table even if the folder has one of an earlier run.
+      folder: the run's folder; the table is the newest one there.
     """
 
-    def __init__(self, folder: Path, is_new: bool) -> None:
-        tables = [] if is_new else tables_in(folder)
+    def __init__(self, folder: Path) -> None:
+        tables = tables_in(folder)
         self._path = tables[-1] if tables else disk.free_name(folder / METRICS)
 
     def write(self, step: int, epoch: float, values: Mapping[str, float]) -> None:
@@ -47,10 +46,8 @@ class MetricsFile:
         rows = csv.writer(text, lineterminator="\n")
         rows.writerows([step, f"{epoch:.4f}", name, repr(float(value))] for name, value in values.items())
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             if not os.path.lexists(self._path):
-                with disk.writing(self._path, _is_table) as file:  # a table without its whole header is not recognised
-                    file.write(_HEADER.encode())
+                _write_header(self._path)
             disk.append(self._path, text.getvalue(), _is_table)
         except OSError as error:
             raise UserError(f"The metrics cannot be written to {self._path}: {error.strerror}.") from error
@@ -85,6 +82,25 @@ class MetricsFile:
             return read_metrics(self._path).get(name, {}) if self._path.is_file() else {}
         except DataError:
             return {}
+
+
+def start_table(folder: Path) -> None:
+    """Starts a run's table, so that those of earlier runs in the folder are never continued.
+
+    Raises:
+      UserError: the table cannot be written.
+    """
+    path = disk.free_name(folder / METRICS)
+    try:
+        _write_header(path)
+    except OSError as error:
+        raise UserError(f"The metrics cannot be written to {path}: {error.strerror}.") from error
+
+
+def _write_header(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with disk.writing(path, _is_table) as file:  # a table without its whole header is not recognised
+        file.write(_HEADER.encode())
 
 
 def tables_in(folder: Path) -> list[Path]:

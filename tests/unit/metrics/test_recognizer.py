@@ -8,7 +8,8 @@ from open_seq2seq.utils.errors import UserError
 
 
 def test_words_are_compared_without_case_and_punctuation():
-    assert plain_words("“It's the Aurora-borealis,” — he said: 'OK'.") == "it's the aurora borealis he said 'ok'"
+    assert plain_words("“It's the Aurora-borealis,” — he said: 'OK', don’t.") == \
+        "it's the aurora borealis he said ok don't"
 
 
 def test_a_missing_recogniser_is_named(monkeypatch):

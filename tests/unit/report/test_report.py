@@ -15,7 +15,7 @@ from open_seq2seq.utils.errors import UserError
 
 
 def write_run(folder, steps=20):
-    table = MetricsFile(folder, is_new=True)
+    table = MetricsFile(folder)
     for step in range(1, steps + 1):
         table.write(step, step / 10, {"train_loss": 3.0 / step, "learning_rate": 1e-3 * step, "loss_scale": 1.0})
     table.write(steps, 2.0, {"val_loss": 0.5, "Eval_BLEU_Score": 31.25})
@@ -54,7 +54,7 @@ DAMAGED_ROWS = {"long step": f"{'9' * 401},1.0,train_loss,0.5", "longer step": f
 
 @pytest.mark.parametrize("name", DAMAGED_ROWS)
 def test_damaged_rows_are_left_out(tmp_path, name):
-    table = MetricsFile(tmp_path, is_new=True)
+    table = MetricsFile(tmp_path)
     table.write(1, 0.1, {"train_loss": 2.0})
     with open(tmp_path / "metrics.csv", "a", encoding="utf-8") as file:
         file.write(DAMAGED_ROWS[name] + "\n")
@@ -94,7 +94,7 @@ def test_the_page_is_complete_offline_and_escaped(tmp_path):
 def test_a_report_is_written_again_but_a_users_file_stays(tmp_path):
     write_run(tmp_path)
     write_report(tmp_path)
-    MetricsFile(tmp_path, is_new=False).write(21, 2.1, {"val_loss": 0.25})
+    MetricsFile(tmp_path).write(21, 2.1, {"val_loss": 0.25})
     assert "0.25 at 21" in write_report(tmp_path).read_text()
     (tmp_path / "report.html").write_text("mine")
     with pytest.raises(UserError, match="is not a report"):

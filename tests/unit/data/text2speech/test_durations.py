@@ -69,6 +69,12 @@ def test_inference_and_layers_without_durations_read_aligned_lists(voice):
         assert len(batch.get("target_tensors", [0] * 3)) == 3
 
 
+def test_texts_with_listed_symbols_are_not_divided(voice):
+    line = "name|A e. I o.|a <space> e|0.1 0.1 0.1"
+    data = layer(voice, line, mode="infer", durations=True)
+    assert data.num_examples == 1 and data.pauses == [(0, 0.0)]
+
+
 def test_phonemes(voice):
     data = layer(voice, "train-0000|hello|SIL AA EH SIL|0.2 0.3 0.1 0.5", symbols="phonemes", durations=False,
                  vocab_file=str(voice / "phonemes.txt"))

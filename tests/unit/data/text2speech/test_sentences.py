@@ -8,6 +8,8 @@ def texts(*arguments):
 def test_sentences_end_at_marks_but_not_in_abbreviations_or_phonemes():
     assert texts("Hello, Mr. Smith! How are you?  Fine ", 0.3) == ["Hello, Mr. Smith!", "How are you?", "Fine"]
     assert texts("say [[ HH . AH ]] now", 0.3) == ["say [[ HH . AH ]] now"]
+    assert texts("Gov. Brown met Sen. Lee. They left in Dec. and came back.", 0.3) == [
+        "Gov. Brown met Sen. Lee.", "They left in Dec. and came back."]
     assert sentences(" ", 0.3) == [("", 0.0)]
 
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from open_seq2seq.training.loop.early_stopping import EarlyStopping
-from open_seq2seq.training.loop.metrics_file import MetricsFile, read_metrics, tables_in
+from open_seq2seq.training.loop.metrics_file import MetricsFile, read_metrics, start_table, tables_in
 from open_seq2seq.utils.errors import ConfigError, UserError
 
 
@@ -39,13 +39,13 @@ def test_a_resumed_run_decides_like_the_uninterrupted_one(tmp_path):
     rng = random.Random(1)
     for number in range(20):
         values = [round(rng.uniform(0, 1), 1) for _ in range(8)]
-        whole, table = make(3), MetricsFile(tmp_path / str(number), is_new=True)
+        whole, table = make(3), MetricsFile(tmp_path / str(number))
         for step, value in enumerate(values, 1):
             whole.observe(step, {"val_loss": value})
             table.write(step, 0.5, {"val_loss": value, "other": 1.0})
         cut = rng.randrange(1, 9)
         resumed = make(3)
-        resumed.resume(MetricsFile(tmp_path / str(number), is_new=False).history("val_loss"))
+        resumed.resume(MetricsFile(tmp_path / str(number)).history("val_loss"))
         resumed.rewind(cut)  # to the checkpoint
         for step, value in list(enumerate(values, 1))[cut:]:
             resumed.observe(step, {"val_loss": value})
@@ -66,11 +66,12 @@ def test_an_unknown_metric_is_refused():
 
 
 def test_the_last_row_of_a_step_counts_and_a_new_run_begins_a_new_table(tmp_path):
-    first = MetricsFile(tmp_path, is_new=True)
+    first = MetricsFile(tmp_path)
     first.write(1, 0.1, {"loss, mean": 2.0})
     first.write(2, 0.2, {"loss, mean": float("nan")})
-    MetricsFile(tmp_path, is_new=False).write(1, 0.1, {"loss, mean": 1.0})
-    MetricsFile(tmp_path, is_new=True).write(1, 0.1, {"loss, mean": 7.0})
+    MetricsFile(tmp_path).write(1, 0.1, {"loss, mean": 1.0})
+    start_table(tmp_path)
+    MetricsFile(tmp_path).write(1, 0.1, {"loss, mean": 7.0})
     assert [path.name for path in tables_in(tmp_path)] == ["metrics.csv", "metrics.csv-2"]
     values = read_metrics(tmp_path / "metrics.csv")["loss, mean"]
     assert values[1] == 1.0 and math.isnan(values[2])
@@ -79,7 +80,7 @@ def test_the_last_row_of_a_step_counts_and_a_new_run_begins_a_new_table(tmp_path
 
 def test_a_users_file_is_not_appended_to(tmp_path):
     (tmp_path / "metrics.csv").write_text("mine\n")
-    table = MetricsFile(tmp_path, is_new=False)
+    table = MetricsFile(tmp_path)
     table.write(1, 0.1, {"loss": 2.0})
     assert (tmp_path / "metrics.csv").read_text() == "mine\n" and table.history("loss") == {1: 2.0}
     (tmp_path / "metrics.csv-2").write_text("mine too\n")
