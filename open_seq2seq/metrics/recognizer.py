@@ -32,6 +32,8 @@ class PocketSphinx:
         """Returns the words that are heard in sound ``[samples]`` from -1 to 1 with ``rate`` samples per second."""
         import soxr
 
+        if not np.any(samples):  # in digital silence, words are heard
+            return ""
         sound = np.clip(soxr.resample(np.asarray(samples, np.float32), rate, _RATE, quality="HQ"), -1.0, 1.0)
         self._decoder.start_utt()
         self._decoder.process_raw((sound * 32767).astype(np.int16).tobytes(), full_utt=True)
