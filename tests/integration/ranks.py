@@ -91,7 +91,8 @@ def on_ranks(ranks: int, workspace: Path, *arguments: str, launcher: str = "mpie
               "gloo": ["horovodrun", "--gloo"]}[launcher]
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TF_NUM_INTRAOP_THREADS": "1"}
     done = subprocess.run([*launch, "-np", str(ranks), sys.executable, *command], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, cwd=workspace, env=environment, timeout=240, check=False)
+                          stderr=subprocess.STDOUT, text=True, cwd=workspace, env=environment, check=False,
+                          timeout=240 * (1 + len(then)))
     return done.returncode, done.stdout
 
 
