@@ -21,7 +21,7 @@ from tests.integration.ranks import NEEDS_HOROVOD, assert_identical, on_ranks
 from tests.unit.models.test_multi_decoder_model import params_in
 from tests.unit.models.test_pairs import corpus, params_of  # noqa: F401  # a fixture
 
-pytestmark = [NEEDS_HOROVOD, pytest.mark.timeout(1800)]  # the first test waits for all the runs of `runs`
+pytestmark = [*NEEDS_HOROVOD, pytest.mark.timeout(1800)]  # the first test waits for all the runs of `runs`
 
 STEPS, STOP = 3, 2
 SETTINGS = {"batch_size_per_gpu": 2, "max_steps": STEPS, "save_checkpoint_steps": 1, "num_checkpoints": 9,
