@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from open_seq2seq.utils.librosa_import import import_librosa
+
 _ORDER = 39  # coefficients that are compared, without the 0th, which is the loudness
 _ALPHA = 0.466  # of the all-pass filter; at 22,050 Hz, it warps frequencies approximately as mel filters do
 _SHIFT = 0.005  # seconds from one frame to the next
@@ -54,8 +56,7 @@ def distance_signature(rate: int) -> str:
 
 def analysed(samples: np.ndarray, rate: int) -> Voice:
     """Returns mel cepstra and pitch of sound ``[samples]`` with ``rate`` samples per second."""
-    import librosa
-
+    librosa = import_librosa()
     samples, points, hop = np.asarray(samples, np.float32), _points(rate), round(_SHIFT * rate)
     samples = np.pad(samples, (0, max(0, points - len(samples))))
     pitch, *_ = librosa.pyin(samples, fmin=_LOWEST, fmax=_HIGHEST, sr=rate, frame_length=points, hop_length=hop,
@@ -75,8 +76,7 @@ def mel_cepstra(samples: np.ndarray, points: int, hop: int) -> np.ndarray:
       points: length of a frame.
       hop: samples from one frame to the next.
     """
-    import librosa
-
+    librosa = import_librosa()
     power = np.abs(librosa.stft(np.asarray(samples, np.float32), n_fft=points, hop_length=hop)) ** 2
     return (_warped_cosines(points) @ np.log(np.maximum(power, max(power.max() * _FLOOR, 1e-30)))).T
 
@@ -94,8 +94,7 @@ def _warped_cosines(points: int) -> np.ndarray:
 
 def sound_distance(voice: Voice, reference: Voice) -> SoundDistance:
     """Compares synthesised speech with a recording of the same text; the two may differ in length and speed."""
-    import librosa
-
+    librosa = import_librosa()
     costs, path = librosa.sequence.dtw(voice.cepstra.T, reference.cepstra.T)
     frames, others = path.T
     ours, theirs = voice.pitch[frames], reference.pitch[others]

@@ -13,6 +13,7 @@ import tensorflow as tf
 from open_seq2seq.data.audio import filter_banks
 from open_seq2seq.data.audio.features import centred_power
 from open_seq2seq.decoding.vocoder import griffin_lim, mel_to_magnitude
+from open_seq2seq.utils.librosa_import import import_librosa
 
 _LOUDEST = 0.99
 """Peak to which louder audio is scaled, so that it is not clipped in 16 bits."""
@@ -124,8 +125,7 @@ def loud_range(audio: np.ndarray, settings: SpectrogramSettings) -> tuple[int, i
     Returns:
       numbers of the first sample, and of the one after the last.
     """
-    import librosa
-
+    librosa = import_librosa()
     _, edges = librosa.effects.trim(audio, frame_length=settings.n_fft // 2, hop_length=settings.n_fft // 8)
     return int(edges[0]), int(edges[1])
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
+from open_seq2seq.utils.librosa_import import import_librosa
 
 
 def normalized(features: np.ndarray, per_feature: bool) -> np.ndarray:
@@ -43,7 +44,7 @@ def psf_reference(audio: np.ndarray, settings: FeatureSettings) -> np.ndarray:
 
 def librosa_reference(audio: np.ndarray, settings: FeatureSettings, dtype: type = np.float32) -> np.ndarray:
     """Features by ``librosa``; in single precision, as the original, or in double."""
-    import librosa
+    librosa = import_librosa()
 
     signal = peak_normalized(audio).astype(dtype)
     window = {"hanning": np.hanning, "hamming": np.hamming, "none": np.ones}[settings.window or "hanning"]
