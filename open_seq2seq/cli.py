@@ -10,10 +10,9 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from open_seq2seq.config.loader import check_exists, possible_keys
+from open_seq2seq.config.loader import check_exists, find_recipe, possible_keys
 from open_seq2seq.config.overrides import Override, check_words, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, RunOptions, check_mode
-from open_seq2seq.run.recipes import find_recipe
 from open_seq2seq.run.run import Run
 from open_seq2seq.utils.console import deco_print, enduring_output, need_output, print_to_stderr
 from open_seq2seq.utils.data_files import is_count

@@ -24,8 +24,7 @@ from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import report_sample
 from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
-from open_seq2seq.optimizers.dtype import precision_of
-from open_seq2seq.optimizers.half_types import FLOAT16
+from open_seq2seq.optimizers.dtype import FLOAT16, precision_of
 from open_seq2seq.optimizers.lr_policies import scaled_schedule
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.optimizers.underflow import UnderflowMeter
