@@ -284,7 +284,7 @@ class Trainer:
         Raises:
           Divergence: the last update, or the one before it, diverged; the caller has to restore an earlier state.
         """
-        loader = LoaderGroup(self._batches, self._stream.by_rank(), start=self.micro_batch)
+        loader = LoaderGroup(self._batches, self._stream.by_rank(self.micro_batch))
         with contextlib.closing(loader):
             while not self.finished and not self._stops():
                 results = self._make_step(loader)
