@@ -159,7 +159,7 @@ def check_words(overrides: Iterable[Override], keys_of_config: Callable[[], Coll
 
     Args:
       overrides: the values of the command line.
-      keys_of_config: returns the keys of the config, or None if they are not known; called if a name resembles an option.
+      keys_of_config: returns the keys of the config, or None if they are unknown; called if a name resembles an option.
       words: the options.
     """
     problems = {}

@@ -123,7 +123,8 @@ def test_evaluation_is_the_same_too(world, rank):
 
 def test_static_shapes_pad_what_the_data_set_makes():
     source = stream(max_shapes=2)
-    batches = [take(training_loader(StaticBatches(layer, source.shapes), source), 16) for layer in (Vectors(), ByHand())]
+    batches = [take(training_loader(StaticBatches(layer, source.shapes), source), 16)
+               for layer in (Vectors(), ByHand())]
     assert_same(*batches)
     assert len({batch["source_tensors"][0].shape for batch in batches[0]}) <= 2
     ids = np.concatenate([batch["ids"] for batch in batches[0]])
