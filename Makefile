@@ -65,7 +65,7 @@ test-ranks: $(VENV)/.installed-test  ## Run the tests that launch several proces
 	$(PYTEST) -m "ranks and not slow" tests/integration
 
 test-onednn: $(VENV)/.installed-test  ## Run the numeric tests with oneDNN if make test runs without it, else without.
-	TF_ENABLE_ONEDNN_OPTS=$$($(BIN)/python -c 'from open_seq2seq.utils.processor import has_onednn; print(int(not has_onednn()))') \
+	TF_ENABLE_ONEDNN_OPTS=$$($(BIN)/python -c 'from open_seq2seq.utils.machine import has_onednn; print(int(not has_onednn()))') \
 	  $(PYTEST) -m "not slow and not ranks" $(NUMERIC_TESTS)
 
 test-all: $(VENV)/.installed-test  ## Run all tests sequentially, including long training runs.

@@ -58,7 +58,7 @@ from open_seq2seq.parts.ctc import ctc_loss
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.rnn.layers import RecurrentStack
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.processor import has_onednn
+from open_seq2seq.utils.machine import has_onednn
 
 Shape = Sequence[int]
 # Number of values of a shape, and the shapes of the tables in the documentation.

@@ -10,10 +10,8 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from open_seq2seq.config.loader import check_exists, possible_keys
-from open_seq2seq.config.overrides import Override, check_words, parse_overrides
+from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, RunOptions, check_mode
-from open_seq2seq.run.recipes import find_recipe
 from open_seq2seq.run.run import Run
 from open_seq2seq.utils.console import deco_print, enduring_output, need_output, print_to_stderr
 from open_seq2seq.utils.data_files import is_count
@@ -314,7 +312,7 @@ def parse_words(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Over
     If results go to stdout, everything that is printed from now on goes to stderr.
 
     Raises:
-      UserError: a word is not understood, or the config file does not exist.
+      UserError: a word is not understood.
     """
     flags, leftover = make_parser().parse_known_args(_plain_switches([with_home(word) for word in arguments]))
     if leftover and (hint := did_you_mean(leftover[0], VERBS)) and not leftover[0].startswith("-"):
@@ -331,11 +329,6 @@ def parse_words(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Over
     overrides = parse_overrides(leftover, _WORDS)
     if flags.infer_files is not None and flags.mode != "infer":
         raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
-    if flags.config_file is not None:
-        flags.config_file = find_recipe(flags.config_file)
-        check_exists(flags.config_file)
-        if (keys := possible_keys(flags.config_file)) is not None:
-            check_words(overrides, keys, _WORDS)
     return flags, overrides
 
 

@@ -51,7 +51,7 @@ _FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "a
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Says what the results hold for: the processor, TensorFlow, and whether it computes with oneDNN."""
-    from open_seq2seq.utils.processor import cpu_flags, cpu_name
+    from open_seq2seq.utils.machine import cpu_flags, cpu_name
 
     flags = " ".join(flag for flag in _FLAGS if flag in cpu_flags()) or "no flags known"
     threads = tf.config.threading.get_intra_op_parallelism_threads() or os.cpu_count()

@@ -162,7 +162,7 @@ def environment() -> dict[str, Any]:
     """Returns what the bits of a loss depend on besides the code."""
     import tensorflow as tf
 
-    from open_seq2seq.utils.processor import cpu_name, onednn_setting, speed_flags
+    from open_seq2seq.utils.machine import cpu_name, onednn_setting, speed_flags
 
     threads = tf.config.threading.get_intra_op_parallelism_threads() or os.environ["TF_NUM_INTRAOP_THREADS"]
     return {"processor": " ".join([cpu_name(), *speed_flags()]), "oneDNN": onednn_setting(), "threads": int(threads),

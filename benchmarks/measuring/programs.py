@@ -26,7 +26,7 @@ def describe_machine() -> tuple[str, int]:
     import_tensorflow()
     import tensorflow as tf
 
-    from open_seq2seq.utils.processor import cpu_flags, cpu_name
+    from open_seq2seq.utils.machine import cpu_flags, cpu_name
 
     gpus = [tf.config.experimental.get_device_details(gpu).get("device_name", "unknown GPU")
             for gpu in tf.config.list_physical_devices("GPU")]

@@ -59,7 +59,7 @@ class TurnsHook(Hook):
 
     def begin(self, trainer: Any) -> None:
         """Answers requests until one for updates."""
-        from open_seq2seq.training.loop.progress import Meter
+        from open_seq2seq.training.loop.builtin_hooks import Meter
 
         while not isinstance(request := self._pipe.recv(), int):
             if request is None:

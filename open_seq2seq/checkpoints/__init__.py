@@ -1,12 +1,14 @@
 """Checkpoints: folders of safetensors and JSON files with checksums, written under a temporary name and renamed."""
 
 from open_seq2seq.checkpoints.checkpoint_average import average_checkpoints, of_one_stretch
-from open_seq2seq.checkpoints.matching import assign_matching, assign_strictly, match
 from open_seq2seq.checkpoints.reading import (
     Checkpoint,
+    assign_matching,
+    assign_strictly,
     first_whole,
     load_checkpoint,
     load_first_whole,
+    match,
     verified_assets,
 )
 from open_seq2seq.checkpoints.state import check_resumable, files_of, read_state

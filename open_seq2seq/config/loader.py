@@ -1,4 +1,4 @@
-"""Reads config files: Python modules, or YAML files that define the same names."""
+"""Reads config files, and recipes by name: Python modules, or YAML files that define the same names."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ _CHECKPOINTS_IN = ("", "logs", "best_models", "averaged_models")
 _WITHOUT_KEYS = {"__future__", "math", "numpy", "open_seq2seq", "os", "pathlib", "tensorflow", "typing"}
 _YAML = (".yaml", ".yml")
 _COPIES = re.compile(r"config_\d{4}-\d\d-\d\d_")  # folders that --enable_logs makes
+_RECIPES = Path(__file__).parents[2] / "example_configs"  # which can be named without their folder
 
 
 @dataclass
@@ -357,3 +358,22 @@ def _warn_of_misspelt_variables(path: str, names: Mapping[str, Any], variables: 
 def _words(path: str) -> list[str]:
     with open(path, encoding="utf-8", errors="replace") as file:
         return re.findall(r"\w+", file.read())
+
+
+def find_recipe(name: str) -> str:
+    """Returns the path of a recipe, such as ``own-text``; anything that is a path is returned as it is.
+
+    Raises:
+      ConfigError: several recipes have this name, or none has it but some have a similar one.
+    """
+    if name.endswith((".py", *_YAML)) or os.path.lexists(os.path.expanduser(name)) or not _RECIPES.is_dir():
+        return name
+    recipes = [path for path in _RECIPES.rglob("*.py") if not path.name.startswith("_")]
+    matches = [path for path in recipes if path.with_suffix("").as_posix().endswith(f"/{name}")]
+    if len(matches) > 1:
+        listed = ", ".join(sorted(path.relative_to(_RECIPES).with_suffix("").as_posix() for path in matches))
+        raise ConfigError([f"Several recipes are called {name!r}: name one of {listed}."])
+    near = [] if matches else difflib.get_close_matches(name, [path.stem for path in recipes], n=3)
+    if near:
+        raise ConfigError([f"There is no config file or recipe {name!r}. Did you mean {' or '.join(near)}?"])
+    return str(matches[0]) if matches else name

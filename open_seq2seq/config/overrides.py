@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,18 +153,25 @@ def _is_option(argument: str) -> bool:
     return argument.startswith("-") and len(argument) > 1 and not _NUMBER.match(argument)
 
 
-def check_words(overrides: Iterable[Override], keys: Collection[str], words: Collection[str]) -> None:
-    """Raises ConfigError if a value such as ``--output_file=x`` is not a key of the config and resembles an option."""
-    problems = []
+def check_words(overrides: Iterable[Override], keys_of_config: Callable[[], Collection[str] | None],
+                words: Collection[str]) -> None:
+    """Raises ConfigError if a value such as ``--output_file=x`` is not a key of the config and resembles an option.
+
+    Args:
+      overrides: the values of the command line.
+      keys_of_config: returns the keys of the config, or None if they are unknown; called if a name resembles an option.
+      words: the options.
+    """
+    problems = {}
     for override in overrides:
-        if override.text is not None and override.name not in words and override.keys[0] not in keys and (
-                len(override.keys) == 1):
+        if override.text is not None and override.name not in words and len(override.keys) == 1:
             # With this cutoff, no name of a parameter of the package's models resembles an option.
-            near = difflib.get_close_matches(override.name, words, n=1, cutoff=0.75)
-            problems += [f"'{override.name}' is neither a flag nor a key of the config. Did you mean '{word}'?"
-                         for word in near]
-    if problems:
-        raise ConfigError(problems)
+            for word in difflib.get_close_matches(override.name, words, n=1, cutoff=0.75):
+                problems[override.keys[0]] = (f"'{override.name}' is neither a flag nor a key of the config. Did you "
+                                              f"mean '{word}'?")
+    keys = keys_of_config() if problems else None
+    if keys is not None and (unknown := [problem for key, problem in problems.items() if key not in keys]):
+        raise ConfigError(unknown)
 
 
 def gives(params: Any, keys: Sequence[str]) -> bool:

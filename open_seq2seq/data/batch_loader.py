@@ -6,21 +6,13 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 DEFAULT_PREFETCH = 8
 _CLOSE_SECONDS = 5.0
-
-
-class ExampleStream(Protocol):
-    """Protocol of a stream that yields the example numbers of each batch."""
-
-    def iterate(self, start: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields (micro-batch number, example numbers ``[batch]``) from micro-batch ``start`` on."""
-        ...
 
 
 class BatchMaker(Protocol):
@@ -60,8 +52,8 @@ class BatchLoader:
 
     Args:
       data_layer: makes the batches.
-      stream: yields the example numbers of each batch, such as a ``batching.RankStream``.
-      start: number of micro-batches that all ranks together have already consumed.
+      plan: the batches to make, which the thread requests one after the other.
+      training: whether the batches are for training, where they may differ between epochs.
       prefetch: maximum number of finished batches in the queue; overridden by the layer's parameter
         ``prefetch_buffer_size``, if that is positive.
 
@@ -70,7 +62,7 @@ class BatchLoader:
       wait_seconds: total time that the consumer has waited for batches, in seconds.
     """
 
-    def __init__(self, data_layer: BatchMaker, stream: ExampleStream, start: int = 0,
+    def __init__(self, data_layer: BatchMaker, plan: Iterable[Wanted], training: bool = False,
                  prefetch: int = DEFAULT_PREFETCH) -> None:
         self.index = -1
         self.wait_seconds = 0.0
@@ -80,7 +72,7 @@ class BatchLoader:
         self._end: _End | None = None
         # The thread has no reference to the loader, so that an unused loader is garbage-collected.
         self._thread = threading.Thread(target=_fill, name="batch-loader", daemon=True,
-                                        args=(data_layer, stream, start, self._queue, self._stop))
+                                        args=(data_layer, iter(plan), training, self._queue, self._stop))
         self._thread.start()
 
     def __iter__(self) -> BatchLoader:
@@ -126,16 +118,15 @@ class BatchLoader:
 
 
 class LoaderGroup:
-    """Loaders for the replicas of one process; ``next`` returns their batches round-robin.
+    """Loaders of training batches for the replicas of one process; ``next`` returns their batches round-robin.
 
     Args:
       data_layer: makes the batches.
-      streams: one stream for each replica.
-      start: see ``BatchLoader``.
+      plans: the batches to make for each replica.
     """
 
-    def __init__(self, data_layer: BatchMaker, streams: Sequence[ExampleStream], start: int = 0) -> None:
-        self._loaders = [BatchLoader(data_layer, stream, start) for stream in streams]
+    def __init__(self, data_layer: BatchMaker, plans: Sequence[Iterable[Wanted]]) -> None:
+        self._loaders = [BatchLoader(data_layer, plan, training=True) for plan in plans]
         self._turns = itertools.cycle(self._loaders)
 
     def __next__(self) -> dict[str, Any]:
@@ -172,14 +163,12 @@ def made_batches(data_layer: BatchMaker, plan: Iterator[Wanted],
             for number, examples, epoch in plan)
 
 
-def _fill(data_layer: BatchMaker, stream: ExampleStream, start: int, out: queue.Queue, stop: threading.Event) -> None:
-    """Makes batches until the stream ends, an error occurs, or ``stop`` is set; runs in the background thread."""
+def _fill(data_layer: BatchMaker, plan: Iterator[Wanted], training: bool, out: queue.Queue,
+          stop: threading.Event) -> None:
+    """Makes batches until the plan ends, an error occurs, or ``stop`` is set; runs in the background thread."""
     end = _End()
-    # Only the streams of training batches have epochs.
-    epoch_of = getattr(stream, "epoch_of", None)
-    plan = (Wanted(index, examples, epoch_of(index) if epoch_of else 0) for index, examples in stream.iterate(start))
     try:
-        for item in made_batches(data_layer, plan, epoch_of is not None):
+        for item in made_batches(data_layer, plan, training):
             if not _put(out, item, stop):
                 return
     except BaseException as error:  # noqa: B036 - re-raised in the consumer

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH, BatchLoader
+from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH, BatchLoader, Wanted
 from open_seq2seq.data.static_shapes import Arrangement, StaticShape, arrange, assign_shapes, choose_shapes
 from open_seq2seq.utils.errors import ConfigError, DataError
 
@@ -176,7 +176,44 @@ def _cut(costs: np.ndarray, batch_size: int) -> np.ndarray:
     return np.asarray(offsets)
 
 
-class BatchStream:
+class MicroBatches:
+    """The endless sequence of training micro-batches, which are numbered from 0 since the start of training.
+
+    Attributes:
+      world_size: number of ranks.
+      rank: the first rank of this process.
+      replicas: number of consecutive ranks in this process; each has its own loader thread.
+      iter_size: number of micro-batches that each rank consumes per update.
+      micro_batches_per_epoch: number of micro-batches of all ranks in an epoch.
+    """
+
+    micro_batches_per_epoch: int
+
+    def __init__(self, world_size: int, rank: int, replicas: int, iter_size: int) -> None:
+        self.world_size, self.rank, self.replicas, self.iter_size = world_size, rank, replicas, iter_size
+
+    def examples(self, index: int) -> np.ndarray:
+        """Returns the example numbers ``[batch]`` of micro-batch ``index``, counted from the start of training."""
+        raise NotImplementedError
+
+    def epoch_of(self, index: int) -> int:
+        """Returns the epoch (from 0) of micro-batch ``index``, counted from the start of training."""
+        return index // self.micro_batches_per_epoch
+
+    def by_rank(self, start: int = 0) -> list[Iterator[Wanted]]:
+        """Returns endless iterators over the micro-batches of each rank of this process.
+
+        Args:
+          start: number of micro-batches that all ranks together have already consumed.
+        """
+        return [self._of_rank(start + self.rank + number) for number in range(self.replicas)]
+
+    def _of_rank(self, first: int) -> Iterator[Wanted]:
+        for index in itertools.count(first, self.world_size):
+            yield Wanted(index, self.examples(index), self.epoch_of(index))
+
+
+class BatchStream(MicroBatches):
     """The endless sequence of training micro-batches, seen from one process.
 
     Micro-batches are numbered from 0 since the start of training, over all ranks; number m belongs to epoch
@@ -187,15 +224,11 @@ class BatchStream:
       lengths, batch_size, costs, bucketed, max_shapes, explain: see ``EpochPlanner``.
       shuffle: whether each epoch has its own random order.
       seed: seed of the random orders.
-      world_size: number of ranks.
-      rank: the first rank of this process.
-      replicas: number of consecutive ranks in this process; each has its own loader thread.
-      iter_size: number of micro-batches that each rank consumes per update.
+      world_size, rank, replicas, iter_size: see ``MicroBatches``.
 
     Attributes:
       shapes: the static shapes that batches are padded to, narrowest first; empty without ``max_shapes``.
       arrangement: see ``EpochPlanner``.
-      micro_batches_per_epoch: number of micro-batches of all ranks in an epoch.
 
     Raises:
       ConfigError: an update consumes more micro-batches than an epoch has; see also ``EpochPlanner``.
@@ -219,8 +252,7 @@ class BatchStream:
                 f"devices, iter_size {iter_size}), but an epoch has only {self.micro_batches_per_epoch}: lower "
                 "batch_size_per_gpu or iter_size, use fewer devices, or add data."])
         self._shuffle, self._seed = shuffle, seed
-        self.world_size, self.rank, self.iter_size = world_size, rank, iter_size
-        self._replicas = replicas
+        super().__init__(world_size, rank, replicas, iter_size)
         self._plans: dict[int, Future] = {}
         self._lock = threading.Lock()
 
@@ -233,18 +265,6 @@ class BatchStream:
         """Returns the example numbers ``[batch]`` of micro-batch ``index``, counted from the start of training."""
         epoch, position = divmod(index, self.micro_batches_per_epoch)
         return self.plan(epoch).batch(position)
-
-    def iterate(self, start: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-        """Returns an iterator over the micro-batches of this process's first rank; see ``RankStream.iterate``."""
-        return self.by_rank()[0].iterate(start)
-
-    def epoch_of(self, index: int) -> int:
-        """Returns the epoch (from 0) of micro-batch ``index``, counted from the start of training."""
-        return index // self.micro_batches_per_epoch
-
-    def by_rank(self) -> list[RankStream]:
-        """Returns one stream of micro-batches for each rank of this process."""
-        return [RankStream(self, self.rank + number) for number in range(self._replicas)]
 
     def plan(self, epoch: int) -> EpochPlan:
         """Returns the plan of an epoch; if epochs are shuffled, starts computing the next plan in the background."""
@@ -260,7 +280,7 @@ class BatchStream:
                 future: Future = Future()
                 # Number of earlier plans to keep. A plan is usually computed one epoch ahead, so the plan in use is the
                 # previous one. With several replicas, a slower loader thread may still use the plan before that.
-                queued = 1 if self._replicas == 1 else 2
+                queued = 1 if self.replicas == 1 else 2
                 self._plans = {e: f for e, f in self._plans.items() if 0 < epoch - e <= queued}
                 self._plans[epoch] = future
                 threading.Thread(target=self._work, args=(epoch, future), name="epoch-plan", daemon=True).start()
@@ -271,27 +291,6 @@ class BatchStream:
             future.set_result(self._planner.plan(epoch, shuffle=self._shuffle, seed=self._seed))
         except BaseException as error:  # noqa: B036 - re-raised where the plan is requested
             future.set_exception(error)
-
-
-@dataclass(frozen=True)
-class RankStream:
-    """The micro-batches of a ``BatchStream`` or ``ContiguousStream`` that belong to one rank."""
-
-    stream: Any
-    rank: int
-
-    def iterate(self, start: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields (micro-batch number, example numbers ``[batch]``) endlessly.
-
-        Args:
-          start: number of micro-batches that all ranks together have already consumed.
-        """
-        for index in itertools.count(start + self.rank, self.stream.world_size):
-            yield index, self.stream.examples(index)
-
-    def epoch_of(self, index: int) -> int:
-        """Returns the epoch (from 0) of a micro-batch."""
-        return self.stream.epoch_of(index)
 
 
 class PlanLoader(BatchLoader):
@@ -306,19 +305,10 @@ class PlanLoader(BatchLoader):
 
     def __init__(self, data_layer: Any, plan: Any, numbers: list[int], prefetch: int) -> None:
         self._count = len(numbers)
-        super().__init__(data_layer, _PlanStream(plan, numbers), 0, prefetch)
+        super().__init__(data_layer, (Wanted(number, plan.batch(number)) for number in numbers), prefetch=prefetch)
 
     def __len__(self) -> int:
         return self._count
-
-
-@dataclass(frozen=True)
-class _PlanStream:
-    plan: Any
-    numbers: list[int]
-
-    def iterate(self, start: int) -> Iterator[tuple[int, np.ndarray]]:
-        return ((number, self.plan.batch(number)) for number in self.numbers[start:])
 
 
 def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH
-from open_seq2seq.data.batching import EpochPlan, PlanLoader, RankStream, evaluation_batches
+from open_seq2seq.data.batching import EpochPlan, MicroBatches, PlanLoader, evaluation_batches
 from open_seq2seq.utils.errors import DataError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def contiguous_problems(layer: DataLayer, xla_buckets: int | None = None) -> lis
     return problems
 
 
-class ContiguousStream:
+class ContiguousStream(MicroBatches):
     """The endless sequence of training micro-batches of a contiguous data layer, seen from one process.
 
     The interface is that of ``BatchStream``. With G = ``world_size`` × ``iter_size``, each row has P = num_examples //
@@ -53,12 +53,11 @@ class ContiguousStream:
     Args:
       num_examples: number of examples of the data layer; example n continues in example n + 1.
       batch_size: number of rows of a micro-batch.
-      world_size, rank, replicas, iter_size: see ``BatchStream``.
+      world_size, rank, replicas, iter_size: see ``MicroBatches``.
 
     Attributes:
       slots: number of micro-batches in an update, G.
       positions: number of updates in an epoch, P; at position 0 the carried state starts from zeros.
-      micro_batches_per_epoch: number of micro-batches of all ranks in an epoch.
 
     Raises:
       DataError: there are fewer examples than rows in an update.
@@ -69,9 +68,9 @@ class ContiguousStream:
 
     def __init__(self, num_examples: int, *, batch_size: int, world_size: int = 1, rank: int = 0, replicas: int = 1,
                  iter_size: int = 1) -> None:
-        self.world_size, self.rank, self.iter_size = world_size, rank, iter_size
+        super().__init__(world_size, rank, replicas, iter_size)
         self.slots = world_size * iter_size
-        self._batch_size, self._replicas = batch_size, replicas
+        self._batch_size = batch_size
         self.positions = num_examples // (self.slots * batch_size)
         if not self.positions:
             raise DataError(f"Overall batch size is too big: batch_size_per_gpu is {batch_size}, and one update takes "
@@ -80,10 +79,6 @@ class ContiguousStream:
                             "devices, or add data.")
         self.micro_batches_per_epoch = self.positions * self.slots
         self.updates_per_epoch = self.positions
-
-    def epoch_of(self, index: int) -> int:
-        """Returns the epoch (from 0) of micro-batch ``index``, counted from the start of training."""
-        return index // self.micro_batches_per_epoch
 
     def examples(self, index: int) -> np.ndarray:
         """Returns the example numbers ``[batch]`` of micro-batch ``index``, counted from the start of training."""
@@ -95,10 +90,6 @@ class ContiguousStream:
         batches = [self.examples(index) for index in range(self.micro_batches_per_epoch)]
         return EpochPlan(np.concatenate(batches), np.arange(len(batches) + 1) * self._batch_size,
                          np.arange(len(batches)))
-
-    def by_rank(self) -> list[RankStream]:
-        """Returns one stream of micro-batches for each rank of this process."""
-        return [RankStream(self, self.rank + number) for number in range(self._replicas)]
 
 
 class ContiguousPass:

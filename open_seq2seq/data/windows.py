@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH, BatchLoader
+from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH, BatchLoader, Wanted
 from open_seq2seq.data.batching import EpochPlan, EpochPlanner
 from open_seq2seq.data.contiguous import PassBatch
 
@@ -82,26 +81,18 @@ class WindowedPlan:
         first = np.asarray(self.cuts[number], self._index_type)
         return EpochPlan(plan.order.astype(self._index_type) + first, plan.offsets, plan.sequence)
 
+    def of_ranks(self, world_size: int, ranks: range) -> Iterator[Wanted]:
+        """Yields the batches of some ranks, window by window, with their numbers within the window."""
+        for window in map(self.window, range(len(self))):
+            for number in range(len(window)):
+                if number % world_size in ranks:
+                    yield Wanted(number, window.batch(number))
+
 
 def inference_plan(data_layer: Any) -> WindowedPlan:
     """Returns the plan of one pass over a data layer, in windows of consecutive examples."""
     return WindowedPlan(data_layer.lengths, batch_size=data_layer.batch_budget, costs=data_layer.costs,
                         bucketed=data_layer.params["length_buckets"])
-
-
-@dataclass(frozen=True)
-class _WindowStream:
-    plan: WindowedPlan
-    world_size: int
-    ranks: range
-
-    def iterate(self, start: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields (number within the window, example numbers) of each batch of ``ranks``, from window ``start`` on."""
-        for number in range(start, len(self.plan)):
-            plan = self.plan.window(number)
-            for place in range(len(plan)):
-                if place % self.world_size in self.ranks:
-                    yield place, plan.batch(place)
 
 
 class WindowLoader(BatchLoader):
@@ -121,7 +112,7 @@ class WindowLoader(BatchLoader):
     def __init__(self, data_layer: Any, plan: WindowedPlan, world_size: int = 1, ranks: range = range(1),
                  prefetch: int = DEFAULT_PREFETCH) -> None:
         self.own: np.ndarray = np.sum([(plan.batches + world_size - 1 - rank) // world_size for rank in ranks], axis=0)
-        super().__init__(data_layer, _WindowStream(plan, world_size, ranks), 0, prefetch)
+        super().__init__(data_layer, plan.of_ranks(world_size, ranks), prefetch=prefetch)
 
     def __len__(self) -> int:
         return int(np.sum(self.own))

@@ -8,13 +8,18 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
-from open_seq2seq.decoders.beam_params import beam_params, coverage_params, max_length_factor_param, shorter_limits
+from open_seq2seq.decoders.autoregressive import (
+    AutoregressiveDecoder,
+    beam_params,
+    coverage_params,
+    max_length_factor_param,
+    shorter_limits,
+)
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
 from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.component import Module
-from open_seq2seq.parts.convs2s.conv_layer import ConvLayer, ConvSettings, drop_and_mask
+from open_seq2seq.parts.convs2s.conv_layer import ConvLayer, ConvSettings, PositionEmbedding, drop_and_mask
 from open_seq2seq.parts.convs2s.normalized_layer import LayerSettings, NormalizedLayer
 from open_seq2seq.parts.convs2s.params import (
     EMBEDDING_DEVIATION,
@@ -23,7 +28,6 @@ from open_seq2seq.parts.convs2s.params import (
     optional_conv_params,
     required_conv_params,
 )
-from open_seq2seq.parts.convs2s.positions import PositionEmbedding
 from open_seq2seq.parts.convs2s.utils import check_layers
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.keys import lengths_of

@@ -8,8 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
-from open_seq2seq.decoders.beam_params import beam_params, coverage_params, max_length_factor_param, shorter_limits
+from open_seq2seq.decoders.autoregressive import (
+    AutoregressiveDecoder,
+    beam_params,
+    coverage_params,
+    max_length_factor_param,
+    shorter_limits,
+)
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoders.target_offset import check_loss_of_same_positions
 from open_seq2seq.decoding.beam_search import BeamResult

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import Param
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.parts.convs2s.conv_layer import ConvLayer, drop_and_mask
+from open_seq2seq.parts.convs2s.conv_layer import ConvLayer, PositionEmbedding, drop_and_mask
 from open_seq2seq.parts.convs2s.normalized_layer import NormalizedLayer
 from open_seq2seq.parts.convs2s.params import (
     EMBEDDING_DEVIATION,
@@ -17,7 +17,6 @@ from open_seq2seq.parts.convs2s.params import (
     optional_conv_params,
     required_conv_params,
 )
-from open_seq2seq.parts.convs2s.positions import PositionEmbedding
 from open_seq2seq.parts.convs2s.utils import check_layers
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding
 from open_seq2seq.parts.transformer.position import padding_bias

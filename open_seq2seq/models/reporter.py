@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from open_seq2seq.models.results import comes_first
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.contracts import comes_first
 
 
 class Reporter:

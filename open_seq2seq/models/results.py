@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.contracts import comes_first
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.output_file import OutputFiles, check_not_protected
 
@@ -145,3 +144,25 @@ def open_results(model: Any, output_file: str) -> ResultWriter:
     if comes_first(model, "open_results", "finalize_inference"):
         return model.open_results(output_file)
     return CollectingWriter(model, output_file)
+
+
+def comes_first(thing: object, method: str, old: str) -> bool:
+    """Returns whether ``method`` takes precedence over ``old`` in the method resolution order.
+
+    If a class overrides only the old method, the old method takes precedence, although a base class defines both. If a
+    class defines both, ``method`` takes precedence.
+
+    Args:
+      thing: an object whose class, or one of its bases, defines the methods.
+      method: name of the preferred method.
+      old: name of the method that it replaces.
+
+    Raises:
+      AttributeError: the object has neither method.
+    """
+    for cls in type(thing).__mro__:
+        if method in vars(cls):
+            return True
+        if old in vars(cls):
+            return False
+    raise AttributeError(f"{type(thing).__name__} has neither {method} nor {old}.")

@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from open_seq2seq import optimizers
 from open_seq2seq.models.model import Model
-from open_seq2seq.parts.component import creating_variables
-from open_seq2seq.parts.tree import described_variables
+from open_seq2seq.parts.component import creating_variables, described_variables
 from open_seq2seq.utils.errors import ConfigError, UserError
-from open_seq2seq.utils.memory import GIB, available_bytes
+from open_seq2seq.utils.machine import GIB, available_bytes
 
 Shapes = dict[str, tuple[int, ...]]
 

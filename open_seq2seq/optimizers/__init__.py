@@ -3,8 +3,6 @@
 from open_seq2seq.optimizers.adafactor import Adafactor
 from open_seq2seq.optimizers.adam import Adam, AdamW, LazyAdam, Nadam
 from open_seq2seq.optimizers.adaptive import Adagrad, Ftrl, RMSProp
-from open_seq2seq.optimizers.arguments import argument_problems
-from open_seq2seq.optimizers.combinations import averages_weights, combination_problems, make_additions
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of, resolve_dtype
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer
 from open_seq2seq.optimizers.larc import Larc, LarcInfo
@@ -30,7 +28,15 @@ from open_seq2seq.optimizers.lr_policies import (
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer, UpdateInfo
 from open_seq2seq.optimizers.novograd import NovoGrad
 from open_seq2seq.optimizers.optimizer import Optimizer, Slot
-from open_seq2seq.optimizers.registry import OPTIMIZERS, make_optimizer, trainable_variables
+from open_seq2seq.optimizers.registry import (
+    OPTIMIZERS,
+    argument_problems,
+    averages_weights,
+    combination_problems,
+    make_additions,
+    make_optimizer,
+    trainable_variables,
+)
 from open_seq2seq.optimizers.regularizers import l1_regularizer, l2_regularizer
 from open_seq2seq.optimizers.sgd import SGD, Momentum
 from open_seq2seq.optimizers.weight_average import TriggeredMean, WeightAverage, WeightMean

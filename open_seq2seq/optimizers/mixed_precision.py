@@ -9,14 +9,13 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs
-from open_seq2seq.optimizers.combinations import combination_problems
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer
 from open_seq2seq.optimizers.larc import Larc, LarcInfo
 from open_seq2seq.optimizers.layer_rates import LayerRates
 from open_seq2seq.optimizers.loss_scaling import LossScaler, StaticScaler
-from open_seq2seq.optimizers.lr_policies import Schedule
+from open_seq2seq.optimizers.lr_policies import Schedule, checksum_of_rates, has_jump
 from open_seq2seq.optimizers.optimizer import Optimizer, Variables
-from open_seq2seq.optimizers.rate_changes import checksum_of_rates, has_jump
+from open_seq2seq.optimizers.registry import combination_problems
 from open_seq2seq.optimizers.weight_average import WeightAverage
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 from open_seq2seq.parts.component import Module
@@ -164,7 +163,7 @@ class MixedPrecisionOptimizer(Module):
         return checksum_of_rates(self._schedule)
 
     def rate_jumps(self, first: int, last: int) -> bool:
-        """Returns whether the learning rate jumps between two numbers of updates; see ``rate_changes.has_jump``."""
+        """Returns whether the learning rate jumps between two numbers of updates; see ``lr_policies.has_jump``."""
         return has_jump(self._schedule, first, last)
 
     def scale(self, loss: tf.Tensor) -> tf.Tensor:

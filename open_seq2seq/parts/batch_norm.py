@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
-from open_seq2seq.parts.forward_pass import current_pass, entered
-from open_seq2seq.parts.ranks import sum_over_ranks
+from open_seq2seq.parts.forward_pass import current_pass, entered, sum_over_ranks
 
 # Profiles identify normalisation by this name scope.
 _SCOPE = "norm"

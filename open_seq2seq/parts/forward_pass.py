@@ -7,12 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.utils.stacks import Stack
+
+class Stack(threading.local):
+    """A separate list for each thread.
+
+    Each replica of a process is traced by its own thread, and the threads take turns. A context that one thread has
+    entered must not apply to the others.
+
+    Attributes:
+      entries: the contexts, the innermost last.
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[Any] = []
 
 
 @dataclasses.dataclass
@@ -25,7 +38,7 @@ class ForwardPass:
         random numbers.
       for_xla: whether layers are traced in a form that XLA can compile, with the same results: no shape depends on
         values (padding is computed and then ignored), and only operations that XLA supports are used.
-      ranks: a ``ranks.JoinedRanks``, which computes sums over ranks; None if ranks are not joined.
+      ranks: a ``JoinedRanks``, which computes sums over ranks; None if ranks are not joined.
       carried: the ``carried_state.CarriedValues`` of the states that the previous batch has left; None without any.
       is_recomputing: whether layers are recomputed in a backward pass, where they must not update statistics again.
       draws: number of seeds drawn so far.
@@ -75,3 +88,44 @@ def forward_pass(seed: int = 0, micro_batch: Any = None, *, for_xla: bool = Fals
     """Returns a context manager within which a new pass is the current one; see ``ForwardPass`` for the arguments."""
     index = None if micro_batch is None else tf.cast(micro_batch, tf.int64)
     return entered(ForwardPass(seed, index, for_xla, ranks, carried))
+
+
+# Function from (tensors by name, name of the reduction) to the sums of the tensors over ranks.
+Reduce = Callable[[dict[str, Any], str], dict[str, Any]]
+
+
+class JoinedRanks:
+    """Computes sums over ranks, and numbers the reductions to give each a different name.
+
+    Args:
+      reduce: function that sums over ranks.
+    """
+
+    def __init__(self, reduce: Reduce) -> None:
+        self._reduce, self._count = reduce, 0
+
+    def sums(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Returns the sums of the values over ranks; each call uses a new reduction name."""
+        self._count += 1
+        # The leading spaces avoid collisions with names of variables.
+        tensors = {f" {number}": tf.convert_to_tensor(value) for number, value in enumerate(values)}
+        return list(self._reduce(tensors, f"inside.{self._count}").values())
+
+
+def sum_over_ranks(*values: tf.Tensor) -> Sequence[tf.Tensor]:
+    """Returns the sums of FP32 tensors over all ranks; or the tensors themselves, unless the pass joins ranks.
+
+    The gradient is summed over ranks too, because the loss of each rank depends on the values of all ranks.
+    """
+    joined = current_pass().ranks
+    if joined is None:
+        return values
+
+    @tf.custom_gradient
+    def add_up(*values: tf.Tensor) -> Any:
+        def grad(*gradients: tf.Tensor) -> list[tf.Tensor]:
+            return joined.sums(gradients)
+
+        return joined.sums(values), grad
+
+    return add_up(*values)

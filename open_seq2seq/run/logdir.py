@@ -22,9 +22,8 @@ from open_seq2seq.checkpoints.folders import (
     regular_step,
 )
 from open_seq2seq.config.resolve import RunOptions
-from open_seq2seq.run.logdir_lock import LOCK, refuse_checkpoint
+from open_seq2seq.run.logdir_lock import LOCK, START_MARK, is_marked, refuse_checkpoint, started_run
 from open_seq2seq.run.overview import OVERVIEW
-from open_seq2seq.run.start_mark import START_MARK, is_marked, started_run
 from open_seq2seq.training.loop.metrics_file import METRICS
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print

@@ -139,7 +139,7 @@ def resolve_run(config: ConfigFile | str | None, mode: str, overrides: Sequence[
     resumes = bool(options.get("continue_learning")) and benchmark is None
     source = config_of_run(config, "train" if benchmark else mode, overrides, options.get("infer_files", ()),
                            trust_code, resumes, options.get("verb"))
-    check_words(overrides, {key for section in source.file.sections.values() for key in section}, words)
+    check_words(overrides, lambda: {key for section in source.file.sections.values() for key in section}, words)
     resolved, specs = _resolve(source.file, source.mode, _in_full(source.overrides, source.file, source.mode),
                                benchmark, resumes)
     as_saved = source.file.checkpoint is not None and all(one.keys == ("logdir",) for one in overrides)

@@ -13,7 +13,7 @@ from open_seq2seq.checkpoints.inputs import RunInputs
 from open_seq2seq.checkpoints.run_variables import RunVariables
 from open_seq2seq.checkpoints.state import AVERAGE, CARRIED, METRICS
 from open_seq2seq.models.model import Model
-from open_seq2seq.optimizers.combinations import AVERAGES, averages_weights
+from open_seq2seq.optimizers.registry import AVERAGES, averages_weights
 from open_seq2seq.optimizers.weight_average import MEAN_COUNT, MEAN_TRIGGER
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.training.loop.trainer import Trainer

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from open_seq2seq.config import user_code
 from open_seq2seq.config.data_note import names_missing_path, remedy
-from open_seq2seq.config.loader import ConfigFile, check_exists, config_of_values
-from open_seq2seq.config.overrides import Override, overrides_of
+from open_seq2seq.config.loader import ConfigFile, check_exists, config_of_values, find_recipe, possible_keys
+from open_seq2seq.config.overrides import Override, check_words, overrides_of
 from open_seq2seq.config.resolve import Benchmark
-from open_seq2seq.run.recipes import find_recipe
+from open_seq2seq.utils.console import in_python
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.tensorflow_import import import_tensorflow
-from open_seq2seq.utils.wording import in_python
 
 if TYPE_CHECKING:
     from open_seq2seq.config.resolve import RunOptions
@@ -70,8 +69,13 @@ class Run:
           overrides: the config values.
           trust_code: see the class.
           words: options of the command line, which a value may be a misspelling of.
+
+        Raises:
+          ConfigError: the config file does not exist, or a value is a misspelt option.
         """
         run = cls(config, trust_code=trust_code)
+        if isinstance(path := run._config, str):
+            check_words(overrides, lambda: possible_keys(path), words)
         run._overrides, run._words, run._is_command = list(overrides), words, True
         return run
 

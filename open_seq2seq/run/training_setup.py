@@ -23,10 +23,9 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.run.config_changes import check_config
 from open_seq2seq.run.logdir import LogDir, check_logdir
-from open_seq2seq.run.logdir_lock import LogDirLock
+from open_seq2seq.run.logdir_lock import START_MARK, LogDirLock, write_mark
 from open_seq2seq.run.logs import RunLogs
 from open_seq2seq.run.restoring import load_base_model, restore_position, restore_run
-from open_seq2seq.run.start_mark import START_MARK, write_mark
 from open_seq2seq.runners import Runner
 from open_seq2seq.runners.preflight import check_agreement, check_data
 from open_seq2seq.training.loop.builtin_hooks import awaits_evaluation

@@ -1,7 +1,6 @@
 """Runners define which devices and processes compute, and how gradients and results are combined."""
 
-from open_seq2seq.runners.build import make_runner
-from open_seq2seq.runners.devices import one_device
+from open_seq2seq.runners.build import make_runner, one_device
 from open_seq2seq.runners.runner import Runner
 
 __all__ = ["Runner", "make_runner", "one_device"]

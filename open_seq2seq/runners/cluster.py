@@ -15,8 +15,7 @@ from open_seq2seq.runners.runner import Compiled, compiled_graph
 from open_seq2seq.runners.tower import TowerRunner
 from open_seq2seq.utils.console import mute
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.launcher import let_others_speak
-from open_seq2seq.utils.tf_config import ClusterTask
+from open_seq2seq.utils.launcher import ClusterTask, let_others_speak
 
 # Errors of collective operations when a process has ended, is stopped or cannot be reached.
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)

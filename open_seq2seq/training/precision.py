@@ -19,9 +19,9 @@ import tensorflow as tf
 
 from open_seq2seq.data.batching import evaluation_plan
 from open_seq2seq.models.model import Model
-from open_seq2seq.optimizers.half_types import BFLOAT16, FLOAT16, HALF_TYPES, HalfType
-from open_seq2seq.optimizers.layer_groups import group_names
+from open_seq2seq.optimizers.dtype import BFLOAT16, FLOAT16, HALF_TYPES, HalfType
 from open_seq2seq.optimizers.loss_scaling import BackoffScaler
+from open_seq2seq.optimizers.underflow import group_names
 from open_seq2seq.parts.component import named_modules, named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.observation import observing

@@ -1,19 +1,19 @@
-"""Processes started by a launcher such as ``mpirun``: their ranks, and how one of several processes ends."""
+"""Processes started by a launcher such as ``mpirun``, or with ``TF_CONFIG``: their ranks, and how one of them ends."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from open_seq2seq.utils.data_files import is_count
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.tf_config import cluster_task
 
 # Environment variables for rank and number of processes: Open MPI, horovodrun --gloo, MPICH and its derivatives.
 _VARIABLES = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
@@ -24,6 +24,8 @@ _FLUSH_SECONDS = 1.0  # maximum duration of writing to a stream before this proc
 # Function of (problem in words, exit code) that reports them to the other processes before this one ends.
 Announcer = Callable[[str, int], None]
 _announcer: Announcer | None = None
+
+_EXAMPLE = '{"cluster": {"worker": ["host-a:12345", "host-b:12345"]}, "task": {"type": "worker", "index": 0}}'
 
 
 def _number(name: str) -> int | None:
@@ -105,3 +107,47 @@ def _within_limit(action: Callable[[], object]) -> None:
     thread = threading.Thread(target=action, daemon=True)
     thread.start()
     thread.join(_FLUSH_SECONDS)
+
+
+class ClusterTask(NamedTuple):
+    """One process of a cluster.
+
+    Attributes:
+      rank: rank of the process, from 0.
+      hosts: addresses of all processes, in rank order.
+      chiefs: number of tasks of the job ``chief``; their ranks are lower than those of the job ``worker``.
+    """
+
+    rank: int
+    hosts: list[str]
+    chiefs: int = 0
+
+    def rank_of(self, job: str, index: int) -> int:
+        """Returns the rank of the task with this index in the job, ``chief`` or ``worker``."""
+        return index if job == "chief" else index + self.chiefs
+
+
+def cluster_task() -> ClusterTask | None:
+    """Returns this process's task in the cluster; None if ``TF_CONFIG`` names at most one process.
+
+    Raises:
+      UserError: ``TF_CONFIG`` is invalid, or gives this process a role that does not train.
+    """
+    text = os.environ.get("TF_CONFIG", "").strip()
+    if not text:
+        return None
+    try:
+        config = json.loads(text)
+        cluster = {str(job): [str(host) for host in hosts] for job, hosts in config.get("cluster", {}).items()}
+        own = config.get("task", {})
+        job, index = str(own.get("type", "worker")), int(own.get("index", 0))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"TF_CONFIG in the environment is not valid. It must look like {_EXAMPLE}.") from error
+    hosts = [*cluster.get("chief", []), *cluster.get("worker", [])]
+    if len(hosts) < 2:
+        return None
+    if job not in ("chief", "worker") or not 0 <= index < len(cluster.get(job, [])):
+        raise UserError(f"TF_CONFIG gives this process the task {job} {index}, but the chief and worker tasks of its "
+                        f"cluster are only {', '.join(hosts)}. Parameter servers and evaluators are not supported.")
+    task = ClusterTask(0, hosts, len(cluster.get("chief", [])))
+    return task._replace(rank=task.rank_of(job, index))

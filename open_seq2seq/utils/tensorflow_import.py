@@ -13,7 +13,7 @@ from types import ModuleType
 
 from open_seq2seq.utils.environment import check_limits, scratch_file
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.processor import has_onednn
+from open_seq2seq.utils.machine import has_onednn
 
 MISSING_TENSORFLOW = ("TensorFlow is not installed: run `pip install open-seq2seq[cpu]` on a machine without GPUs, or "
                       "`pip install open-seq2seq[gpu]` for NVIDIA GPUs.")

@@ -58,10 +58,10 @@ def test_a_key_of_the_config_is_no_misspelt_flag(tmp_path, text, argument, known
     (tmp_path / "config.yaml").write_text(text)
     words = possible_keys(tmp_path / "config.yaml")
     if known:
-        check_words(parse_overrides([argument]), words, ("--check",))
+        check_words(parse_overrides([argument]), lambda: words, ("--check",))
     else:
         with pytest.raises(ConfigError, match="Did you mean '--check'"):
-            check_words(parse_overrides([argument]), words, ("--check",))
+            check_words(parse_overrides([argument]), lambda: words, ("--check",))
 
 
 @pytest.mark.parametrize("text", ["from shared import base_params\n", "import yaml, os\n", "base_params = {\n"])

@@ -25,7 +25,7 @@ from open_seq2seq.data.image2label.pipeline import Pipeline
 from open_seq2seq.data.op_errors import reason
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
-from open_seq2seq.utils.memory import GIB, available_bytes
+from open_seq2seq.utils.machine import GIB, available_bytes
 
 _COPIES = 3
 """Memory needed at most while the images are decoded and handed to TensorFlow, as a multiple of their pixels."""

@@ -17,7 +17,7 @@ from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d, convolve
 from open_seq2seq.parts.conv_blocks.primitives import convolve, convolve_channels
 from open_seq2seq.parts.dense import add_bias, times_matrix
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.utils.processor import has_bfloat16, has_onednn
+from open_seq2seq.utils.machine import has_bfloat16, has_onednn
 
 # Number of input channels from which the gradient of a kernel is computed faster by matrix products than by oneDNN's
 # convolution (docs/speed.md).

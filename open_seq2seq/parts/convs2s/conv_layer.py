@@ -122,3 +122,21 @@ class ConvLayer(Module):
     def initial_cache(self, batch: tf.Tensor, beam: int, dtype: tf.DType) -> tf.Tensor:
         """Returns the inputs before the first position: zeros ``[batch, beam, width - 1, in_channels]``."""
         return tf.zeros(tf.stack([batch, beam, self.width - 1, self.in_channels]), dtype)
+
+
+class PositionEmbedding(Module):
+    """A table ``[positions, channels]`` of embeddings; later positions use its last row.
+
+    Args:
+      positions: number of rows.
+      channels: number of channels.
+      deviation: standard deviation of the initial values.
+    """
+
+    def __init__(self, positions: int, channels: int, deviation: float) -> None:
+        super().__init__(name="position_embedding")
+        self.table = self.weight([positions, channels], tf.keras.initializers.RandomNormal(0.0, deviation))
+
+    def __call__(self, positions: tf.Tensor) -> tf.Tensor:
+        """Returns the embeddings ``[…, channels]`` FP32 of integer positions ``[…]``, which are counted from 0."""
+        return tf.gather(tf.convert_to_tensor(self.table), tf.minimum(positions, self.table.shape[0] - 1))

@@ -28,7 +28,7 @@ from open_seq2seq.parts.conv_blocks.convolution import Window, convolve_over_tim
 from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.parts.rnn.cells import product, transposed
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.processor import cpu_name, onednn_setting, speed_flags
+from open_seq2seq.utils.machine import cpu_name, onednn_setting, speed_flags
 
 TYPES = ("float32", "bfloat16")
 # GFLOP/s by kind of operation (from ``KINDS``) and dtype (from ``TYPES``).

@@ -20,13 +20,12 @@ from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.windows import WindowLoader, inference_plan
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import Reporter
-from open_seq2seq.models.results import open_results
+from open_seq2seq.models.results import comes_first, open_results
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.runners.run_states import carried_in_pass
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.contracts import comes_first
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.progress import Bar, format_count, format_time

@@ -15,8 +15,7 @@ from open_seq2seq.optimizers.clipping import add_gradients, map_values
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.parts.component import regularized_variables
-from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.parts.ranks import JoinedRanks
+from open_seq2seq.parts.forward_pass import JoinedRanks, forward_pass
 from open_seq2seq.runners.run_states import RunStates
 from open_seq2seq.runners.runner import Runner
 

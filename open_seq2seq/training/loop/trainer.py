@@ -24,8 +24,7 @@ from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import report_sample
 from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
-from open_seq2seq.optimizers.dtype import precision_of
-from open_seq2seq.optimizers.half_types import FLOAT16
+from open_seq2seq.optimizers.dtype import FLOAT16, precision_of
 from open_seq2seq.optimizers.lr_policies import scaled_schedule
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.optimizers.underflow import UnderflowMeter
@@ -285,7 +284,7 @@ class Trainer:
         Raises:
           Divergence: the last update, or the one before it, diverged; the caller has to restore an earlier state.
         """
-        loader = LoaderGroup(self._batches, self._stream.by_rank(), start=self.micro_batch)
+        loader = LoaderGroup(self._batches, self._stream.by_rank(self.micro_batch))
         with contextlib.closing(loader):
             while not self.finished and not self._stops():
                 results = self._make_step(loader)

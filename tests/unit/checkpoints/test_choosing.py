@@ -17,8 +17,7 @@ from open_seq2seq.checkpoints import load_checkpoint, note_metrics, of_one_stret
 from open_seq2seq.checkpoints.choosing import for_inference, offered
 from open_seq2seq.checkpoints.run_saver import RunSaver
 from open_seq2seq.checkpoints.run_variables import RunPosition
-from open_seq2seq.optimizers.lr_policies import make_schedule
-from open_seq2seq.optimizers.rate_changes import checksum_of_rates, has_jump
+from open_seq2seq.optimizers.lr_policies import checksum_of_rates, has_jump, make_schedule
 from open_seq2seq.utils.errors import CheckpointError
 
 PLACES = {"latest": "model.ckpt-9", "averaged": "averaged_models/model.ckpt-9", "best": "best_models/val_loss=1-step-5"}

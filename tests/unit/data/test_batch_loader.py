@@ -41,9 +41,13 @@ def stream(**kwargs) -> BatchStream:
     return BatchStream(CountingLayer().lengths, batch_size=4, seed=1, **kwargs)
 
 
+def plan():
+    return stream().by_rank()[0]
+
+
 def test_no_more_is_made_ahead_than_asked_for():
     layer = CountingLayer()
-    with BatchLoader(layer, stream(), prefetch=3) as loader:
+    with BatchLoader(layer, plan(), prefetch=3) as loader:
         time.sleep(0.1)
         assert layer.made == 4  # three in the queue, one in hand
         next(loader)
@@ -54,7 +58,7 @@ def test_no_more_is_made_ahead_than_asked_for():
 def test_the_layer_s_own_prefetch_wins():
     layer = CountingLayer()
     layer.params = {**layer.params, "prefetch_buffer_size": 2}
-    with BatchLoader(layer, stream(), prefetch=9):
+    with BatchLoader(layer, plan(), prefetch=9):
         time.sleep(0.1)
         assert layer.made == 3
 
@@ -66,7 +70,7 @@ def test_each_replica_s_batches_are_those_of_their_epoch(replicas):
             return {"ids": np.asarray(examples), "epoch": epoch}
 
     source = stream(world_size=replicas, replicas=replicas)
-    with contextlib.closing(LoaderGroup(Layer(), source.by_rank(), start=4 * replicas)) as loader:
+    with contextlib.closing(LoaderGroup(Layer(), source.by_rank(4 * replicas))) as loader:
         for index in range(4 * replicas, 24):
             batch = next(loader)
             assert batch["epoch"] == index // source.micro_batches_per_epoch
@@ -74,7 +78,7 @@ def test_each_replica_s_batches_are_those_of_their_epoch(replicas):
 
 
 def test_an_error_arrives_where_it_happened_and_stays():
-    loader = BatchLoader(CountingLayer(fail_at=3), stream())
+    loader = BatchLoader(CountingLayer(fail_at=3), plan())
     next(loader), next(loader)
     for _ in range(2):
         with pytest.raises(OSError, match="the disk is gone"):
@@ -82,14 +86,14 @@ def test_an_error_arrives_where_it_happened_and_stays():
 
 
 def test_waiting_is_measured():
-    with BatchLoader(CountingLayer(seconds=0.05), stream()) as loader:
+    with BatchLoader(CountingLayer(seconds=0.05), plan()) as loader:
         next(loader), next(loader)
         assert 0.08 < loader.wait_seconds < 5
 
 
 def test_close_ends_the_thread_and_the_iteration():
     before = threading.active_count()
-    loader = BatchLoader(CountingLayer(), stream(), prefetch=1)
+    loader = BatchLoader(CountingLayer(), plan(), prefetch=1)
     next(loader)
     loader.close()
     loader.close()
@@ -100,7 +104,7 @@ def test_close_ends_the_thread_and_the_iteration():
 
 
 def test_a_forgotten_loader_ends_its_thread():
-    loader = BatchLoader(CountingLayer(), stream(), prefetch=1)
+    loader = BatchLoader(CountingLayer(), plan(), prefetch=1)
     thread = loader._thread
     del loader
     gc.collect()
@@ -126,7 +130,7 @@ import numpy as np
 from open_seq2seq.data.batching import BatchLoader, BatchStream
 class Layer:
     def make_batch(self, examples): return {"ids": examples}
-loader = BatchLoader(Layer(), BatchStream(np.ones(100, int), batch_size=3))
+loader = BatchLoader(Layer(), BatchStream(np.ones(100, int), batch_size=3).by_rank()[0])
 next(loader)
 """
     assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 0

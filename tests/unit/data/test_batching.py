@@ -167,7 +167,7 @@ def test_costs_are_one_integer_for_each_example(costs):
 
 
 def take(stream, start, count):
-    return [batch.tolist() for _, batch in itertools.islice(stream.iterate(start), count)]
+    return [batch.tolist() for _, batch, _ in itertools.islice(stream.by_rank(start)[0], count)]
 
 
 @pytest.mark.parametrize("shuffle", [False, True])

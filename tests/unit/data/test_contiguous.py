@@ -45,9 +45,10 @@ def test_however_the_slots_are_divided_up_the_batches_are_the_same():
         for rank in range(0, world_size, replicas):
             stream = ContiguousStream(100, batch_size=2, world_size=world_size, rank=rank, replicas=replicas,
                                       iter_size=iter_size)
-            for of_rank in stream.by_rank():
-                found.update(itertools.islice(of_rank.iterate(12), 20))
-                assert of_rank.epoch_of(50) == whole.epoch_of(50)
+            for of_rank in stream.by_rank(12):
+                for index, examples, epoch in itertools.islice(of_rank, 20):
+                    found[index] = examples
+                    assert epoch == whole.epoch_of(index)
         assert min(found) == 12
         for index, examples in found.items():
             np.testing.assert_array_equal(examples, whole.examples(index))
@@ -57,7 +58,7 @@ def test_any_place_is_reached_at_once():
     stream = ContiguousStream(10**15, batch_size=100, iter_size=7)
     place = 10**12
     np.testing.assert_array_equal(stream.examples(place + 7), stream.examples(place) + 1)
-    (index, examples), *_ = itertools.islice(stream.by_rank()[0].iterate(place), 1)
+    index, examples, _ = next(stream.by_rank(place)[0])
     assert index == place
     np.testing.assert_array_equal(examples, stream.examples(place))
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.data import DataLayer
-from open_seq2seq.data.batch_loader import LoaderGroup
+from open_seq2seq.data.batch_loader import LoaderGroup, Wanted
 from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.static_shapes import EMPTY_ID, StaticBatches
@@ -74,6 +74,10 @@ def stream(**options):
     return BatchStream(Vectors.lengths, batch_size=4, seed=1, **options)
 
 
+def training_loader(layer, source=None, start=0):
+    return BatchLoader(layer, (source or stream()).by_rank(start)[0], training=True)
+
+
 def take(loader, count):
     with contextlib.closing(loader):
         return [next(loader) for _ in range(count)]
@@ -90,20 +94,20 @@ def assert_same(made, expected):
 @pytest.mark.parametrize("start", [0, 5, 11])
 def test_batches_are_those_made_one_by_one_from_any_place(start):
     """Over the end of an epoch too, where other noise is drawn."""
-    loader = BatchLoader(Vectors(), stream(), start)
-    assert_same(take(loader, 20), take(BatchLoader(ByHand(), stream(), start), 20))
+    loader = training_loader(Vectors(), start=start)
+    assert_same(take(loader, 20), take(training_loader(ByHand(), start=start), 20))
     assert loader.index == start + 19
 
 
 def test_noise_is_another_one_in_each_epoch():
-    by_epoch = [{int(i): row.sum() for batch in take(BatchLoader(Vectors(), stream(), 8 * epoch), 8)
+    by_epoch = [{int(i): row.sum() for batch in take(training_loader(Vectors(), start=8 * epoch), 8)
                  for i, row in zip(batch["ids"], batch["source_tensors"][0], strict=True)} for epoch in (0, 1)]
     assert len(by_epoch[0]) == COUNT and all(by_epoch[0][i] != by_epoch[1][i] for i in range(COUNT))
 
 
 def test_replicas_have_data_sets_of_their_own():
     def group(layer):
-        return LoaderGroup(layer, stream(world_size=2, replicas=2).by_rank(), 6)
+        return LoaderGroup(layer, stream(world_size=2, replicas=2).by_rank(6))
 
     assert_same(take(group(Vectors()), 14), take(group(ByHand()), 14))
 
@@ -119,7 +123,8 @@ def test_evaluation_is_the_same_too(world, rank):
 
 def test_static_shapes_pad_what_the_data_set_makes():
     source = stream(max_shapes=2)
-    batches = [take(BatchLoader(StaticBatches(layer, source.shapes), source), 16) for layer in (Vectors(), ByHand())]
+    batches = [take(training_loader(StaticBatches(layer, source.shapes), source), 16)
+               for layer in (Vectors(), ByHand())]
     assert_same(*batches)
     assert len({batch["source_tensors"][0].shape for batch in batches[0]}) <= 2
     ids = np.concatenate([batch["ids"] for batch in batches[0]])
@@ -140,7 +145,7 @@ def test_a_layer_may_use_a_data_set_in_training_alone():
         def make_batch(self, examples):
             return {**super().make_batch(examples), "by_hand": True}
 
-    assert_same(take(BatchLoader(Mixed(), stream()), 3), take(BatchLoader(Vectors(), stream()), 3))
+    assert_same(take(training_loader(Mixed()), 3), take(training_loader(Vectors()), 3))
     with evaluation_batches(Mixed()) as batches:
         assert next(batches)["by_hand"]
 
@@ -150,15 +155,15 @@ def test_make_batch_of_a_derived_class_comes_before_the_data_set_of_its_base():
         def make_batch(self, examples):
             return {**super().make_batch(examples), "more": True}
 
-    assert all(batch["more"] for batch in take(BatchLoader(Derived(), stream()), 3))
+    assert all(batch["more"] for batch in take(training_loader(Derived()), 3))
 
 
 def test_an_error_names_the_example_at_its_place_and_stays():
     layer, source = Vectors(), stream()
     place = 6
     layer.bad = int(source.examples(place)[2])
-    loader = BatchLoader(layer, source)
-    assert_same([next(loader) for _ in range(place)], take(BatchLoader(ByHand(), stream()), place))
+    loader = training_loader(layer, source)
+    assert_same([next(loader) for _ in range(place)], take(training_loader(ByHand()), place))
     for _ in range(2):
         with pytest.raises(DataError, match=rf"^vectors.csv:{layer.bad + 1} cannot be read: .*It is broken\."):
             next(loader)
@@ -200,12 +205,11 @@ def test_a_mistake_in_python_is_no_fault_of_the_data():
 
 
 def test_an_error_of_the_stream_arrives_as_it_is():
-    class Broken:
-        def iterate(self, start):
-            yield 0, np.array([1, 2])
-            raise DataError("The plan is gone.")
+    def broken():
+        yield Wanted(0, np.array([1, 2]))
+        raise DataError("The plan is gone.")
 
-    loader = BatchLoader(Vectors(), Broken())
+    loader = BatchLoader(Vectors(), broken())
     next(loader)
     with pytest.raises(DataError, match="^The plan is gone.$"):
         next(loader)

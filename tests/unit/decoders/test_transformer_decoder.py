@@ -8,7 +8,7 @@ from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
-from open_seq2seq.utils.processor import has_bfloat16, has_onednn
+from open_seq2seq.utils.machine import has_bfloat16, has_onednn
 
 VOCAB, BATCH, SOURCE, TARGET = 21, 3, 7, 6
 SIZES = {"hidden_size": 16, "num_heads": 2, "filter_size": 32, "attention_dropout": 0.1, "relu_dropout": 0.1,

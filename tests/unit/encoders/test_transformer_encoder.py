@@ -122,7 +122,7 @@ def test_mistakes_are_named():
 @pytest.mark.parametrize("layers, hidden, filters, millions", [(6, 512, 2048, 60.9), (6, 1024, 4096, 209.8)])
 def test_parameter_count(layers, hidden, filters, millions):
     from open_seq2seq.decoders import TransformerDecoder
-    from open_seq2seq.parts.tree import _walk
+    from open_seq2seq.parts.component import _walk
 
     sizes = {"hidden_size": hidden, "num_heads": 8, "filter_size": filters, "attention_dropout": 0.1,
              "relu_dropout": 0.1, "layer_postprocess_dropout": 0.1}

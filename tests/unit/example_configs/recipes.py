@@ -11,8 +11,7 @@ from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.models.builder import build_model, describe_model
-from open_seq2seq.parts.component import creating_variables
-from open_seq2seq.parts.tree import described_variables
+from open_seq2seq.parts.component import creating_variables, described_variables
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.trainer import Trainer
 

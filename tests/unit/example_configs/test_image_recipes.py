@@ -10,8 +10,7 @@ from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.data.image2label.toy_images import SHAPES, write_toy_cifar, write_toy_folders
 from open_seq2seq.encoders import CNNEncoder
-from open_seq2seq.parts.component import creating_variables
-from open_seq2seq.parts.tree import described_variables
+from open_seq2seq.parts.component import creating_variables, described_variables
 from tests.unit.example_configs.recipes import EXAMPLES, assert_trains
 from tests.unit.example_configs.test_speech_recipes import COMMANDS
 

@@ -11,7 +11,7 @@ from open_seq2seq.models import size_check
 from open_seq2seq.models.model import Model
 from open_seq2seq.parts.component import Component, creating_variables, named_variables
 from open_seq2seq.utils.errors import ConfigError
-from open_seq2seq.utils.memory import available_bytes
+from open_seq2seq.utils.machine import available_bytes
 
 GIB = 2 ** 30
 

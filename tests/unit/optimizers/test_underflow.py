@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.optimizers.half_types import BFLOAT16, FLOAT16, HALF_TYPES
-from open_seq2seq.optimizers.underflow import count_losable, count_lost, underflow_shares
+from open_seq2seq.optimizers.dtype import BFLOAT16, FLOAT16, HALF_TYPES
+from open_seq2seq.optimizers.underflow import count_losable, count_lost, group_names, layer_group, underflow_shares
 
 RNG = np.random.default_rng(0)
 
@@ -105,3 +105,26 @@ def test_what_half_arithmetic_loses_is_what_float32_foretells():
     foretold = [float(c) for c in count_losable(tf.constant(exact * 2.0**12), FLOAT16)]
     assert seen[1] == foretold[1] == 39 * 30 and abs(seen[0] - foretold[0]) <= 0.01 * seen[1]
     assert 0.05 < seen[0] / seen[1] < 0.95
+
+
+@pytest.mark.parametrize(("name", "group"), [
+    ("encoder/layer_0/self_attention/query", "encoder/layer_0"),
+    ("decoder/layer_12/feed_forward/output_bias", "decoder/layer_12"),
+    ("encoder/embedding/table", "encoder/embedding"),
+    ("encoder/output_norm/gamma", "encoder/output_norm"),
+    ("encoder/dense/kernel", "encoder/dense"),
+    ("encoder/stack/block_3/conv_1/kernel", "encoder/stack/block_3"),
+    ("encoder/block_3/conv_1/norm/gamma", "encoder/block_3"),
+    ("encoder/cell/gates/input/kernel", "encoder/cell"),
+    ("encoder/cell/kernel_0", "encoder/cell"),
+    ("decoder/kernel", "decoder"),
+    ("kernel", "kernel"),
+])
+def test_group_of_a_name(name, group):
+    assert layer_group(name) == group
+
+
+def test_groups_keep_the_order_of_names():
+    names = ["encoder/b/x", "encoder/a/x", "encoder/b/y"]
+    assert list(group_names(names).items()) == [("encoder/b", ["encoder/b/x", "encoder/b/y"]),
+                                                ("encoder/a", ["encoder/a/x"])]

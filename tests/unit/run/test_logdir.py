@@ -11,9 +11,8 @@ from open_seq2seq.checkpoints.folders import find_checkpoints, list_checkpoints
 from open_seq2seq.config.loader import ConfigFile, load_config
 from open_seq2seq.config.resolve import ResolvedConfig, RunOptions
 from open_seq2seq.run.logdir import check_logdir
-from open_seq2seq.run.logdir_lock import LogDirLock
+from open_seq2seq.run.logdir_lock import LogDirLock, write_mark
 from open_seq2seq.run.logs import RunLogs, git_info
-from open_seq2seq.run.start_mark import write_mark
 from open_seq2seq.utils.errors import UserError
 
 

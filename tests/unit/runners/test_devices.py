@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from open_seq2seq.config.checks import model_problems
-from open_seq2seq.runners import devices
-from open_seq2seq.runners.devices import one_device, take_devices
+from open_seq2seq.config.resolve import model_problems
+from open_seq2seq.runners import build
+from open_seq2seq.runners.build import one_device, take_devices
 from open_seq2seq.utils.errors import UserError
 
 
@@ -32,7 +32,7 @@ class Machine:
 def machine(monkeypatch):
     def make(gpus, started=False):
         made = Machine(gpus, started)
-        monkeypatch.setattr(devices.tf, "config", made)
+        monkeypatch.setattr(build.tf, "config", made)
         return made
 
     return make

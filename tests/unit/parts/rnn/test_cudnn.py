@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables
-from open_seq2seq.parts.rnn import cudnn, layers
+from open_seq2seq.parts.rnn import layers
 from open_seq2seq.parts.rnn.core_cells import FLSTMCell, GLSTMCell
 
 SIZE, HIDDEN, LENGTHS = 6, 4, [7, 3, 1]
@@ -61,7 +61,7 @@ def test_the_weights_mean_the_same_to_cudnn(cell_type, monkeypatch):
     layer, (x, lengths) = make(cell_type), batch()
     expected = layer(x, lengths)
     monkeypatch.setattr(layers, "cudnn_serves", lambda cell: True)
-    monkeypatch.setattr(cudnn.tf.raw_ops, "CudnnRNNV3", as_documented)
+    monkeypatch.setattr(layers.tf.raw_ops, "CudnnRNNV3", as_documented)
     np.testing.assert_allclose(layer(x, lengths), expected, atol=2e-6)
 
 
@@ -72,7 +72,7 @@ def test_composed_weights_mean_the_same_to_cudnn(cell, params, monkeypatch):
     (x, lengths) = batch()
     expected = direction.outputs(x, lengths)
     monkeypatch.setattr(layers, "cudnn_serves", lambda cell: True)
-    monkeypatch.setattr(cudnn.tf.raw_ops, "CudnnRNNV3", as_documented)
+    monkeypatch.setattr(layers.tf.raw_ops, "CudnnRNNV3", as_documented)
     for row, length in enumerate(LENGTHS):
         np.testing.assert_allclose(direction.outputs(x, lengths)[:length, row], expected[:length, row], atol=2e-6)
 
@@ -83,7 +83,7 @@ def test_states_that_are_passed_on_mean_the_same(cell_type, monkeypatch):
     states = [tf.fill([x.shape[1], direction.hidden_size], 0.1 * number) for number in range(direction.cell.num_states)]
     expected = direction(x, lengths, states)
     monkeypatch.setattr(layers, "cudnn_serves", lambda cell: True)
-    monkeypatch.setattr(cudnn.tf.raw_ops, "CudnnRNNV3", as_documented)
+    monkeypatch.setattr(layers.tf.raw_ops, "CudnnRNNV3", as_documented)
     given = direction(x, lengths, states)
     assert len(given) == len(expected)  # LSTMs use the loop, because cuDNN has no inner states of all steps
     for row, length in enumerate(lengths.numpy()):
@@ -98,16 +98,16 @@ def test_the_kernel_never_gets_an_empty_batch(steps, rows, monkeypatch):
 
     layer, (x, _) = make("lstm"), batch()
     monkeypatch.setattr(layers, "cudnn_serves", lambda cell: True)
-    monkeypatch.setattr(cudnn.tf.raw_ops, "CudnnRNNV3", kernel)
+    monkeypatch.setattr(layers.tf.raw_ops, "CudnnRNNV3", kernel)
     outputs = layer(tf.zeros([steps, rows, x.shape[-1]]), tf.fill([rows], steps))
     assert outputs.shape == (steps, rows, layer.output_size)
 
 
 @pytest.mark.parametrize("cell_type", ["classic_gru", "layernorm_lstm", "projected_lstm", "input_lstm"])
 def test_other_cells_run_in_the_loop(cell_type, monkeypatch):
-    monkeypatch.setattr(cudnn.tf.config, "list_logical_devices", lambda kind: ["one"])
-    assert not cudnn.cudnn_serves(layers.CELLS[cell_type])
-    assert cudnn.cudnn_serves(layers.CELLS["gru"])
+    monkeypatch.setattr(layers.tf.config, "list_logical_devices", lambda kind: ["one"])
+    assert not layers.cudnn_serves(layers.CELLS[cell_type])
+    assert layers.cudnn_serves(layers.CELLS["gru"])
 
 
 @pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="cuDNN runs on GPUs")

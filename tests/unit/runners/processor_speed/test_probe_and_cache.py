@@ -25,7 +25,7 @@ from open_seq2seq.runners.processor_speed.probe import (
     speeds_file,
     write_speeds,
 )
-from open_seq2seq.utils.processor import has_onednn
+from open_seq2seq.utils.machine import has_onednn
 
 SPEEDS = {kind: {"float32": 100.0, "bfloat16": 150.0} for kind in KINDS}
 

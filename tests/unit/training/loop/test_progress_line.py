@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.run.logs import Tee
-from open_seq2seq.training.loop.progress import MeanLoss, ProgressHook
+from open_seq2seq.training.loop.builtin_hooks import MeanLoss, ProgressHook
 from open_seq2seq.utils.console import EnduringStream, deco_print
 from open_seq2seq.utils.progress import Bar, format_time, tracked
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.losses import Loss, LossTerm
 from open_seq2seq.optimizers import MixedPrecisionOptimizer, Momentum, make_loss_scaler
-from open_seq2seq.optimizers.half_types import FLOAT16
+from open_seq2seq.optimizers.dtype import FLOAT16
 from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.parts.component import Module, named_variables
 from open_seq2seq.parts.precision import cast_weight

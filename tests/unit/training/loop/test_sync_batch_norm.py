@@ -12,8 +12,8 @@ from open_seq2seq.optimizers import MixedPrecisionOptimizer, make_loss_scaler, m
 from open_seq2seq.parts.batch_norm import BatchNorm
 from open_seq2seq.parts.component import Module, creating_variables, named_variables
 from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.forward_pass import sum_over_ranks
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.parts.ranks import sum_over_ranks
 from open_seq2seq.parts.recompute import recomputed
 from open_seq2seq.runners import Runner
 from open_seq2seq.runners.tower import TowerRunner, mirrored_strategy

@@ -12,7 +12,7 @@ from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.losses import LossTerm
 from open_seq2seq.models.builder import build_model, describe_model
-from open_seq2seq.optimizers.half_types import FLOAT16
+from open_seq2seq.optimizers.dtype import FLOAT16
 from open_seq2seq.optimizers.underflow import count_lost
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.forward_pass import forward_pass

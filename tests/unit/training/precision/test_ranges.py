@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.optimizers.half_types import BFLOAT16, FLOAT16
+from open_seq2seq.optimizers.dtype import BFLOAT16, FLOAT16
 from open_seq2seq.training.precision import Conversion, NumberRange, measure, sum_ranges
 
 CONVERSIONS = [Conversion(FLOAT16), Conversion(FLOAT16, 2.0**14), Conversion(FLOAT16, 1000.0), Conversion(BFLOAT16)]
