@@ -13,11 +13,14 @@ from open_seq2seq.data.audio.audio_files import AudioError, is_silent, read_audi
 from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, Token
 from open_seq2seq.data.text2speech.pronunciations import Pronunciations
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.data_files import shown
+from open_seq2seq.utils.errors import DataError, UserError
 
 _RATE, _FRAME_SECONDS = 16000, 0.01  # of pocketsphinx
 _WIDE = {"beam": 1e-150, "pbeam": 1e-150, "wbeam": 1e-150}  # for clips that cannot be aligned with narrow beams
 _PAUSES = (SILENCE, *MARKS)
+_PHONEMES = ("AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH "
+             + SILENCE).split()  # of the acoustic model
 
 
 class AlignedWord(NamedTuple):
@@ -88,7 +91,7 @@ class Aligner:
       words: all words, in lower case.
 
     Raises:
-      UserError: pocketsphinx is not installed, or does not know a phoneme.
+      UserError: pocketsphinx is not installed.
     """
 
     def __init__(self, pronunciations: Pronunciations, words: Iterable[str]) -> None:
@@ -157,6 +160,24 @@ def _pocketsphinx() -> Any:
         raise UserError("Recordings are aligned by pocketsphinx, which cannot be imported: run `pip install "
                         "open-seq2seq[align]`, or give the alignments of another aligner.") from error
     return pocketsphinx
+
+
+def with_model_phonemes(pronunciations: Pronunciations, source: str) -> Pronunciations:
+    """Returns a user's pronunciations in the phonemes of the aligner's acoustic model, which have no digits of stress.
+
+    Args:
+      pronunciations: the pronunciations.
+      source: the file that they are from.
+
+    Raises:
+      DataError: the model does not know a phoneme.
+    """
+    result = pronunciations.without_stress()
+    if unknown := result.unknown(_PHONEMES):
+        word, phoneme = unknown
+        raise DataError(f"{shown(source)}: the pronunciation of {shown(word)!r} has the phoneme {shown(phoneme)!r}, but "
+                        f"the aligner knows only {' '.join(_PHONEMES)}.")
+    return result
 
 
 def pocketsphinx_pronunciations() -> Pronunciations:
