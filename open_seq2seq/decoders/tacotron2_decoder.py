@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -91,7 +92,7 @@ class Tacotron2Decoder(SpectrogramDecoder):
         self.stop_token = Dense(frames * self.num_features if from_frames else size, frames, initializer, regularizer)
         self._make_postnet(params["mask_decoder_sequence"])
 
-    def _more_problems(self) -> list[str]:
+    def _more_problems(self, names: Sequence[str]) -> list[str]:
         params = self.params
         if not params["bahdanau_normalize"] or params["attention_type"] == "bahdanau":
             return []
@@ -128,7 +129,7 @@ class Tacotron2Decoder(SpectrogramDecoder):
         source = tf.cast(encoded["outputs"], self.dtype_of("recurrence"))
         memory = self.stack.memory(source, lengths_of(encoded))
         if targets is None:
-            *searched, endings = self._search(memory, lengths_of(encoded))
+            *searched, endings = self._search(memory, lengths_of(encoded), _unpadded_lengths(encoded))
             return {**self._result(*searched), "symbols": lengths_of(encoded), "endings": endings}
         result = self._teacher_force(targets[0], targets[2], memory)
         return {**self._result(*result), "symbols": lengths_of(encoded)}
@@ -155,10 +156,11 @@ class Tacotron2Decoder(SpectrogramDecoder):
         return (tf.cast(tf.reshape(frames, [batch, -1, self.num_features]), tf.float32),
                 tf.cast(tf.reshape(stops, [batch, -1, 1]), tf.float32))
 
-    def _search(self, memory: Memory, lengths: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _search(self, memory: Memory, lengths: tf.Tensor, unpadded: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Returns spectrograms, stop logits, attention weights, lengths and what ended each text.
 
-        Each step reads the frame before it.
+        Each step reads the frame before it. The lengths ``[batch]`` of the texts are those with and without the symbols
+        of padding at the end.
         """
         per_step, batch = self.params["reduction_factor"], tf.shape(lengths)[0]
         limits = tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * self.params["max_frames_per_symbol"]), tf.int32)
@@ -173,7 +175,7 @@ class Tacotron2Decoder(SpectrogramDecoder):
             output, weights, state = advance(x, state, self._window(memory.mask, peak))
             frames, stops = self._projected(tf.concat([output, state.context], -1)[:, tf.newaxis])
             peak = tf.argmax(weights, -1, tf.int32)
-            guards = guards.after(step * per_step, stops[..., 0], peak, lengths, tf.cast(frame, tf.float32), frames,
+            guards = guards.after(step * per_step, stops[..., 0], peak, unpadded, tf.cast(frame, tf.float32), frames,
                                   self.params["most_end_frames"], self.params["most_repeated_frames"])
             arrays = tuple(array.write(step, value)
                            for array, value in zip(arrays, (frames, stops, weights), strict=True))
@@ -210,3 +212,12 @@ class Tacotron2Decoder(SpectrogramDecoder):
         spectrogram, final, weights, magnitude = self._finished(spectrogram, weights, lengths, mask)
         return {"outputs": [spectrogram, final, weights, tf.sigmoid(stops) * mask, lengths, magnitude],
                 "stop_token_prediction": stops, "alignments": weights[:, :, tf.newaxis]}
+
+
+def _unpadded_lengths(encoded: Mapping[str, Any]) -> tf.Tensor:
+    """Returns the lengths ``[batch]`` of texts without the symbols of padding, whose id is 0, at their ends."""
+    ids, lengths = encoded.get("encoder_input"), lengths_of(encoded)
+    if ids is None:
+        return lengths
+    positions = tf.range(1, tf.shape(ids)[1] + 1)
+    return tf.minimum(lengths, tf.reduce_max(tf.where(ids == 0, 0, positions), 1))

@@ -42,7 +42,7 @@ class Guards(NamedTuple):
           first: number of the first frame of the step.
           stops: logits of the stop tokens of its frames ``[batch, frames]``.
           peaks: position of the largest attention weight ``[batch]``.
-          symbols: lengths of the texts ``[batch]``.
+          symbols: lengths of the texts without symbols of padding ``[batch]``.
           before: the last frame of the step before ``[batch, features]``.
           frames: the frames of the step ``[batch, frames, features]``.
           most_at_end: number of frames after which attention to the last two symbols ends the text; None: any.
