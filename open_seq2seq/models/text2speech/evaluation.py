@@ -46,7 +46,7 @@ class Measures(NamedTuple):
 
     Attributes:
       example: index of the example.
-      forced: diagonality of the attention with teacher forcing.
+      forced: diagonality of the attention to spoken symbols with teacher forcing; see ``metrics.speech``.
       free: diagonality of the attention of free-running speech.
       monotonicity: of free-running speech.
       coverage: of free-running speech.
@@ -109,7 +109,7 @@ class SoundJudge:
             speech, copy = (_mean([value_of(row.distances[kind]) for row in rows]) for kind in _KINDS[:2])
             metrics |= {f"Eval {name}": speech, f"Eval {name} of copies": copy}
             signed = scores.signed(name, speech, distance_signature(self._rate))
-            deco_print(f"{of}{name}: {speech:.3f}{unit}; Griffin-Lim copies: {copy:.3f}{unit}{signed}", offset=1)
+            deco_print(f"{of}{name}: {_shown(speech, unit)}; Griffin-Lim copies: {_shown(copy, unit)}{signed}", offset=1)
         return metrics | (self._understanding(rows, scores, of) if self._recognizer else {})
 
     def _understanding(self, rows: Sequence[SoundMeasures], scores: SignedScores, of: str) -> dict[str, float]:
@@ -159,6 +159,10 @@ def summary(rows: Sequence[Measures], of: str) -> dict[str, float]:
     for name, value in metrics.items():
         deco_print(f"{of}{name}: {value:.4f}", offset=1)
     return {f"Eval {name}": value for name, value in metrics.items()}
+
+
+def _shown(value: float, unit: str) -> str:
+    return f"{value:.3f}{unit}" if np.isfinite(value) else "no voiced frames"
 
 
 def _mean(values: Sequence[float]) -> float:

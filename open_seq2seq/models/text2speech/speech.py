@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -50,17 +51,18 @@ class Speech(NamedTuple):
         return self.ending in (ENDINGS[0], DURATIONS)
 
 
-def timings_of(symbols: Sequence[str], durations: np.ndarray, frame_seconds: float) -> list[Timing]:
+def timings_of(symbols: Sequence[str], durations: np.ndarray, frame_seconds: float, seconds: float) -> list[Timing]:
     """Returns when each symbol is spoken; symbols with an empty name are left out.
 
     Args:
       symbols: names of the symbols.
       durations: their numbers of frames ``[text]``.
       frame_seconds: seconds from one frame to the next.
+      seconds: duration of the sound, which is a frame shorter than the spectrogram.
     """
-    ends = np.cumsum(durations) * frame_seconds
-    return [Timing(symbol, round(float(end - frames * frame_seconds), 4), round(float(end), 4))
-            for symbol, frames, end in zip(symbols, durations, ends, strict=True) if symbol]
+    ends = np.minimum(np.cumsum(durations) * frame_seconds, seconds).round(4).tolist()
+    return [Timing(symbol, start, end)
+            for symbol, (start, end) in zip(symbols, itertools.pairwise([0.0, *ends]), strict=True) if symbol]
 
 
 def joined(sentences: Sequence[Speech], pauses: Sequence[float], silence: np.ndarray, hop: int) -> Speech:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from open_seq2seq.metrics.alignment import coverage, diagonality, monotonicity
+from open_seq2seq.metrics.alignment import coverage, diagonality, monotonicity, spoken_attention
 
 
 def test_a_diagonal_attention():
@@ -20,5 +20,16 @@ def test_an_attention_that_jumps_and_one_that_stays():
     assert monotonicity(stays) == 1.0 and coverage(stays) == 0.1 and diagonality(stays) < 0.5
 
 
-def test_nothing_to_measure():
-    assert diagonality(np.zeros([0, 3])) == coverage(np.zeros([0, 3])) == 0.0
+def test_symbols_that_are_not_spoken_do_not_count():
+    # A start symbol, a mark without a duration between two symbols, and end symbols, to which the last frames attend.
+    weights = np.eye(9)[[1, 1, 2, 4, 4, 5, 7, 7]]
+    spoken = spoken_attention(weights, np.isin(np.arange(9), [1, 2, 4, 5]))
+    assert coverage(spoken) == monotonicity(spoken) == diagonality(spoken) == 1.0
+    assert coverage(weights) < 1.0 > monotonicity(weights)
+
+
+@pytest.mark.parametrize("spoken", [np.zeros(3, bool), np.array([True, False, False])])
+def test_nothing_to_measure(spoken):
+    for weights in (np.zeros([0, 3]), np.eye(3)[[1, 1]]):
+        attention = spoken_attention(weights, spoken)
+        assert diagonality(attention) == coverage(attention) == 0.0 and monotonicity(attention) == 1.0
