@@ -28,6 +28,7 @@ from open_seq2seq.data.own_scripts import say_next
 from open_seq2seq.data.text2speech.alignment import (
     AlignedWord,
     Aligner,
+    alignments_of,
     columns_of,
     from_record,
     is_pronounced,
@@ -36,7 +37,6 @@ from open_seq2seq.data.text2speech.alignment import (
     to_record,
     with_model_phonemes,
 )
-from open_seq2seq.data.text2speech.alignment_files import alignments_of
 from open_seq2seq.data.text2speech.clips import Clip, read_clips
 from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, Token, tokens_of
 from open_seq2seq.data.text2speech.pronunciations import Pronunciations

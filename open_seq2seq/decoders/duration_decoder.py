@@ -19,10 +19,11 @@ from open_seq2seq.parts.tacotron.durations import DurationPredictor, GaussianUps
 from open_seq2seq.parts.tacotron.layers import Dense
 from open_seq2seq.utils.errors import ConfigError
 
-_CONCERNED = {"recurrent": ("enable_prenet", "prenet_layers", "prenet_units", "prenet_activation", "prenet_dropout_prob",
-                            "inference_seed", "decoder_cell_type", "zoneout_prob", "reduction_factor"),
+# The parameters that only one type of decoder has.
+_PARAMS_OF = {"recurrent": ("enable_prenet", "prenet_layers", "prenet_units", "prenet_activation",
+                            "prenet_dropout_prob", "inference_seed", "decoder_cell_type", "zoneout_prob",
+                            "reduction_factor"),
               "convolutional": ("decoder_kernel_size",)}
-"""The parameters that only one type of decoder has."""
 
 
 class DurationDecoder(SpectrogramDecoder):
@@ -102,7 +103,7 @@ class DurationDecoder(SpectrogramDecoder):
     def _more_problems(self, names: Sequence[str]) -> list[str]:
         kind = self.params["decoder_type"]
         return [f"'{self.params_path}/{name}' is only for decoder_type {wanted}, but it is {kind}: leave it out."
-                for wanted, concerned in _CONCERNED.items() if wanted != kind for name in names if name in concerned]
+                for wanted, params in _PARAMS_OF.items() if wanted != kind for name in names if name in params]
 
     @contextlib.contextmanager
     def at_speed(self, speed: float) -> Iterator[None]:

@@ -14,15 +14,14 @@ from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.audio.synthesis_features import to_sound
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
+from open_seq2seq.decoders.tacotron2_decoder import DURATIONS, ENDINGS
 from open_seq2seq.losses.loss import LossTerm
-from open_seq2seq.metrics.alignment import coverage, diagonality, monotonicity, spoken_attention
+from open_seq2seq.metrics.speech import coverage, diagonality, monotonicity, spoken_attention
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, summary
-from open_seq2seq.models.text2speech.sound_files import SpeechWriter, picture
-from open_seq2seq.models.text2speech.speech import Speech, joined, timings_of
-from open_seq2seq.parts.tacotron.guards import DURATIONS, ENDINGS
+from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, joined, picture, timings_of
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.sound_files import encoded
 
@@ -248,4 +247,12 @@ class Text2SpeechTacotron(Text2Speech):
     """Tacotron 2 (Shen et al. 2018, https://arxiv.org/abs/1712.05884), optionally with global style tokens.
 
     See ``Tacotron2Encoder`` and ``Tacotron2Decoder``.
+    """
+
+
+class Text2SpeechDurationModel(Text2Speech):
+    """A model without attention and stop token: it predicts the durations of the symbols, then the spectrogram.
+
+    See ``DurationDecoder`` (Non-Attentive Tacotron, Shen et al. 2020, https://arxiv.org/abs/2010.04301). The data layer
+    needs ``durations``.
     """

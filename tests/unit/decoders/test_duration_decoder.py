@@ -18,8 +18,8 @@ from open_seq2seq.utils.errors import ConfigError
 
 MELS, SIZE = 3, 4
 CONV = {"kernel_size": [3], "stride": [1], "num_channels": 4, "padding": "SAME"}
-DECODER = {"decoder_cell_units": 5, "decoder_layers": 2, "duration_units": 4, "duration_layers": 1, "num_audio_features": MELS,
-           "postnet_conv_layers": [{**CONV, "num_channels": -1}]}
+DECODER = {"decoder_cell_units": 5, "decoder_layers": 2, "duration_units": 4, "duration_layers": 1,
+           "postnet_conv_layers": [{**CONV, "num_channels": -1}], "num_audio_features": MELS}
 RECURRENT = {"decoder_type": "recurrent", "reduction_factor": 2, "prenet_units": 4}
 CONVOLUTIONAL = {"decoder_type": "convolutional", "decoder_kernel_size": 3}
 DURATIONS = [[2, 0, 3, 4], [1, 5, 0, 0], [3, 2, 2, 0]]

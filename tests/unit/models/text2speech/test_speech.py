@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from open_seq2seq.metrics.sound import SoundDistance
+from open_seq2seq.metrics.speech import SoundDistance
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.text2speech.evaluation import SoundJudge, SoundMeasures
-from open_seq2seq.models.text2speech.sound_files import SpeechWriter, picture
-from open_seq2seq.models.text2speech.speech import Speech, joined, timings_of
+from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, joined, picture, timings_of
 from open_seq2seq.utils.errors import UserError
 
 RATE, HOP = 8000, 100
