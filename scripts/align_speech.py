@@ -22,19 +22,21 @@ from typing import Any, BinaryIO, NamedTuple
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_info
+from open_seq2seq.data.fingerprints import fingerprint
 from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.own_scripts import say_next
 from open_seq2seq.data.text2speech.alignment import (
     AlignedWord,
     Aligner,
+    alignments_of,
     columns_of,
     from_record,
     is_pronounced,
     most_frequent,
     pocketsphinx_pronunciations,
     to_record,
+    with_model_phonemes,
 )
-from open_seq2seq.data.text2speech.alignment_files import alignments_of
 from open_seq2seq.data.text2speech.clips import Clip, read_clips
 from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, Token, tokens_of
 from open_seq2seq.data.text2speech.pronunciations import Pronunciations
@@ -70,8 +72,13 @@ class Work(NamedTuple):
     @property
     def words(self) -> list[str]:
         """The words in lower case; phonemes in the text are a word of their own."""
-        return [token.text.lower().replace("’", "'") if token.kind == "word" else token.text.replace(" ", "_")
+        return [token.text.lower().replace("’", "'") if token.kind == "word" else _raw_word(token)
                 for token in self.tokens if token.kind != "mark"]
+
+
+def _raw_word(token: Token) -> str:
+    """Returns the word that phonemes in a text are aligned as."""
+    return "_".join(token.text.lower().split())
 
 
 Alignments = dict[str, tuple[list[AlignedWord], float]]
@@ -112,7 +119,9 @@ def read_work(args: argparse.Namespace, kept: Kept[Clip]) -> list[Work]:
 def all_pronunciations(own: Pronunciations, works: Sequence[Work]) -> Pronunciations:
     """Returns pronunciations of all words: own ones, pocketsphinx's, and guesses, which are printed."""
     listed = pocketsphinx_pronunciations().replaced_by(own)
-    raw = {token.text.replace(" ", "_"): token.text for work in works for token in work.tokens if token.kind == "raw"}
+    raw = Pronunciations({_raw_word(token): [token.text] for work in works for token in work.tokens
+                          if token.kind == "raw"})
+    raw = with_model_phonemes(raw, works[0].clip.source) if works else raw
     spoken = {token.text.lower().replace("’", "'"): token.text for work in works for token in work.tokens
               if token.kind == "word"}
     guesses = {word: " ".join(listed.guessed(written)) for word, written in spoken.items() if not listed.of(word)}
@@ -126,7 +135,7 @@ def all_pronunciations(own: Pronunciations, works: Sequence[Work]) -> Pronunciat
                    "--pronunciations:")
         for word, phonemes in list(guesses.items())[:_SHOWN]:
             deco_print(f"{word} {phonemes}", offset=1)
-    return listed.replaced_by(Pronunciations({key: [value] for key, value in {**guesses, **raw}.items()}))
+    return listed.replaced_by(Pronunciations({word: [guess] for word, guess in guesses.items()})).replaced_by(raw)
 
 
 def align_all(works: Sequence[Work], pronunciations: Pronunciations, progress: str, kept: Kept[Clip]) -> Alignments:
@@ -144,14 +153,15 @@ def align_all(works: Sequence[Work], pronunciations: Pronunciations, progress: s
             kept.drop(work.clip, error.detail)
             continue
         done[work.clip.name] = words, seconds
-        record = {"name": work.clip.name, "text": work.clip.text, "seconds": seconds, "words": to_record(words)}
+        record = {"name": work.clip.name, "text": work.clip.text, "recording": _digest(work.clip.path),
+                  "seconds": seconds, "words": to_record(words)}
         disk.append(progress, json.dumps(record, ensure_ascii=False) + "\n", _is_progress)
     return done
 
 
 def earlier(path: str, works: Sequence[Work]) -> Alignments:
-    """Returns the results of an earlier run for the clips whose text has not changed."""
-    texts = {work.clip.name: work.clip.text for work in works}
+    """Returns the results of an earlier run for the clips whose text and recording have not changed."""
+    clips = {work.clip.name: work.clip for work in works}
     records: list[dict[str, Any]] = []
     for line in read_lines(path) if os.path.exists(path) else ():
         try:
@@ -159,7 +169,14 @@ def earlier(path: str, works: Sequence[Work]) -> Alignments:
         except ValueError:  # the last line of a run that was killed
             continue
     return {record["name"]: (from_record(record["words"]), record["seconds"]) for record in records
-            if texts.get(record["name"]) == record["text"]}
+            if (clip := clips.get(record["name"])) and clip.text == record["text"]
+            and record.get("recording") == _digest(clip.path)}
+
+
+def _digest(path: str) -> str:
+    """Returns a checksum of a recording; "" if it cannot be read."""
+    now = fingerprint(path)
+    return now.sha256 if now else ""
 
 
 def _is_progress(file: BinaryIO) -> bool:
@@ -228,6 +245,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.alignments:
         aligned, pronunciations = read_all(works, args.alignments, kept), own
     else:
+        own = with_model_phonemes(own, args.pronunciations or "")
         pronunciations = all_pronunciations(own, works)
         aligned = align_all(works, pronunciations, os.path.join(args.output_dir, "alignments.jsonl"), kept)
     kept.report("clip", place=lambda clip: f"{clip.place} {clip.name}")

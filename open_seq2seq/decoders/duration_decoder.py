@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import FREE, REFUSE, Param
+from open_seq2seq.config.params import FREE, REFUSE, Param, check_params
 from open_seq2seq.decoders.spectrogram_decoder import SpectrogramDecoder
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, ConvBlock
 from open_seq2seq.parts.conv_blocks.convolution import Window
@@ -15,6 +18,12 @@ from open_seq2seq.parts.rnn.residual import ResidualLayer, run_layers
 from open_seq2seq.parts.tacotron.durations import DurationPredictor, GaussianUpsampling, whole_frames
 from open_seq2seq.parts.tacotron.layers import Dense
 from open_seq2seq.utils.errors import ConfigError
+
+# The parameters that only one type of decoder has.
+_PARAMS_OF = {"recurrent": ("enable_prenet", "prenet_layers", "prenet_units", "prenet_activation",
+                            "prenet_dropout_prob", "inference_seed", "decoder_cell_type", "zoneout_prob",
+                            "reduction_factor"),
+              "convolutional": ("decoder_kernel_size",)}
 
 
 class DurationDecoder(SpectrogramDecoder):
@@ -35,8 +44,8 @@ class DurationDecoder(SpectrogramDecoder):
         return {
             **SpectrogramDecoder.get_required_params(),
             "decoder_type": Param(["recurrent", "convolutional"], doc="Layers after the upsampling. The parameters of "
-                                  "the prenet, decoder_cell_type, zoneout_prob and reduction_factor concern recurrent "
-                                  "ones.", on_change=REFUSE),
+                                  "the prenet, decoder_cell_type, zoneout_prob and reduction_factor are only for "
+                                  "recurrent ones, decoder_kernel_size for convolutional ones.", on_change=REFUSE),
             "decoder_cell_units": Param(int, doc="Number of units of each recurrent layer, or of channels of each "
                                         "convolution.", minimum=1),
             "decoder_layers": Param(int, doc="Number of recurrent layers or of convolutions.", minimum=1,
@@ -76,6 +85,8 @@ class DurationDecoder(SpectrogramDecoder):
             self.memory_size, params["duration_units"], params["duration_layers"], params["duration_kernel_size"],
             params["duration_dropout_prob"], settings)
         self.upsampling = GaussianUpsampling(self.memory_size, params["upsampling_sigma"])
+        # Traced functions read the variable, which is no weight, so that they serve all speeds.
+        self._speed = SimpleNamespace(variable=tf.Variable(params["speed"], trainable=False, dtype=tf.float32))
         size, units, self.layers = self.upsampling.output_size, params["decoder_cell_units"], []
         if self._is_recurrent:
             size *= self._per_step
@@ -88,6 +99,28 @@ class DurationDecoder(SpectrogramDecoder):
             self.blocks = [ConvBlock(units, shape, settings) for _ in range(params["decoder_layers"])]
         self.projection = Dense(units, self._per_step * self.num_features, initializer, regularizer)
         self._make_postnet()
+
+    def _more_problems(self, names: Sequence[str]) -> list[str]:
+        kind = self.params["decoder_type"]
+        return [f"'{self.params_path}/{name}' is only for decoder_type {wanted}, but it is {kind}: leave it out."
+                for wanted, params in _PARAMS_OF.items() if wanted != kind for name in names if name in params]
+
+    @contextlib.contextmanager
+    def at_speed(self, speed: float) -> Iterator[None]:
+        """Context manager within which speech is ``speed`` times as fast; functions are not traced again.
+
+        Raises:
+          ConfigError: the number is not allowed.
+        """
+        _, problems = check_params({"speed": speed}, {}, {"speed": self.get_optional_params()["speed"]},
+                                   self.params_path)
+        if problems:
+            raise ConfigError(problems)
+        self._speed.variable.assign(speed)
+        try:
+            yield
+        finally:
+            self._speed.variable.assign(self.params["speed"])
 
     @property
     def _is_recurrent(self) -> bool:
@@ -118,7 +151,7 @@ class DurationDecoder(SpectrogramDecoder):
         logarithms = self.durations(tf.cast(x, self.dtype_of("convolution")), symbols, self.training)
         if targets is None:
             durations = tf.minimum(tf.math.expm1(logarithms), self.params["max_frames_per_symbol"])
-            durations = whole_frames(durations / self.params["speed"], symbols)
+            durations = whole_frames(durations / self._speed.variable, symbols)
             lengths = tf.cast(tf.reduce_sum(durations, 1), tf.int32)
             time = tf.reduce_max(tf.concat([lengths, [0]], 0))
         elif len(targets) < 4:

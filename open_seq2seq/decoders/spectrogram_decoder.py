@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,8 +13,7 @@ from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.conv_blocks.block import BlockSettings
 from open_seq2seq.parts.rnn.residual import ResidualLayer
-from open_seq2seq.parts.tacotron.layers import check_convolutions, make_direction
-from open_seq2seq.parts.tacotron.spectrogram import MagnitudeNet, Postnet, Prenet
+from open_seq2seq.parts.tacotron.layers import MagnitudeNet, Postnet, Prenet, check_convolutions, make_direction
 from open_seq2seq.utils.errors import ConfigError
 
 _ACTIVATION = Param((callable, str, type(None)), None, "Activation of the layer.", names="activation")
@@ -59,13 +58,13 @@ class SpectrogramDecoder(Decoder):
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
-        params = self.params
+        names, params = list(params), self.params
         size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
         self._postnet_layers, problems = self._checked_postnet()
         if size is None:
             problems.append(f"'{self.params_path}/encoder_size' is missing: set it, because the encoder has no "
                             "output_size.")
-        problems += self._feature_problems() + self._more_problems()
+        problems += self._feature_problems() + self._more_problems(names)
         if problems:
             raise ConfigError(problems)
         features = params["num_audio_features"]
@@ -75,8 +74,8 @@ class SpectrogramDecoder(Decoder):
         self.postnet: Postnet | None = None
         self.magnitude: MagnitudeNet | None = None
 
-    def _more_problems(self) -> list[str]:
-        """Returns one sentence for each problem in the parameters that a subclass adds."""
+    def _more_problems(self, names: Sequence[str]) -> list[str]:
+        """Returns one sentence for each problem in the parameters of a subclass; ``names`` are those in the config."""
         return []
 
     def _feature_problems(self) -> list[str]:

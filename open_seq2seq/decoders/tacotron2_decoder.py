@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -13,8 +14,13 @@ from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
 from open_seq2seq.parts.rnn.attentive import AttentiveStack
 from open_seq2seq.parts.rnn.core_cells import old_layer_params
 from open_seq2seq.parts.rnn.location import LocationAttention
-from open_seq2seq.parts.tacotron.guards import Guards
 from open_seq2seq.parts.tacotron.layers import Dense
+
+DURATIONS = "predicted durations"
+ENDINGS = ("stop token", "maximum length", "attention at the end", "repeated frames", DURATIONS)
+"""What can end the speech of a text; results of decoders have indices of this tuple."""
+_LAST_SYMBOLS = 2
+_EQUAL = 0.05  # mean absolute difference below which frames are repeated
 
 
 class Tacotron2Decoder(SpectrogramDecoder):
@@ -91,7 +97,7 @@ class Tacotron2Decoder(SpectrogramDecoder):
         self.stop_token = Dense(frames * self.num_features if from_frames else size, frames, initializer, regularizer)
         self._make_postnet(params["mask_decoder_sequence"])
 
-    def _more_problems(self) -> list[str]:
+    def _more_problems(self, names: Sequence[str]) -> list[str]:
         params = self.params
         if not params["bahdanau_normalize"] or params["attention_type"] == "bahdanau":
             return []
@@ -122,13 +128,13 @@ class Tacotron2Decoder(SpectrogramDecoder):
           ``[batch]`` int32, and the magnitudes ``[batch, time, bins]`` (no bins unless output_type is both), FP32;
           ``stop_token_prediction``, logits ``[batch, time, 1]`` FP32; and ``symbols``, the lengths of the texts
           ``[batch]``. Without targets, also ``endings``, what ended each text, as an index of
-          ``parts.tacotron.guards.ENDINGS`` ``[batch]``.
+          ``decoders.tacotron2_decoder.ENDINGS`` ``[batch]``.
         """
         encoded, targets = input_dict["encoder_output"], input_dict.get("target_tensors")
         source = tf.cast(encoded["outputs"], self.dtype_of("recurrence"))
         memory = self.stack.memory(source, lengths_of(encoded))
         if targets is None:
-            *searched, endings = self._search(memory, lengths_of(encoded))
+            *searched, endings = self._search(memory, lengths_of(encoded), _unpadded_lengths(encoded))
             return {**self._result(*searched), "symbols": lengths_of(encoded), "endings": endings}
         result = self._teacher_force(targets[0], targets[2], memory)
         return {**self._result(*result), "symbols": lengths_of(encoded)}
@@ -155,10 +161,11 @@ class Tacotron2Decoder(SpectrogramDecoder):
         return (tf.cast(tf.reshape(frames, [batch, -1, self.num_features]), tf.float32),
                 tf.cast(tf.reshape(stops, [batch, -1, 1]), tf.float32))
 
-    def _search(self, memory: Memory, lengths: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _search(self, memory: Memory, lengths: tf.Tensor, unpadded: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Returns spectrograms, stop logits, attention weights, lengths and what ended each text.
 
-        Each step reads the frame before it.
+        Each step reads the frame before it. The lengths ``[batch]`` of the texts are those with and without the symbols
+        of padding at the end.
         """
         per_step, batch = self.params["reduction_factor"], tf.shape(lengths)[0]
         limits = tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * self.params["max_frames_per_symbol"]), tf.int32)
@@ -173,7 +180,7 @@ class Tacotron2Decoder(SpectrogramDecoder):
             output, weights, state = advance(x, state, self._window(memory.mask, peak))
             frames, stops = self._projected(tf.concat([output, state.context], -1)[:, tf.newaxis])
             peak = tf.argmax(weights, -1, tf.int32)
-            guards = guards.after(step * per_step, stops[..., 0], peak, lengths, tf.cast(frame, tf.float32), frames,
+            guards = guards.after(step * per_step, stops[..., 0], peak, unpadded, tf.cast(frame, tf.float32), frames,
                                   self.params["most_end_frames"], self.params["most_repeated_frames"])
             arrays = tuple(array.write(step, value)
                            for array, value in zip(arrays, (frames, stops, weights), strict=True))
@@ -210,3 +217,71 @@ class Tacotron2Decoder(SpectrogramDecoder):
         spectrogram, final, weights, magnitude = self._finished(spectrogram, weights, lengths, mask)
         return {"outputs": [spectrogram, final, weights, tf.sigmoid(stops) * mask, lengths, magnitude],
                 "stop_token_prediction": stops, "alignments": weights[:, :, tf.newaxis]}
+
+
+def _unpadded_lengths(encoded: Mapping[str, Any]) -> tf.Tensor:
+    """Returns the lengths ``[batch]`` of texts without the symbols of padding, whose id is 0, at their ends."""
+    ids, lengths = encoded.get("encoder_input"), lengths_of(encoded)
+    if ids is None:
+        return lengths
+    positions = tf.range(1, tf.shape(ids)[1] + 1)
+    return tf.minimum(lengths, tf.reduce_max(tf.where(ids == 0, 0, positions), 1))
+
+
+class Guards(NamedTuple):
+    """Where each text ends, as far as it is known.
+
+    Attributes:
+      ends: number of frames of each text ``[batch]``; at first, the maximum.
+      endings: what ends it, as an index of ``ENDINGS`` ``[batch]``.
+      at_end: number of frames for which the attention has been at the last symbols ``[batch]``.
+      repeated: number of frames that have been nearly equal to the frame before ``[batch]``.
+    """
+
+    ends: tf.Tensor
+    endings: tf.Tensor
+    at_end: tf.Tensor
+    repeated: tf.Tensor
+
+    @classmethod
+    def before_speech(cls, limits: tf.Tensor) -> Guards:
+        """Returns the state before the first frame, with the maximum number of frames of each text ``[batch]``."""
+        zeros = tf.zeros_like(limits)
+        return cls(limits, tf.ones_like(limits), zeros, zeros)
+
+    def after(self, first: tf.Tensor, stops: tf.Tensor, peaks: tf.Tensor, symbols: tf.Tensor, before: tf.Tensor,
+              frames: tf.Tensor, most_at_end: int | None, most_repeated: int | None) -> Guards:
+        """Returns the state after a step.
+
+        Args:
+          first: number of the first frame of the step.
+          stops: logits of the stop tokens of its frames ``[batch, frames]``.
+          peaks: position of the largest attention weight ``[batch]``.
+          symbols: lengths of the texts without symbols of padding ``[batch]``.
+          before: the last frame of the step before ``[batch, features]``.
+          frames: the frames of the step ``[batch, frames, features]``.
+          most_at_end: number of frames after which attention to the last two symbols ends the text; None: any.
+          most_repeated: number of repeated frames that ends the text, and that is cut off; None: any.
+        """
+        per_step = tf.shape(stops)[1]
+        positions = first + tf.range(1, per_step + 1)
+        stopped = tf.reduce_min(tf.where(stops > 0.0, positions, tf.int32.max), 1)
+        ends, endings = _earlier(self.ends, self.endings, stopped, 0)
+        at_end = tf.where(peaks >= symbols - _LAST_SYMBOLS, self.at_end + per_step, 0)
+        earlier = tf.concat([before[:, tf.newaxis], frames[:, :-1]], 1)
+        equal = tf.reduce_all(tf.reduce_mean(tf.abs(frames - earlier), -1) < _EQUAL, 1)
+        repeated = tf.where(equal, self.repeated + per_step, 0)
+        # A text that has ended is not cut afterwards, whatever it is batched with.
+        lasts = self.ends > first
+        if most_at_end is not None:
+            is_over = lasts & (at_end >= most_at_end)
+            ends, endings = _earlier(ends, endings, tf.where(is_over, first + per_step, tf.int32.max), 2)
+        if most_repeated is not None:
+            start = tf.maximum(first + per_step - repeated, 1)
+            is_over = lasts & (repeated >= most_repeated)
+            ends, endings = _earlier(ends, endings, tf.where(is_over, start, tf.int32.max), 3)
+        return Guards(ends, endings, at_end, repeated)
+
+
+def _earlier(ends: tf.Tensor, endings: tf.Tensor, others: tf.Tensor, ending: int) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.minimum(ends, others), tf.where(others < ends, ending, endings)

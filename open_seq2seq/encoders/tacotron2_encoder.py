@@ -134,8 +134,8 @@ class Tacotron2Encoder(Encoder):
             then, for the style, spectrograms ``[batch, time, mels]`` and their numbers of frames ``[batch]``.
 
         Returns:
-          A dict with ``outputs`` ``[batch, text, output_size]`` in the compute dtype, zero at padding, and
-          ``src_length`` and ``outputs_length`` ``[batch]``.
+          A dict with ``outputs`` ``[batch, text, output_size]`` in the compute dtype, zero at padding, ``src_length``
+          and ``outputs_length`` ``[batch]``, and ``encoder_input``, the ids.
         """
         ids, lengths = input_dict["source_tensors"][:2]
         symbols = tf.sequence_mask(lengths, tf.shape(ids)[1])[:, :, tf.newaxis]
@@ -149,7 +149,7 @@ class Tacotron2Encoder(Encoder):
         x = tf.cast(tf.transpose(x, [1, 0, 2]), self.compute_dtype)
         if self.style is not None:
             x = self._with_style(self.style, x, lengths, input_dict["source_tensors"][2:])
-        return {"outputs": x, "src_length": lengths, "outputs_length": lengths}
+        return {"outputs": x, "src_length": lengths, "outputs_length": lengths, "encoder_input": ids}
 
     def _with_style(self, encoder: StyleEncoder, x: tf.Tensor, lengths: tf.Tensor,
                     recording: list[tf.Tensor]) -> tf.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -240,17 +241,16 @@ class TrainedModel:
 
         Raises:
           UserError: the model is not a speech synthesiser, or predicts no durations, so that its speed cannot be set.
+          ConfigError: the speed is not allowed.
           DataError: a text is not a string, or a style recording cannot be used.
         """
         self._check_verb("synthesize")
-        model: TrainedModel = self
-        if speed is not None:
-            decoder = getattr(self.model, "decoder", None)
-            if "speed" not in getattr(decoder, "params", {}):
-                raise UserError(f"{type(decoder).__name__} predicts no durations, so its speed cannot be set: leave "
-                                "out speed, or train a model that predicts them.")
-            model = self._variant({"decoder_params": {"speed": float(speed)}})
-        sounds = [(result.samples, result.rate) for result in model.infer(_listed(texts))]
+        decoder: Any = getattr(self.model, "decoder", None)
+        if speed is not None and not hasattr(decoder, "at_speed"):
+            raise UserError(f"{type(decoder).__name__} predicts no durations, so its speed cannot be set: leave out "
+                            "speed, or train a model that predicts them.")
+        with self._lock, contextlib.nullcontext() if speed is None else decoder.at_speed(speed):
+            sounds = [(result.samples, result.rate) for result in self.infer(_listed(texts))]
         return sounds[0] if _is_single(texts) else sounds
 
     def score(self, inputs: Sequence[Any], targets: Sequence[Any] | None = None) -> list[Any]:

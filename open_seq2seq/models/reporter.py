@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -79,11 +80,15 @@ class SignedScores:
 
     def __init__(self) -> None:
         self._told: set[str] = set()
-        self._latest: dict[str, dict[str, float | str]] = {}
+        self._latest: dict[str, dict[str, float | str | None]] = {}
 
     def signed(self, name: str, score: float, signature: str) -> str:
-        """Keeps the latest score of this name; returns its signature in parentheses if it has not been printed."""
-        self._latest[name] = {"score": score, "signature": signature}
+        """Keeps the latest score of this name, as None if it is no number.
+
+        Returns:
+          Its signature in parentheses; "" if the signature has been printed.
+        """
+        self._latest[name] = {"score": score if math.isfinite(score) else None, "signature": signature}
         return self.once(f"  ({signature})")
 
     def once(self, text: str) -> str:
@@ -96,7 +101,7 @@ class SignedScores:
         """Writes the latest scores and their signatures, if there are any, to ``scores.json`` among the samples."""
         if self._latest:
             with reporter.file("scores", ".json") as path:
-                disk.fill(path, json.dumps(self._latest, ensure_ascii=False))
+                disk.fill(path, json.dumps(self._latest, ensure_ascii=False, allow_nan=False))
 
 
 def report_sample(model: Any, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
 _VARIANT = re.compile(r"\(\d+\)$")
+_STRESS = re.compile(r"(?<=[A-Z])[012](?=\s|$)")  # in CMUdict, after a vowel
 _SHORTEST_PART = 3  # letters of each word of a compound
 _VOICELESS, _HISSING = {"P", "T", "K", "F", "TH"}, {"S", "Z", "SH", "ZH", "CH", "JH"}
 
@@ -60,6 +61,16 @@ class Pronunciations:
         if not variants:
             raise DataError(f"{shown(path)} has no pronunciations: write one word per line, such as: hello HH AH L OW.")
         return cls(variants)
+
+    def without_stress(self) -> Pronunciations:
+        """Returns these pronunciations without the digits of stress after vowels, such as ``AH0``."""
+        return Pronunciations({word: [_STRESS.sub("", phonemes) for phonemes in variants]
+                               for word, variants in self._variants.items()})
+
+    def unknown(self, phonemes: Collection[str]) -> tuple[str, str] | None:
+        """Returns the first (word, phoneme) whose phoneme is not one of ``phonemes``; None if there is none."""
+        return next(((word, phoneme) for word, variants in self._variants.items() for variant in variants
+                     for phoneme in variant.split() if phoneme not in phonemes), None)
 
     def replaced_by(self, other: Pronunciations) -> Pronunciations:
         """Returns these pronunciations with the words of others, which replace those of the same words."""

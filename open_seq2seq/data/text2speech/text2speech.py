@@ -18,10 +18,9 @@ from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.recordings import AudioIndex, Problem, describe_problems
 from open_seq2seq.data.static_shapes import with_empty_row
-from open_seq2seq.data.text2speech.clips import Clip, read_clips
-from open_seq2seq.data.text2speech.durations import frames_of, mismatch
+from open_seq2seq.data.text2speech.clips import Clip, frames_of, mismatch, read_clips
+from open_seq2seq.data.text2speech.front_end import sentences
 from open_seq2seq.data.text2speech.params import make_settings, optional_params, required_params
-from open_seq2seq.data.text2speech.sentences import sentences
 from open_seq2seq.data.text2speech.symbols import CharacterSymbols, PhonemeSymbols, Symbols
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown

@@ -8,11 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from open_seq2seq.data.text2speech.spelling_out import spelled_out
-from open_seq2seq.metrics.recognizer import PocketSphinx, plain_words
-from open_seq2seq.metrics.sound import SoundDistance, analysed, distance_signature, sound_distance
+from open_seq2seq.decoders.tacotron2_decoder import ENDINGS
+from open_seq2seq.metrics.speech import (
+    PocketSphinx,
+    SoundDistance,
+    analysed,
+    distance_signature,
+    plain_words,
+    sound_distance,
+)
 from open_seq2seq.metrics.wer import ErrorCounts, count_errors, rate_interval
 from open_seq2seq.models.reporter import SignedScores
-from open_seq2seq.parts.tacotron.guards import ENDINGS
 from open_seq2seq.utils.console import deco_print
 
 _MOST_RATIO = 1.5  # speech that is longer or shorter than the recording by this factor has stopped too late or early
@@ -46,12 +52,12 @@ class Measures(NamedTuple):
 
     Attributes:
       example: index of the example.
-      forced: diagonality of the attention with teacher forcing.
+      forced: diagonality of the attention to spoken symbols with teacher forcing; see ``metrics.speech``.
       free: diagonality of the attention of free-running speech.
       monotonicity: of free-running speech.
       coverage: of free-running speech.
       duration_ratio: number of frames, divided by that of the recording.
-      ending: what ended the speech, one of ``parts.tacotron.guards.ENDINGS``.
+      ending: what ended the speech, one of ``decoders.tacotron2_decoder.ENDINGS``.
       sound: measures of the sound, if it is evaluated.
     """
 
@@ -70,7 +76,7 @@ class SoundJudge:
 
     Args:
       rate: sampling rate in Hz.
-      distances: whether to compute ``metrics.sound.sound_distance``.
+      distances: whether to compute ``metrics.speech.sound_distance``.
       recognizer: ``pocketsphinx``, or None.
 
     Raises:
@@ -109,7 +115,8 @@ class SoundJudge:
             speech, copy = (_mean([value_of(row.distances[kind]) for row in rows]) for kind in _KINDS[:2])
             metrics |= {f"Eval {name}": speech, f"Eval {name} of copies": copy}
             signed = scores.signed(name, speech, distance_signature(self._rate))
-            deco_print(f"{of}{name}: {speech:.3f}{unit}; Griffin-Lim copies: {copy:.3f}{unit}{signed}", offset=1)
+            deco_print(f"{of}{name}: {_shown(speech, unit)}; Griffin-Lim copies: {_shown(copy, unit)}{signed}",
+                       offset=1)
         return metrics | (self._understanding(rows, scores, of) if self._recognizer else {})
 
     def _understanding(self, rows: Sequence[SoundMeasures], scores: SignedScores, of: str) -> dict[str, float]:
@@ -159,6 +166,10 @@ def summary(rows: Sequence[Measures], of: str) -> dict[str, float]:
     for name, value in metrics.items():
         deco_print(f"{of}{name}: {value:.4f}", offset=1)
     return {f"Eval {name}": value for name, value in metrics.items()}
+
+
+def _shown(value: float, unit: str) -> str:
+    return f"{value:.3f}{unit}" if np.isfinite(value) else "no voiced frames"
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -14,15 +14,14 @@ from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.audio.synthesis_features import to_sound
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
+from open_seq2seq.decoders.tacotron2_decoder import DURATIONS, ENDINGS
 from open_seq2seq.losses.loss import LossTerm
-from open_seq2seq.metrics.alignment import coverage, diagonality, monotonicity
+from open_seq2seq.metrics.speech import coverage, diagonality, monotonicity, spoken_attention
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, summary
-from open_seq2seq.models.text2speech.sound_files import SpeechWriter, picture
-from open_seq2seq.models.text2speech.speech import Speech, joined, timings_of
-from open_seq2seq.parts.tacotron.guards import DURATIONS, ENDINGS
+from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, joined, picture, timings_of
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.sound_files import encoded
 
@@ -120,20 +119,37 @@ class Text2Speech(EncoderDecoderModel):
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Measures]:
         batch, outputs = without_empty_rows(input_values, output_values)
-        forced, frames, free, lengths, symbols, endings = outputs[:6]
+        forced, frames, free, lengths, symbols, endings, durations = outputs[:7]
         measures = []
         for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
-            size = symbols[row]
-            own, sound = free[row, :lengths[row], :size], None
+            size, sound = symbols[row], None
+            spoken = spoken_attention(free[row, :lengths[row], :size], self._is_spoken(batch, row, size, durations))
             if self._judge is not None:
                 speech, samples, copy, copied = (values[row] for values in outputs[-4:])
                 recording = self.data_layer.recording(example)
                 sound = self._judge.measures(speech[:samples], copy[:min(copied, len(recording))], recording,
                                              self.data_layer.text(example))
-            measures.append(Measures(
-                example, diagonality(forced[row, :frames[row], :size]), diagonality(own), monotonicity(own),
-                coverage(own), float(lengths[row]) / float(frames[row]), ENDINGS[endings[row]], sound))
+            taught = spoken_attention(forced[row, :frames[row], :size], self._is_spoken(batch, row, size))
+            measures.append(Measures(example, diagonality(taught), diagonality(spoken), monotonicity(spoken),
+                                     coverage(spoken), float(lengths[row]) / float(frames[row]),
+                                     ENDINGS[endings[row]], sound))
         return measures
+
+    def _is_spoken(self, batch: dict[str, Any], row: int, size: int, durations: np.ndarray | None = None) -> np.ndarray:
+        """Returns which symbols of a text are spoken ``[text]``.
+
+        Args:
+          batch: the batch.
+          row: number of the text in the batch.
+          size: number of its symbols.
+          durations: predicted durations ``[batch, text]``, without columns if there are none; None stands for those of
+            the batch, if it has any. Symbols without duration are not spoken; without durations, special ones.
+        """
+        if durations is None and len(batch["target_tensors"]) > 3:
+            durations = batch["target_tensors"][3]
+        if durations is not None and durations.shape[1]:
+            return np.asarray(durations)[row, :size] > 0
+        return np.asarray([bool(name) for name in self.data_layer.names_of(batch["source_tensors"][0][row, :size])])
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = [row for batch in results_per_batch for row in batch]
@@ -159,7 +175,8 @@ class Text2Speech(EncoderDecoderModel):
         target, length = batch["target_tensors"][0][0], batch["target_tensors"][2][0]
         alignment = outputs[2][0, :length, :size]
         reporter.texts({"sample_text": self.data_layer.text_of(ids[:size])})
-        reporter.scalar("sample_diagonality", diagonality(alignment))
+        spoken = spoken_attention(alignment, self._is_spoken(batch, 0, size))
+        reporter.scalar("sample_diagonality", diagonality(spoken))
         if not self.params["save_to_tensorboard"]:
             return
         mels = outputs[1].shape[-1]
@@ -187,7 +204,8 @@ class Text2Speech(EncoderDecoderModel):
             alignment = alignment[:frames, :symbols]
             if not len(durations):
                 durations = np.bincount(alignment.argmax(1), minlength=symbols)
-            timings = timings_of(names, durations[:symbols], settings.hop / settings.sample_freq)
+            timings = timings_of(names, durations[:symbols], settings.hop / settings.sample_freq,
+                                 float(samples) / settings.sample_freq)
             results.append((example, Speech(sound[:samples], settings.sample_freq, final[:frames], alignment,
                                             ENDINGS[ending], timings)))
         return results
@@ -229,4 +247,12 @@ class Text2SpeechTacotron(Text2Speech):
     """Tacotron 2 (Shen et al. 2018, https://arxiv.org/abs/1712.05884), optionally with global style tokens.
 
     See ``Tacotron2Encoder`` and ``Tacotron2Decoder``.
+    """
+
+
+class Text2SpeechDurationModel(Text2Speech):
+    """A model without attention and stop token: it predicts the durations of the symbols, then the spectrogram.
+
+    See ``DurationDecoder`` (Non-Attentive Tacotron, Shen et al. 2020, https://arxiv.org/abs/2010.04301). The data layer
+    needs ``durations``.
     """

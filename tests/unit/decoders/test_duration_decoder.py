@@ -18,10 +18,10 @@ from open_seq2seq.utils.errors import ConfigError
 
 MELS, SIZE = 3, 4
 CONV = {"kernel_size": [3], "stride": [1], "num_channels": 4, "padding": "SAME"}
-DECODER = {"decoder_cell_units": 5, "decoder_layers": 2, "decoder_kernel_size": 3, "prenet_units": 4,
-           "duration_units": 4, "duration_layers": 1, "postnet_conv_layers": [{**CONV, "num_channels": -1}],
-           "num_audio_features": MELS}
-RECURRENT, CONVOLUTIONAL = {"decoder_type": "recurrent", "reduction_factor": 2}, {"decoder_type": "convolutional"}
+DECODER = {"decoder_cell_units": 5, "decoder_layers": 2, "duration_units": 4, "duration_layers": 1,
+           "postnet_conv_layers": [{**CONV, "num_channels": -1}], "num_audio_features": MELS}
+RECURRENT = {"decoder_type": "recurrent", "reduction_factor": 2, "prenet_units": 4}
+CONVOLUTIONAL = {"decoder_type": "convolutional", "decoder_kernel_size": 3}
 DURATIONS = [[2, 0, 3, 4], [1, 5, 0, 0], [3, 2, 2, 0]]
 SYMBOLS, FRAMES = [4, 2, 3], [9, 6, 7]
 FORMS = pytest.mark.parametrize("form", [RECURRENT, CONVOLUTIONAL], ids=["recurrent", "convolutional"])
@@ -107,14 +107,19 @@ def test_predictions_given_as_targets_are_predicted_again() -> None:
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-def test_speed_divides_the_length() -> None:
-    decoder = make(CONVOLUTIONAL)
+def test_speed_divides_the_length_without_another_trace() -> None:
+    decoder = make(CONVOLUTIONAL, speed=0.5)
     decoder.durations.projection.bias.assign([3.0])
-    lengths = decoded(decoder, encoded())["outputs"][4].numpy()
-    faster = make(CONVOLUTIONAL, speed=2.0)
-    faster.durations.projection.bias.assign([3.0])
-    assert (lengths > 10).all()
-    assert np.abs(decoded(faster, encoded())["outputs"][4].numpy() - lengths / 2).max() <= 0.75
+    speak = tf.function(lambda: decoded(decoder, encoded())["outputs"][4])
+    lengths = speak().numpy()
+    assert (lengths > 20).all()
+    for speed in (1.0, 2.0):
+        with decoder.at_speed(speed):
+            assert np.abs(speak().numpy() - lengths / (2 * speed)).max() <= 0.75
+    np.testing.assert_array_equal(speak(), lengths)
+    assert speak.experimental_get_tracing_count() == 1
+    with pytest.raises(ConfigError, match="decoder_params/speed"), decoder.at_speed(0.0):
+        pass
 
 
 @FORMS
@@ -137,3 +142,11 @@ def test_training_in_each_dtype(form: Any, dtype: str) -> None:
 def test_missing_durations_are_explained() -> None:
     with pytest.raises(ConfigError, match="data_layer_params/durations"):
         decoded(make(CONVOLUTIONAL), encoded(), targets()[:3])
+
+
+@pytest.mark.parametrize(("form", "other"), [
+    (RECURRENT, {"decoder_kernel_size": 5}), (CONVOLUTIONAL, {"reduction_factor": 1}),
+    (CONVOLUTIONAL, {"prenet_units": 256})])
+def test_parameters_of_the_other_type_are_refused(form: Any, other: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(other))}' is only for decoder_type"):
+        make(form, **other)

@@ -87,6 +87,20 @@ def test_guards_end_texts_alike_in_every_batch(params: Any, ending: int) -> None
         assert lengths[row] < SYMBOLS[row] * 20 or endings[row] == 1
 
 
+def test_symbols_of_padding_do_not_count_as_the_end_of_a_text() -> None:
+    own = np.array([4, 2, 3])
+    source = {**encoded(), "encoder_input": tf.constant((np.arange(7) < own[:, np.newaxis]) * 5)}
+    params = {"prenet_dropout_prob": 0.0, "attention_window": 1}
+    free, guarded = make(**params), make(**params, most_end_frames=2)
+    for decoder in (free, guarded):
+        decoder.stop_token.bias.assign(decoder.stop_token.bias - 100.0)
+    peaks = decoded(free, source)["outputs"][2].numpy().argmax(2)
+    is_late = peaks >= own[:, np.newaxis] - 2
+    is_over = is_late[:, 1:] & is_late[:, :-1]
+    ends = np.where(is_over.any(1), 2 + is_over.argmax(1), 2 * np.array(SYMBOLS))
+    np.testing.assert_array_equal(decoded(guarded, source)["outputs"][4], ends)
+
+
 @pytest.mark.parametrize("params", [
     {}, BOTH, {"reduction_factor": 2}, {"attention_type": "bahdanau", "attention_bias": False, "zoneout_prob": 0.2},
     {"stop_token_input": "decoder", "reduction_factor": 3, "enable_prenet": False, "enable_postnet": False}])

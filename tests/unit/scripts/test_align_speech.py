@@ -26,7 +26,7 @@ def voice(tmp_path):
     (tmp_path / "metadata.csv").write_text("\n".join([*lines, "silent|a", "train-0000|--"]) + "\n", encoding="utf-8")
     words = sorted({word for text in texts for word in text.split()} | {"a"})
     (tmp_path / "own.dict").write_text("".join(
-        f"{word} {' '.join(PHONEMES[letter] for letter in word)}\n" for word in words), encoding="utf-8")
+        f"{word} {' '.join(PHONEMES[letter] + '1' for letter in word)}\n" for word in words), encoding="utf-8")
     return tmp_path
 
 
@@ -67,6 +67,11 @@ def test_from_recordings_to_batches_and_a_resumed_run_is_the_same(voice, capsys,
     progress.write_text("".join(lines[:2]) + lines[2][:20])
     assert align(voice, f"--pronunciations={voice}/own.dict") == whole
     assert "2 clips" in capsys.readouterr().out and progress.read_text() == "".join(lines)
+    path = voice / "wavs" / "train-0000.wav"
+    soundfile.write(path, np.pad(soundfile.read(path)[0], (0, RATE)), RATE)
+    longer = align(voice, f"--pronunciations={voice}/own.dict")[0].splitlines()[0].split("|")[3]
+    assert "4 clips of" in capsys.readouterr().out
+    assert sum(map(float, longer.split())) == pytest.approx(sum(clips[0].seconds) + 1.0, abs=1e-3)
 
 
 def text_grid(seconds, *phones):
@@ -105,9 +110,11 @@ def test_alignments_of_other_aligners(voice):
     (["--alignments={voice}/spn.ctm"], "without phonemes at 0.00"),
     (["--alignments={voice}/long.ctm"], "0 clips could be aligned"),
     (["--pronunciations={voice}/bad.ctm"], "bad.ctm:1: .* has no phonemes"),
+    (["--pronunciations={voice}/zz.dict"], "zz.dict: .* of 'bee' has the phoneme 'ZZ', .* knows only AA AE"),
 ])
 def test_mistakes_are_named(voice, options, message):
     (voice / "bad.ctm").write_text("a\n", encoding="utf-8")
+    (voice / "zz.dict").write_text("a AH0\nbee B ZZ\n", encoding="utf-8")
     (voice / "spn.ctm").write_text("train-0000 1 0 0.1 spn\n", encoding="utf-8")
     (voice / "long.ctm").write_text("train-0000 1 0 100 a\n", encoding="utf-8")
     (voice / "grids").mkdir()

@@ -3,7 +3,7 @@ import builtins
 import numpy as np
 import pytest
 
-from open_seq2seq.data.text2speech.front_end import phonemes_of, tokens_of
+from open_seq2seq.data.text2speech.front_end import phonemes_of, sentences, tokens_of
 from open_seq2seq.data.text2speech.pronunciations import Pronunciations
 from open_seq2seq.data.text2speech.spelling_out import spelled_out
 from open_seq2seq.data.text2speech.symbols import CharacterSymbols
@@ -74,3 +74,26 @@ def test_a_model_speaks_words_with_its_own_pronunciations(tmp_path, capsys):
     assert without.text_of(without.make_interactive_batch(["[[ HH AH ]]"])["source_tensors"][0][0]) == "SIL HH AH"
     with pytest.raises(DataError, match="no pronunciations are given"):
         without.make_interactive_batch(["Hello"])
+
+
+def texts(*arguments):
+    return [one.text for one in sentences(*arguments)]
+
+
+def test_sentences_end_at_marks_but_not_in_abbreviations_or_phonemes():
+    assert texts("Hello, Mr. Smith! How are you?  Fine ", 0.3) == ["Hello, Mr. Smith!", "How are you?", "Fine"]
+    assert texts("say [[ HH . AH ]] now", 0.3) == ["say [[ HH . AH ]] now"]
+    assert texts("Gov. Brown met Sen. Lee. They left in Dec. and came back.", 0.3) == [
+        "Gov. Brown met Sen. Lee.", "They left in Dec. and came back."]
+    assert sentences(" ", 0.3) == [("", 0.0)]
+
+
+def test_pauses_are_those_of_the_text():
+    assert sentences("[pause 9] a [pause 0.4] Bee. c [Pause 1]", 0.3) == [("a", 0.4), ("Bee.", 0.3), ("c", 1.0)]
+
+
+def test_long_sentences_are_divided_between_words():
+    text = "one two three, four five six seven, " * 30
+    parts = texts(text, 0.3, 40)
+    assert " ".join(parts) == text.strip() and max(map(len, parts)) <= 40
+    assert sum(part.endswith(",") for part in parts) >= len(parts) - 1

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.losses import Text2SpeechLoss
-from open_seq2seq.losses.guided_attention import (
+from open_seq2seq.losses.text2speech_loss import (
     attention_to_durations,
     backward_attention,
     beta_binomial,

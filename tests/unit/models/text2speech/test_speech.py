@@ -1,11 +1,14 @@
+import contextlib
 import json
 
 import numpy as np
 import pytest
 import soundfile
 
-from open_seq2seq.models.text2speech.sound_files import SpeechWriter, picture
-from open_seq2seq.models.text2speech.speech import Speech, joined, timings_of
+from open_seq2seq.metrics.speech import SoundDistance
+from open_seq2seq.models.reporter import Reporter, SignedScores
+from open_seq2seq.models.text2speech.evaluation import SoundJudge, SoundMeasures
+from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, joined, picture, timings_of
 from open_seq2seq.utils.errors import UserError
 
 RATE, HOP = 8000, 100
@@ -15,7 +18,7 @@ def speech(hops, ending="stop token"):
     sound = np.linspace(-0.5, 0.5, hops * HOP, dtype=np.float32)
     durations = np.full([3], (hops + 1) / 3)
     return Speech(sound, RATE, np.ones([hops + 1, 3], np.float32), np.full([hops + 1, 3], 1 / 3, np.float32), ending,
-                  timings_of(["", "a", "b"], durations, HOP / RATE))
+                  timings_of(["", "a", "b"], durations, HOP / RATE, hops * HOP / RATE))
 
 
 def joined_texts(output, results, pauses):
@@ -43,6 +46,7 @@ def test_sentences_of_a_text_are_one_sound_with_pauses_and_timings(tmp_path):
     assert [one["symbol"] for one in timings] == ["a", "b", "a", "b"]
     starts = [one["start"] for one in timings]
     np.testing.assert_allclose(starts, [3 / 80, 6 / 80, 12 / 80 + 5 / 240, 12 / 80 + 10 / 240], atol=2e-4)
+    assert timings[-1]["end"] == len(samples) / RATE
     assert (tmp_path / "out/0001.wav").exists() and not (tmp_path / "out/0002.wav").exists()
 
 
@@ -60,3 +64,17 @@ def test_a_picture_has_time_to_the_right_and_channels_up():
     pixels = picture(values, height=4)[..., 0]
     assert pixels.shape == (4, 5) and (pixels[:2, 4] == 255).all() and pixels.sum() == 2 * 255
     assert picture(np.zeros([0, 3])).dtype == np.uint8
+
+
+def test_pitch_without_voiced_frames_has_no_score(tmp_path, capsys):
+    class FileReporter(Reporter):
+        @contextlib.contextmanager
+        def file(self, name, suffix):
+            yield tmp_path / f"{name}{suffix}"
+
+    distance, scores = SoundDistance(3.0, np.nan, np.nan, 0.5), SignedScores()
+    SoundJudge(RATE, True, None).summary([SoundMeasures({"speech": distance, "copy": distance}, {})], scores, "")
+    assert "F0 error: no voiced frames; Griffin-Lim copies: no voiced frames" in capsys.readouterr().out
+    scores.write(FileReporter(1))
+    written = json.loads((tmp_path / "scores.json").read_text(), parse_constant=pytest.fail)
+    assert written["F0 error"]["score"] is None and written["voicing error"]["score"] == 0.5

@@ -1,21 +1,75 @@
-"""Distances between synthesised speech and a recording of the same text: timbre, pitch and voicing."""
+"""Measures of synthesised speech: its attention, its distance from a recording, and what a recogniser understands."""
 
 from __future__ import annotations
 
 import functools
+import re
 from importlib.metadata import version
 from typing import NamedTuple
 
 import numpy as np
 
+from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.librosa_import import import_librosa
 
+_BAND = 0.15  # distance from the diagonal that is near, as a share of the text
 _ORDER = 39  # coefficients that are compared, without the 0th, which is the loudness
 _ALPHA = 0.466  # of the all-pass filter; at 22,050 Hz, it warps frequencies approximately as mel filters do
 _SHIFT = 0.005  # seconds from one frame to the next
 _FRAME = 0.04  # least length of a frame in seconds
 _FLOOR = 1e-8  # smallest power, relative to the loudest frequency of the utterance
 _LOWEST, _HIGHEST, _RESOLUTION = 60.0, 500.0, 0.2  # pitch in Hz, and its resolution in semitones
+_RATE = 16000  # of the recogniser's acoustic model
+
+
+def spoken_attention(weights: np.ndarray, is_spoken: np.ndarray) -> np.ndarray:
+    """Returns the attention to the symbols that are spoken, as the functions below measure it.
+
+    Start, end and padding symbols, and marks without a duration, have no place on the diagonal and need not be attended
+    to, so their columns are removed, and the frames that attend to one of them more than to any other symbol.
+
+    Args:
+      weights: attention weights ``[frames, text]`` without padding.
+      is_spoken: which symbols are spoken ``[text]``.
+    """
+    frames = is_spoken[weights.argmax(1)] if weights.size else np.zeros(len(weights), bool)
+    return weights[frames][:, is_spoken]
+
+
+def diagonality(weights: np.ndarray) -> float:
+    """Returns the share of the attention mass that is near the diagonal, from 0 to 1.
+
+    Near means within 15 % of the text's length; uniform attention gives about 0.28.
+
+    Args:
+      weights: attention weights ``[frames, text]`` without padding, see ``spoken_attention``.
+    """
+    frames, symbols = weights.shape
+    if not weights.size:
+        return 0.0
+    diagonal = (np.arange(frames) + 0.5) / frames
+    position = (np.arange(symbols) + 0.5) / symbols
+    near = np.abs(diagonal[:, None] - position) <= _BAND
+    return float((weights * near).sum() / max(weights.sum(), 1e-9))
+
+
+def monotonicity(weights: np.ndarray) -> float:
+    """Returns the share of steps in which the most attended symbol is the same, or one further, from 0 to 1.
+
+    Args:
+      weights: attention weights ``[frames, text]`` without padding, see ``spoken_attention``.
+    """
+    steps = np.diff(weights.argmax(1)) if weights.size else np.zeros(0)
+    return float(np.mean((steps >= 0) & (steps <= 1))) if len(steps) else 1.0
+
+
+def coverage(weights: np.ndarray) -> float:
+    """Returns the share of symbols that some frame attends to more than to any other symbol, from 0 to 1.
+
+    Args:
+      weights: attention weights ``[frames, text]`` without padding, see ``spoken_attention``.
+    """
+    return len(np.unique(weights.argmax(1))) / max(1, weights.shape[1]) if weights.size else 0.0
 
 
 class Voice(NamedTuple):
@@ -110,3 +164,38 @@ def sound_distance(voice: Voice, reference: Voice) -> SoundDistance:
 def _points(rate: int) -> int:
     """Returns the length of a frame: the power of 2 that is at least 40 ms."""
     return 1 << int(np.ceil(np.log2(_FRAME * rate)))
+
+
+class PocketSphinx:
+    """PocketSphinx with its own English models, which our training data do not influence.
+
+    Raises:
+      UserError: the package pocketsphinx is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import pocketsphinx
+        except ImportError as error:
+            raise UserError("The recognizer pocketsphinx is not installed: run pip install 'open-seq2seq[align]', or "
+                            "set recognizer to None.") from error
+        self._decoder = pocketsphinx.Decoder(samprate=_RATE, loglevel="FATAL")
+        self.signature = f"pocketsphinx:{version('pocketsphinx')}|rate:{_RATE}|words:a-z'|interval:95%bootstrap"
+
+    def transcript(self, samples: np.ndarray, rate: int) -> str:
+        """Returns the words that are heard in sound ``[samples]`` from -1 to 1 with ``rate`` samples per second."""
+        import soxr
+
+        if not np.any(samples):  # in digital silence, words are heard
+            return ""
+        sound = np.clip(soxr.resample(np.asarray(samples, np.float32), rate, _RATE, quality="HQ"), -1.0, 1.0)
+        self._decoder.start_utt()
+        self._decoder.process_raw((sound * 32767).astype(np.int16).tobytes(), full_utt=True)
+        self._decoder.end_utt()
+        heard = self._decoder.hyp()
+        return heard.hypstr if heard else ""
+
+
+def plain_words(text: str) -> str:
+    """Returns the words of a text in lower case, without punctuation, as they are compared."""
+    return " ".join(re.findall(r"[a-z]+(?:'[a-z]+)*", text.lower().replace("’", "'")))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from open_seq2seq.data.text2speech.durations import frames_of
+from open_seq2seq.data.text2speech.clips import frames_of
 from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
 from open_seq2seq.data.text2speech.toy_voice import RATE, write_toy_voice
 from open_seq2seq.utils.errors import DataError
