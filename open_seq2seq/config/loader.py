@@ -16,7 +16,9 @@ import yaml
 
 from open_seq2seq.config.base_config import BASE_CONFIG, CONFIG_KEYS, base_path, merge_sections, variables_in
 from open_seq2seq.config.data_note import comment_in, note_in
+from open_seq2seq.config.lambdas import name_lambdas
 from open_seq2seq.config.merge import copy_nested, size_problem
+from open_seq2seq.config.old_names import USED
 from open_seq2seq.config.overrides import SECTIONS
 from open_seq2seq.config.params import shown
 from open_seq2seq.config.user_code import describe_error, execute_config, untrusted
@@ -105,6 +107,8 @@ def _load(path: str, trusted: bool | None, variants: Sequence[str], variables: M
     else:
         with untrusted(path if trusted is False else None):
             names = execute_config(path, variables if variants else None)
+        if names[USED]:
+            deco_print(f"{path} is a config of NVIDIA's OpenSeq2Seq: it uses {', '.join(names[USED])}.")
         _warn_of_misspelt_sections(path, names)
         _warn_of_misspelt_variables(path, names, variables, variants)
         trusted_here = True
@@ -286,7 +290,7 @@ def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
             return {}, f"has the key {shown(wrong[0])}, but keys must be strings"
         if problem := size_problem(section):
             return {}, problem
-        return copy_nested(section), ""
+        return name_lambdas(copy_nested(section)), ""
     except Exception as error:  # raised by a mapping class that the config defines
         return {}, f"cannot be read: {describe_error(error)}"
 
