@@ -52,6 +52,7 @@ class ConfigFile:
       checkpoint: folder of the checkpoint that the config belongs to; None for a file that the user named.
       data_note: where the data come from; see ``config.data_note``.
       base_files: the files that the config is based on, the nearest first; see ``config.base_config``.
+      old_names: names of TensorFlow 1 and of NVIDIA's OpenSeq2Seq in these files; see ``config.old_names``.
     """
 
     path: str
@@ -61,6 +62,7 @@ class ConfigFile:
     checkpoint: str | None = None
     data_note: str = ""
     base_files: tuple[str, ...] = ()
+    old_names: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -107,8 +109,6 @@ def _load(path: str, trusted: bool | None, variants: Sequence[str], variables: M
     else:
         with untrusted(path if trusted is False else None):
             names = execute_config(path, variables if variants else None)
-        if names[USED]:
-            deco_print(f"{path} is a config of NVIDIA's OpenSeq2Seq: it uses {', '.join(names[USED])}.")
         _warn_of_misspelt_sections(path, names)
         _warn_of_misspelt_variables(path, names, variables, variants)
         trusted_here = True
@@ -120,6 +120,7 @@ def _load(path: str, trusted: bool | None, variants: Sequence[str], variables: M
         base = _load(base_path(name, path, variants), trusted, (*variants, path), {**variables_in(names), **variables})
     config = _config_file(path, names, base, variants)
     config.trusted = trusted_here and (base is None or base.trusted)
+    config.old_names = (*names.get(USED, ()), *(() if base is None else base.old_names))
     return config
 
 
