@@ -1,4 +1,4 @@
-"""Values that NVIDIA's OpenSeq2Seq used where today's defaults differ, for the parameters that its configs leave open."""
+"""Values of parameters that configs of NVIDIA's OpenSeq2Seq leave open, where today's defaults differ."""
 
 from __future__ import annotations
 

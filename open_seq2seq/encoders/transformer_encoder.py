@@ -98,8 +98,8 @@ class TransformerEncoder(Encoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
-            "remove_padding": Param(bool, True, "Whether the feed-forward sublayer skips padding; results are the same.",
-                                    on_change=FREE),
+            "remove_padding": Param(bool, True, "Whether the feed-forward sublayer skips padding; results are the "
+                                    "same.", on_change=FREE),
             "pad_embeddings_2_eight": Param(bool, False, "Whether to round the number of rows of the embedding table "
                                             "up to a multiple of 8."),
             "norm_params": Param(dict, {"type": "layernorm_L2"},

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.config.files import DATA
-from open_seq2seq.config.params import Param, without_effect
+from open_seq2seq.config.params import FREE, Param, without_effect
 from open_seq2seq.data.lm.params import (
     PATH,
     LMTextDataLayer,

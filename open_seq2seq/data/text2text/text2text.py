@@ -59,8 +59,8 @@ class ParallelTextDataLayer(TextDataLayer):
                                  "targets."),
             "target_file": Param(PATH, None, "Text file with one target sentence per line; not read in inference.",
                                  file=DATA),
-            "cut_long": Param(bool, False, "Whether training cuts sentences that are longer than max_length, instead of "
-                              "dropping their pairs."),
+            "cut_long": Param(bool, False, "Whether training cuts sentences that are longer than max_length, instead "
+                              "of dropping their pairs."),
             "pad_lengths_to_eight": Param(bool, False, "Whether to pad the length of a batch to a multiple of 8."),
             "shuffle_buffer_size": Param(int, -1, "Ignored; accepted so that old configs load. The whole data set is "
                                          "shuffled, without a buffer.", "examples", on_change=FREE),
