@@ -16,7 +16,9 @@ import yaml
 
 from open_seq2seq.config.base_config import BASE_CONFIG, CONFIG_KEYS, base_path, merge_sections, variables_in
 from open_seq2seq.config.data_note import comment_in, note_in
+from open_seq2seq.config.lambdas import name_lambdas
 from open_seq2seq.config.merge import copy_nested, size_problem
+from open_seq2seq.config.old_names import USED
 from open_seq2seq.config.overrides import SECTIONS
 from open_seq2seq.config.params import shown
 from open_seq2seq.config.user_code import describe_error, execute_config, untrusted
@@ -51,6 +53,7 @@ class ConfigFile:
       checkpoint: folder of the checkpoint that the config belongs to; None for a file that the user named.
       data_note: where the data come from; see ``config.data_note``.
       base_files: the files that the config is based on, the nearest first; see ``config.base_config``.
+      old_names: names of TensorFlow 1 and of NVIDIA's OpenSeq2Seq in these files; see ``config.old_names``.
     """
 
     path: str
@@ -60,6 +63,7 @@ class ConfigFile:
     checkpoint: str | None = None
     data_note: str = ""
     base_files: tuple[str, ...] = ()
+    old_names: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -117,6 +121,7 @@ def _load(path: str, trusted: bool | None, variants: Sequence[str], variables: M
         base = _load(base_path(name, path, variants), trusted, (*variants, path), {**variables_in(names), **variables})
     config = _config_file(path, names, base, variants)
     config.trusted = trusted_here and (base is None or base.trusted)
+    config.old_names = (*names.get(USED, ()), *(() if base is None else base.old_names))
     return config
 
 
@@ -287,7 +292,7 @@ def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
             return {}, f"has the key {shown(wrong[0])}, but keys must be strings"
         if problem := size_problem(section):
             return {}, problem
-        return copy_nested(section), ""
+        return name_lambdas(copy_nested(section)), ""
     except Exception as error:  # raised by a mapping class that the config defines
         return {}, f"cannot be read: {describe_error(error)}"
 

@@ -116,6 +116,17 @@ def as_params(specs: Specs) -> dict[str, Param]:
     return {name: spec if isinstance(spec, Param) else Param(spec, has_default=False) for name, spec in specs.items()}
 
 
+def without_effect(*names: str, reason: str = "") -> dict[str, Param]:
+    """Returns the specs of parameters of NVIDIA's OpenSeq2Seq that configs may give, although they mean nothing here.
+
+    Args:
+      names: the parameters.
+      reason: end of the sentence that describes them, from the comma on.
+    """
+    return {name: Param(object, None, f"Accepted for old configs; has no effect{reason}.", on_change=FREE)
+            for name in names}
+
+
 def with_change(on_change: str, specs: Specs) -> dict[str, Any]:
     """Returns the declarations with ``on_change`` set in every ``Param`` that does not give it."""
     return {name: replace(spec, on_change=on_change) if isinstance(spec, Param) and not spec.on_change else spec

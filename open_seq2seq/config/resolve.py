@@ -273,12 +273,12 @@ def _device_problems(params: Mapping[str, Any]) -> list[str]:
         return [f"'gpu_ids' is {ids!r} but has to be a list of distinct GPU numbers, counted from 0, such as [0, 2]."]
     if ids is not None and type(gpus) is int and gpus != len(ids):
         return [f"'num_gpus' is {gpus} but 'gpu_ids' lists {len(ids)} GPUs: leave num_gpus out (--num_gpus=null)."]
-    several = [text for text, given in ((f"'num_gpus' is {gpus}", type(gpus) is int and gpus > 1),
-                                        (f"'gpu_ids' is {ids}", ids is not None)) if given]
-    if params.get("use_horovod") and (several or towers is not None):
-        what = several[0] if several else f"'num_cpu_towers' is {towers}"
+    if params.get("use_horovod") and (ids is not None or towers is not None):
+        what = f"'gpu_ids' is {ids}" if ids is not None else f"'num_cpu_towers' is {towers}"
         return [f"{what}, but with use_horovod each process uses one device: leave the parameter out and start one "
                 "process per device."]
+    several = [text for text, given in ((f"'num_gpus' is {gpus}", type(gpus) is int and gpus > 1),
+                                        (f"'gpu_ids' is {ids}", ids is not None)) if given]
     if towers is not None and several:
         return [f"{several[0]} and 'num_cpu_towers' is {towers}, but a run uses either GPUs or the CPU: leave one of "
                 "the two parameters out."]

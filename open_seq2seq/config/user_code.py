@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from open_seq2seq.config import old_names
 from open_seq2seq.config.base_config import Assigning
 from open_seq2seq.utils.errors import ConfigError, UserError, did_you_mean
 
@@ -94,12 +95,13 @@ def execute_config(path: str, variables: Mapping[str, Any] | None = None) -> dic
     vars(module).update({"__file__": path, "tf": tf, Assigning.VALUES: variables})
     with _reported(path, f"The config file {path}"), _importable_siblings(folder, forgotten):
         with open(path, "rb") as file:
-            source: Any = file.read()
+            tree = ast.parse(file.read(), path)
+        vars(module)[old_names.USED] = old_names.rename_in(tree, path)
         if variables:
-            source = Assigning(list(variables)).visit(ast.parse(source, path))
+            tree = Assigning(list(variables)).visit(tree)
         sys.modules[name] = module  # where the dataclass decorator looks up the module of a class
         try:
-            exec(compile(source, path, "exec", dont_inherit=True), vars(module))
+            exec(compile(tree, path, "exec", dont_inherit=True), vars(module))
         finally:
             sys.modules.pop(name, None)
     _namespaces[path] = vars(module)

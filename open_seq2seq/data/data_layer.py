@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.files import ASSET, DATA, LIST, NamedFile, named_files
 from open_seq2seq.config.names import register
-from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.config.params import FREE, Param, without_effect
 from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.data.datasets import dataset_batches
 from open_seq2seq.data.fields import fields_of, signature_of
@@ -107,6 +107,7 @@ class DataLayer(Component):
                            "without such features, and by those that always use float32."),
             "length_buckets": Param(bool, True, "Whether examples of similar length are batched together; always so if "
                                     "the batch size does not count examples."),
+            **without_effect("interactive", "cache_features", "cache_format", "cache_regenerate"),
         }
 
     @property

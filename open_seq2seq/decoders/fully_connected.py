@@ -21,6 +21,11 @@ _OBSOLETE = {
     "trie_path": "the lexicon consists of the language model's words; remove the parameter",
     "alphabet_config_path": "the alphabet is that of the data layer (vocab_file); remove the parameter",
     "trie_weight": "the language model scores whole words of its lexicon; remove the parameter",
+    "lm_weight": "it is called alpha, and divided by 2.303",
+    "word_count_weight": "it is called beta",
+    "valid_word_count_weight": "other words are forbidden or have the cost oov_penalty; remove the parameter",
+    "lm_binary_path": "the language model is an ARPA file; name it in lm_path",
+    "lm_trie_path": "the lexicon consists of the language model's words; remove the parameter",
 }
 
 
@@ -57,13 +62,14 @@ class FullyConnectedCTCDecoder(Decoder):
                                         on_change=FREE),
             "infer_logits_to_pickle": Param(bool, False, "Whether inference writes logits, for scripts/decode.py, "
                                             "to the output file instead of texts.", on_change=FREE),
-            **{name: Param(object, None, f"Obsolete: {why}.") for name, why in _OBSOLETE.items()},
+            **{name: Param(object, None, f"Obsolete with a language model: {why}. Has no effect without one.",
+                           on_change=FREE) for name, why in _OBSOLETE.items()},
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
         problems = [f"'{self.params_path}/{key}' is obsolete: {why}." for key, why in _OBSOLETE.items()
-                    if self.params[key] is not None]
+                    if self.params[key] is not None and self.params["use_language_model"]]
         hidden_size = self.params["hidden_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
         if hidden_size is None:
             problems.append(f"'{self.params_path}/hidden_size' is missing: set it, because the encoder has no "

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.config.params import FREE, Param, without_effect
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.parts.component import Module
@@ -182,8 +182,7 @@ class LMEncoder(LanguageEncoder):
                                     "cell state of the last layer, which must be an LSTM."),
             "dropout_seed": Param(int, 1822, "Accepted for old configs; has no effect, because all random numbers "
                                   "depend on random_seed.", on_change=FREE),
-            **{name: Param(object, None, "Accepted for old configs; has no effect, as in NVIDIA's OpenSeq2Seq.",
-                           on_change=FREE) for name in ("sampling_prob", "schedule_learning", "weight_variational")},
+            **without_effect("fc_dim", "rnn_type", "sampling_prob", "schedule_learning", "weight_variational"),
             **old_layer_params(),
         }
 

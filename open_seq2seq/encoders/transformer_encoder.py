@@ -92,14 +92,14 @@ class TransformerEncoder(Encoder):
             "relu_dropout": Param(float, doc="Dropout rate inside the feed-forward sublayer.", minimum=0.0, below=1.0),
             "layer_postprocess_dropout": Param(float, doc="Dropout rate for embeddings and each sublayer's output.",
                                                minimum=0.0, below=1.0),
-            "remove_padding": Param(bool, doc="Whether the feed-forward sublayer skips padding; results are the same.",
-                                    on_change=FREE),
         }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
+            "remove_padding": Param(bool, True, "Whether the feed-forward sublayer skips padding; results are the "
+                                    "same.", on_change=FREE),
             "pad_embeddings_2_eight": Param(bool, False, "Whether to round the number of rows of the embedding table "
                                             "up to a multiple of 8."),
             "norm_params": Param(dict, {"type": "layernorm_L2"},

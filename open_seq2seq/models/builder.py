@@ -171,12 +171,8 @@ def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
     if not isinstance(params.get("summaries"), list):
         return []
     names = [str(name) for name in params["summaries"]]
-    problems = [f"'summaries' contains the unknown name '{name}'." + did_you_mean(name, SUMMARIES)
-                for name in names if name not in SUMMARIES]
-    if "larc_summaries" in names and not params.get("larc_params"):
-        problems.append("'summaries' contains 'larc_summaries', but LARC is off: set 'larc_params', or remove "
-                        "'larc_summaries'.")
-    return problems
+    return [f"'summaries' contains the unknown name '{name}'." + did_you_mean(name, SUMMARIES)
+            for name in names if name not in SUMMARIES]
 
 
 def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.names import register
-from open_seq2seq.config.params import FREE, SAY, Param
+from open_seq2seq.config.params import FREE, SAY, Param, without_effect
 from open_seq2seq.parts.randomness import LARGEST_SEED
 
 SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables",
@@ -77,6 +77,10 @@ def run_params() -> dict[str, Any]:
                             "it replaces max_steps.", "epochs", minimum=1, maximum=10**9),
         "max_steps": Param(_STEPS, None, "Length of training. Cannot be combined with num_epochs; on the command line, "
                            "it replaces num_epochs.", "updates", minimum=1, maximum=10**15),
+        "original_defaults": Param(bool, True, "For configs of NVIDIA's OpenSeq2Seq: whether the parameters that they "
+                                   "leave open have the values of that toolkit (see migrating.md).", on_change=FREE),
+        **without_effect("finetune", "use_trt", "trt_precision_mode", "trt_max_workspace_size_bytes",
+                         "trt_minimum_segment_size", "trt_is_dynamic_op", "trt_maximum_cached_engines"),
         "hooks": Param(list, [], "Hook classes or their names; created as Hook(train_model=…, eval_model=…).",
                        names="hook"),
         **_compilation_params(),

@@ -13,6 +13,8 @@ from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.config.params import check_arguments
 from open_seq2seq.utils.errors import ConfigError
 
+# Standard deviation of a standard normal distribution that is truncated at -2 and 2.
+_TRUNCATED_DEVIATION = 0.87962566103423978
 # Additional names of Keras initialisers and regularisers.
 _ALIASES = {"uniform": "RandomUniform", "normal": "RandomNormal", "one": "Ones", "zero": "Zeros", "l1l2": "L1L2"}
 
@@ -35,6 +37,47 @@ def _tensorflow_initializers() -> dict[str, Any]:
     return {f"{place}.{name}": value for place, module in (
                 ("tf", tf), ("tf.compat.v1", v1), ("tf.compat.v1.initializers", v1.initializers))
             for name, value in vars(module).items() if inspect.isclass(value) and issubclass(value, bases)}
+
+
+class ContribVarianceScaling(tf.keras.initializers.VarianceScaling):
+    """Initialiser ``variance_scaling_initializer`` of ``tf.contrib.layers``, which configs give by this name.
+
+    Normal values are truncated at two standard deviations, of which there are ``sqrt(1.3 · factor / n)``, so that the
+    variance of the result is ``factor / n``; Keras' ``VarianceScaling`` uses 1.2925 instead of 1.3.
+
+    Args:
+      factor: variance of the values, times ``n``.
+      mode: ``n`` is the number of inputs (``FAN_IN``) or outputs (``FAN_OUT``) of a unit, or their mean (``FAN_AVG``).
+      uniform: whether the distribution is uniform instead of normal.
+      seed: seed of the random numbers.
+    """
+
+    def __init__(self, factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False,
+                 seed: int | None = None) -> None:
+        self.factor, self.uniform = factor, uniform
+        scale = factor if uniform else factor * 1.3 * _TRUNCATED_DEVIATION ** 2
+        super().__init__(scale, mode.lower(), "uniform" if uniform else "truncated_normal", seed)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments."""
+        return {"factor": self.factor, "mode": self.mode.upper(), "uniform": self.uniform,
+                "seed": super().get_config()["seed"]}
+
+
+class ContribXavier(ContribVarianceScaling):
+    """Initialiser ``xavier_initializer`` of ``tf.contrib.layers`` (Glorot and Bengio 2010), given by this name.
+
+    Args:
+      uniform: whether the distribution is uniform instead of normal.
+      seed: seed of the random numbers.
+    """
+
+    def __init__(self, uniform: bool = True, seed: int | None = None) -> None:
+        super().__init__(1.0, "FAN_AVG", uniform, seed)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments."""
+        return {"uniform": self.uniform, "seed": super().get_config()["seed"]}
 
 
 def _snake_case(name: str) -> str:
@@ -108,5 +151,7 @@ def checked_regularizer(regularizer: Any, path: str) -> Any:
 register("initializer", lambda: _keras_classes("initializers", "Initializer"),
          wanted="an initialiser: a class, a function of a shape, or the name of one")
 register("initializer", _tensorflow_initializers)
+register("initializer", lambda: {"variance_scaling_initializer": ContribVarianceScaling,
+                                 "xavier_initializer": ContribXavier, "xavier_initializer_conv2d": ContribXavier})
 register("regularizer", lambda: _keras_classes("regularizers", "Regularizer"),
          wanted="a regulariser: a class, a function, or the name of one")

@@ -24,6 +24,7 @@ from open_seq2seq.checkpoints.state import CONFIG, STATE
 from open_seq2seq.config.loader import ConfigFile, load_config
 from open_seq2seq.config.merge import copy_nested, merge_params
 from open_seq2seq.config.names import part_class
+from open_seq2seq.config.original_defaults import ORIGINAL_DEFAULTS, use_original_defaults
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.data.data_layer import DataLayer
@@ -93,7 +94,7 @@ def config_of_run(config: ConfigFile | str | None, mode: str, overrides: Sequenc
     if config is None:
         file, moved = _config_of_logdir(mode, values, trust_code)
     else:
-        file = _loaded(config, trust_code)
+        file = _loaded(config, trust_code, values)
         moved = _with_files_of_checkpoint(file, mode, values)
     if verb is not None:
         with file.in_use():
@@ -107,16 +108,25 @@ def config_of_run(config: ConfigFile | str | None, mode: str, overrides: Sequenc
     return Source(file, [*values, *overrides_for(infer_files, file, values)], mode)
 
 
-def _loaded(config: ConfigFile | str, trust_code: bool) -> ConfigFile:
-    if isinstance(config, str):
-        return load_config(config, True if trust_code else None)
-    return dataclasses.replace(config, sections=copy_nested(config.sections))  # later steps change the sections
+def _loaded(config: ConfigFile | str, trust_code: bool, overrides: Sequence[Override]) -> ConfigFile:
+    if not isinstance(config, str):
+        return dataclasses.replace(config, sections=copy_nested(config.sections))  # later steps change the sections
+    file = load_config(config, True if trust_code else None)
+    if not file.old_names:
+        return file
+    deco_print(f"{config} is a config of NVIDIA's OpenSeq2Seq: it uses {', '.join(dict.fromkeys(file.old_names))}.")
+    given = {one.keys: one.value for one in overrides}
+    if given.get((ORIGINAL_DEFAULTS,), file.sections["base_params"].get(ORIGINAL_DEFAULTS)) is not False:
+        values = ", ".join(use_original_defaults(file))
+        deco_print(f"What it leaves open is as in that toolkit: {values or 'nothing differs'}. "
+                   f"--{ORIGINAL_DEFAULTS}=False selects today's defaults.")
+    return file
 
 
 def _config_of_training(config: ConfigFile | str | None, mode: str, overrides: list[Override], trust_code: bool,
                         resumes: bool) -> Source:
     if config is not None:
-        file = _loaded(config, trust_code)
+        file = _loaded(config, trust_code, overrides)
     else:
         logdir = _given(_TRAIN, overrides, "logdir")
         if not resumes or not logdir:

@@ -98,11 +98,9 @@ def test_a_float32_run_foretells_float16_and_keeps_its_line_short(workspace, com
     assert found == GROUPS and scalars["skipped_updates"] == scalars["gradient_overflows"] == {4: 0.0}
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("gradient_underflows", "Did you mean 'gradient_underflow'?"), ("larc_summaries", "set 'larc_params'")])
-def test_names_that_cannot_be_written_are_refused(command, name, expected):
-    code, _, err = command("--mode=train", f"--summaries=[{name}]")
-    assert code == 2 and err.count("\n") == 1 and expected in err
+def test_names_that_cannot_be_written_are_refused(command):
+    code, _, err = command("--mode=train", "--summaries=[gradient_underflows]")
+    assert code == 2 and err.count("\n") == 1 and "Did you mean 'gradient_underflow'?" in err
 
 
 def test_larc_summaries(workspace, command):

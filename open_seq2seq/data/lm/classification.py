@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.config.files import DATA
-from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.config.params import FREE, Param, without_effect
 from open_seq2seq.data.lm.params import (
     PATH,
     LMTextDataLayer,
@@ -55,8 +55,7 @@ class TextClassificationDataLayer(LMTextDataLayer, LabelledTextDataLayer):
             "use_start_token": Param(bool, True, "Whether to put <eos> before each text, as before the text of a "
                                      "language model."),
             "truncate": Param(["end", "start"], "start", "Which end of a text longer than max_length is cut off."),
-            **{name: Param(object, None, "Accepted for old configs; has no effect.", on_change=FREE)
-               for name in ("rand_start", "small", "get_stats", "num_classes")},
+            **without_effect("rand_start", "small", "get_stats", "num_classes"),
         }
 
     def _missing(self) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from open_seq2seq.config.files import ASSET
-from open_seq2seq.config.params import FREE, REFUSE, Param, check_params
+from open_seq2seq.config.params import FREE, REFUSE, Param, check_params, without_effect
 from open_seq2seq.data.lm.tokenizers import (
     FittingTokenizer,
     PieceTokenizer,
@@ -52,9 +52,8 @@ def tokenizer_params() -> dict[str, Any]:
         "processed_data_folder": Param(PATH, None, "Folder of the vocabulary, and of indexes of large texts; "
                                        "WKTDataLayer uses wkt-processed_data by default.", on_change=FREE),
         **{name: shared[name] for name in ("map_parallel_calls", "prefetch_buffer_size")},
-        **{name: Param(object, None, "Accepted for old configs; has no effect.", on_change=FREE)
-           for name in ("delimiter", "shuffle_buffer_size", "use_targets", "pad_lengths_to_eight",
-                        "pad_vocab_to_eight")},
+        **without_effect("delimiter", "shuffle_buffer_size", "use_targets", "pad_lengths_to_eight",
+                         "pad_vocab_to_eight"),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.config.files import ASSET, LIST
-from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
+from open_seq2seq.config.params import FREE, REFUSE, Param, with_change, without_effect
 from open_seq2seq.data.audio.feature_cache import FORMATS
 from open_seq2seq.data.audio.feature_settings import BACKENDS, INPUT_TYPES, FeatureSettings
 from open_seq2seq.utils.errors import ConfigError
@@ -43,8 +43,8 @@ def _data_params() -> dict[str, Any]:
                             on_change=FREE),
         "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Unit of the batch size: sentences "
                                  "(utterances), or frames or seconds of audio, padding included."),
-        "max_duration": Param(float, -1.0, "Longer recordings are left out of training and evaluation; -1 means no "
-                              "limit.", "seconds"),
+        "max_duration": Param((float, type(None)), -1.0, "Longer recordings are left out of training and evaluation; "
+                              "-1 or None means no limit.", "seconds"),
         "min_duration": Param(float, -1.0, "Shorter recordings are left out of training and evaluation; -1 means no "
                               "limit.", "seconds"),
         "augmentation": Param((dict, type(None)), None, "Random speed, noise and masks for training audio, drawn anew "
@@ -103,6 +103,10 @@ def _feature_params() -> dict[str, Any]:
                         "noise is added instead.", minimum=0.0),
         "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this value; 0 or 1 adds "
                         "no padding.", "frames", minimum=0, maximum=10**5),
+        **without_effect("precompute_mel_basis", reason=", because the mel filters are always computed in advance"),
+        "syn_enable": Param([False], False, "Accepted for old configs; synthetic speech is given as lists of its own.",
+                            on_change=FREE),
+        **without_effect("syn_subdirs"),
         "pad_signal": Param(bool, False, "For psf only: whether to pad each signal with zeros instead of the features. "
                             "The padding's frames then count as part of the utterance, as in NVIDIA's "
                             "OpenSeq2Seq.", on_change=REFUSE),
@@ -156,7 +160,7 @@ def check_data_params(params: Mapping[str, Any], mode: str, path: str) -> None:
     if not all(isinstance(name, str) and name for name in params["dataset_files"]):
         problems.append(f"'{path}/dataset_files' must be a list of file names.")
     least, most = params["min_duration"], params["max_duration"]
-    if 0 <= most < least:
+    if most is not None and 0 <= most < least:
         problems.append(f"'{path}/min_duration' is {least}, but must not exceed max_duration, which is {most}.")
     if problems:
         raise ConfigError(problems)

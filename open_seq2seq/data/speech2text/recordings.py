@@ -307,7 +307,7 @@ class Recordings:
             return
         seconds = self.samples[self.rows] / sample_freq
         least, most = self._params["min_duration"], self._params["max_duration"]
-        short, long = seconds < least, (seconds > most) & (most >= 0)
+        short, long = seconds < least, seconds > (np.inf if most is None or most < 0 else most)
         for reason, what in ((f"shorter than min_duration {least} s", short),
                              (f"longer than max_duration {most} s", long)):
             if np.any(what):

@@ -67,7 +67,7 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
         return {
             **DataLayer.get_optional_params(),
             **shared_params(),
-            **{name: inherited[name] for name in ("pad_lengths_to_eight", "use_start_token")},
+            **{name: inherited[name] for name in ("cut_long", "pad_lengths_to_eight", "use_start_token")},
             "temperature": Param((float, type(None)), None, "If set, the share of a corpus in training is proportional "
                                  "to (number of examples)^(1 / temperature), so that small corpora occur more often; "
                                  "cannot be combined with ratio.", minimum=1.0, maximum=1000.0),

@@ -27,9 +27,9 @@ class ParallelTextDataLayer(TextDataLayer):
     """Sentence pairs from two text files with one sentence per line.
 
     A sentence becomes ``[S] + tokens + [EOS]``, without S if ``use_start_token`` is False. In training, pairs are
-    dropped if a side is empty or has more than ``max_length`` ids. In evaluation and inference, no pair is dropped:
-    longer sentences are truncated, and empty ones become special tokens only, for which models return empty results.
-    Inference needs no target file.
+    dropped if a side is empty or, unless ``cut_long``, has more than ``max_length`` ids. In evaluation and inference,
+    no pair is dropped: longer sentences are truncated, and empty ones become special tokens only, for which models
+    return empty results. Inference needs no target file.
 
     Lengths in a batch include special tokens, but not padding. Shuffling permutes the whole data set, without a buffer
     (see ``data.batching``).
@@ -59,6 +59,8 @@ class ParallelTextDataLayer(TextDataLayer):
                                  "targets."),
             "target_file": Param(PATH, None, "Text file with one target sentence per line; not read in inference.",
                                  file=DATA),
+            "cut_long": Param(bool, False, "Whether training cuts sentences that are longer than max_length, instead "
+                              "of dropping their pairs."),
             "pad_lengths_to_eight": Param(bool, False, "Whether to pad the length of a batch to a multiple of 8."),
             "shuffle_buffer_size": Param(int, -1, "Ignored; accepted so that old configs load. The whole data set is "
                                          "shuffled, without a buffer.", "examples", on_change=FREE),

@@ -24,8 +24,8 @@ class TextDataLayer(DataLayer):
     """Base class of data layers of text, whose examples are rows of token columns (see ``token_table``).
 
     A subclass makes its tokenizers in ``_prepare``, and defines the columns and, if necessary, their layout. In
-    training, lines with an empty text or, unless ``_cuts_in_training``, a text that is too long are left out;
-    evaluation and inference keep all lines and cut texts that are too long.
+    training, lines with an empty text or, unless ``_cuts_in_training`` or the parameter ``cut_long``, a text that is
+    too long are left out; evaluation and inference keep all lines and cut texts that are too long.
 
     Attributes:
       newest_cut: indices of the inputs that were cut in the newest batch of interactive inference.
@@ -129,7 +129,8 @@ class TextDataLayer(DataLayer):
     def _selection(self) -> dict[str, Any]:
         """Says which lines of a table are left out."""
         training = self.mode == "train"
-        return {"drop_empty": training, "drop_long": training and not self._cuts_in_training}
+        cuts = self._cuts_in_training or self.params.get("cut_long", False)
+        return {"drop_empty": training, "drop_long": training and not cuts}
 
     def _check_corpora(self, columns: Sequence[Column], corpora: Sequence[TokenCorpus]) -> None:
         """Raises DataError if the texts of the columns do not fit together."""

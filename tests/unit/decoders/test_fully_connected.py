@@ -68,11 +68,14 @@ def test_beam_decoder_has_the_decoders_options():
 
 
 @pytest.mark.parametrize("params, what", [
-    ({"decoder_library_path": "x.so"}, "'decoder_params/decoder_library_path' is obsolete: .* needs no compiled "
-     "library"),
-    ({"alphabet_config_path": "a.txt"}, "alphabet is that of the data layer"),
-    ({"trie_path": "trie"}, "lexicon consists of"), ({"trie_weight": 0.1}, "trie_weight"),
+    ({"use_language_model": True, "decoder_library_path": "x.so"},
+     "'decoder_params/decoder_library_path' is obsolete: .* needs no compiled library"),
+    ({"use_language_model": True, "lm_weight": 0.1}, "lm_weight' is obsolete: it is called alpha"),
     ({"hidden_size": None}, "hidden_size' is missing"), ({"tgt_vocab_size": 1}, "at least 2")])
 def test_mistakes_are_named(params, what):
     with pytest.raises(ConfigError, match=what):
         FullyConnectedCTCDecoder({**SIZES, **params})
+
+
+def test_files_of_a_language_model_that_is_not_used_are_ignored():
+    FullyConnectedCTCDecoder({**SIZES, "decoder_library_path": "x.so", "trie_path": "trie", "lm_binary_path": "lm"})

@@ -82,6 +82,17 @@ def test_training_drops_empty_and_long_pairs(files):
     assert layer.ids_to_text(batch["target_tensors"][0][16]) == files.target_lines[19]
 
 
+def test_training_cuts_long_pairs_to_max_length(files):
+    long = "abcdefgh" * 3
+    files.source_lines[3] = files.target_lines[4] = " ".join(long)
+    layer = files.layer(cut_long=True)
+    assert layer.num_examples == 20 and not layer.report_dropped()
+    batch = layer.make_batch(np.array([3, 4]))
+    for row in (batch["source_tensors"][0][0], batch["target_tensors"][0][1]):
+        assert row.tolist() == [2] + ids_of(" ".join(long[:14])) + [1]
+
+
+
 @pytest.mark.parametrize("mode", ["eval", "infer"])
 def test_evaluation_keeps_every_line(files, mode):
     files.source_lines[2], files.source_lines[7] = "", " ".join("a" * 30)
