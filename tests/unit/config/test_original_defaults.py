@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from open_seq2seq import data, decoders, encoders
-from open_seq2seq.config.loader import config_of_values
+from open_seq2seq.config.loader import config_of_values, load_config
 from open_seq2seq.config.original_defaults import _DEFAULTS, use_original_defaults
 from open_seq2seq.config.params import declared_by
 from open_seq2seq.optimizers.registry import OPTIMIZERS
+from open_seq2seq.utils.errors import UserError
+from scripts.migrate_config import main as migrate_config
 
 
 def filled(**sections: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -66,3 +69,30 @@ def test_evaluation_reads_the_texts_of_training():
                              eval_params={**layer, "data_layer_params": {"normalize": False}})
     assert sections["eval_params"]["data_layer_params"] == {"data_root": "texts", "normalize": False}
     assert lines == ["data_layer_params/data_root: texts"]
+
+
+def test_a_migrated_config_is_the_same_run(tmp_path: Path):
+    (tmp_path / "old.py").write_text("""
+from open_seq2seq.encoders import TDNNEncoder
+base_model = "Speech2Text"
+base_params = {"encoder": TDNNEncoder, "regularizer": tf.contrib.layers.l2_regularizer, "dtype": tf.float32,
+               "encoder_params": {"activation_fn": lambda x: tf.minimum(tf.nn.relu(x), 20.0)}}
+""")
+    assert migrate_config([str(tmp_path / "old.py"), str(tmp_path / "new.yaml")]) == 0
+    assert (tmp_path / "new.yaml").read_text().startswith("# From old.py, a config of NVIDIA's OpenSeq2Seq.\n")
+    config = load_config(tmp_path / "new.yaml")
+    assert not config.old_names and config.base_model == "Speech2Text"
+    assert config.sections == {"base_params": {
+        "encoder": "TDNNEncoder", "regularizer": "l2_regularizer", "dtype": "float32",
+        "encoder_params": {"activation_fn": "relu20", "use_conv_mask": False}}}
+
+
+@pytest.mark.parametrize(("text", "name", "message"), [
+    ("base_params = {'activation_fn': lambda x: x + 1}", "new.yaml", "lambda"), ("base_params = {}", "new.py", ".yaml"),
+    ("base_params = {}", "old.yaml", "already exists")])
+def test_what_cannot_be_migrated_is_refused(text: str, name: str, message: str, tmp_path: Path):
+    (tmp_path / "old.py").write_text("base_model = 'Speech2Text'\n" + text)
+    (tmp_path / "old.yaml").write_text("")
+    with pytest.raises(UserError, match=message):
+        migrate_config([str(tmp_path / "old.py"), str(tmp_path / name)])
+    assert not (tmp_path / "new.yaml").exists()
