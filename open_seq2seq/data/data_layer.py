@@ -77,11 +77,12 @@ class DataLayer(Component):
             cls.fields = property(  # type: ignore[assignment,method-assign]
                 lambda self: fields_of(_value(signature, self)), doc=DataLayer.fields.__doc__)
 
-    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
-                 mode: str | None = None) -> None:
-        if mode is not None:
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: Any = "data_layer",
+                 mode: Any = None) -> None:
+        # A class for NVIDIA's OpenSeq2Seq passes the number of workers and its own, or None, as the last arguments.
+        if isinstance(mode, str):
             params = {**params, "mode": mode}
-        super().__init__(params, model, name, params.get("mode", "train"))
+        super().__init__(params, model, name if isinstance(name, str) else "data_layer", params.get("mode", "train"))
         if self.params["shuffle"] is None:
             self._params = MappingProxyType({**self._params, "shuffle": self.mode == "train" and not self.contiguous})
 

@@ -296,7 +296,20 @@ def _add_part(model: Model, spec: ModelSpec, name: str) -> None:
     policy = precision_of(spec.params)
     params = _data_params(model, spec, name, part_class) if issubclass(part.base, DataLayer) else _component_params(
         model, spec, name, part, policy)
-    setattr(model, name, part_class(params, model, name, spec.mode))
+    setattr(model, name, _make_part(part_class, params, model, name, spec.mode))
+
+
+def _make_part(part_class: Any, params: dict[str, Any], model: Model, name: str, mode: str) -> Any:
+    """Creates a part, also one whose constructor has only the arguments that NVIDIA's OpenSeq2Seq passed.
+
+    There, losses had ``(params, model, name)``, and data layers ``(params, model, num_workers, worker_id)``. The
+    numbers of workers are None, because the toolkit itself divides the examples among processes.
+    """
+    kinds = {argument.name: argument.kind for argument in inspect.signature(part_class).parameters.values()}
+    if "num_workers" in kinds:
+        return part_class({**params, "mode": mode}, model)
+    takes_all = len(kinds) > 3 or {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} & {*kinds.values()}
+    return part_class(params, model, name, mode) if takes_all else part_class(params, model, name)
 
 
 def _build_keras_layers(model: Model) -> None:
