@@ -27,6 +27,17 @@ def rows_of(path):
     return read_manifests([str(path)], None, True)
 
 
+def test_files_that_old_configs_name(tmp_path):
+    ok("create_test_utils", cwd=tmp_path)
+    folder = tmp_path / "open_seq2seq" / "test_utils"
+    letters = (folder / "toy_speech_data" / "vocab.txt").read_text().split("\n")
+    assert len(letters) == 29 and letters[0] == " " and letters[27:] == ["'", ""]
+    rows = rows_of(folder / "toy_speech_data" / "toy_data.csv")
+    assert len(rows) == 10 and all(set(row.text) <= set(letters) and Path(row.path).exists() for row in rows)
+    assert "a" in (folder / "vocab_tts.txt").read_text().split("\n")
+    assert "already exists" in run("create_test_utils", cwd=tmp_path).stderr
+
+
 def test_toy_speech(tmp_path):
     sizes = ("--train_size=6", "--dev_size=2", "--test_size=1", "--sample_freq=8000")
     ok("create_toy_speech", "--output_dir=a", *sizes, cwd=tmp_path)
