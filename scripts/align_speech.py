@@ -77,8 +77,8 @@ class Work(NamedTuple):
 
 
 def _raw_word(token: Token) -> str:
-    """Returns the word that phonemes in a text are aligned as."""
-    return "_".join(token.text.lower().split())
+    """Returns the word that phonemes in a text are aligned as, which is no word of any text."""
+    return "_" + "_".join(token.text.lower().split())
 
 
 Alignments = dict[str, tuple[list[AlignedWord], float]]
@@ -119,9 +119,9 @@ def read_work(args: argparse.Namespace, kept: Kept[Clip]) -> list[Work]:
 def all_pronunciations(own: Pronunciations, works: Sequence[Work]) -> Pronunciations:
     """Returns pronunciations of all words: own ones, pocketsphinx's, and guesses, which are printed."""
     listed = pocketsphinx_pronunciations().replaced_by(own)
-    raw = Pronunciations({_raw_word(token): [token.text] for work in works for token in work.tokens
-                          if token.kind == "raw"})
-    raw = with_model_phonemes(raw, works[0].clip.source) if works else raw
+    raw = Pronunciations({})
+    for place, token in ((work.clip.place, token) for work in works for token in work.tokens if token.kind == "raw"):
+        raw = raw.replaced_by(with_model_phonemes(Pronunciations({_raw_word(token): [token.text]}), place))
     spoken = {token.text.lower().replace("’", "'"): token.text for work in works for token in work.tokens
               if token.kind == "word"}
     guesses = {word: " ".join(listed.guessed(written)) for word, written in spoken.items() if not listed.of(word)}
@@ -147,14 +147,15 @@ def align_all(works: Sequence[Work], pronunciations: Pronunciations, progress: s
     aligner = Aligner(pronunciations, variants)
     rest = [work for work in works if work.clip.name not in done]
     for work in tracked(rest, len(rest), "Aligning recordings"):
+        digest = _digest(work.clip.path)
         try:
             words, seconds = aligner.align(work.clip.path, work.words)
         except AudioError as error:
             kept.drop(work.clip, error.detail)
             continue
         done[work.clip.name] = words, seconds
-        record = {"name": work.clip.name, "text": work.clip.text, "recording": _digest(work.clip.path),
-                  "seconds": seconds, "words": to_record(words)}
+        record = {"name": work.clip.name, "text": work.clip.text, "recording": digest, "seconds": seconds,
+                  "words": to_record(words)}
         disk.append(progress, json.dumps(record, ensure_ascii=False) + "\n", _is_progress)
     return done
 
@@ -245,7 +246,8 @@ def main(argv: list[str] | None = None) -> None:
     if args.alignments:
         aligned, pronunciations = read_all(works, args.alignments, kept), own
     else:
-        own = with_model_phonemes(own, args.pronunciations or "")
+        spoken = {word for work in works for word in work.words}
+        own = with_model_phonemes(own.only(spoken), args.pronunciations or "")
         pronunciations = all_pronunciations(own, works)
         aligned = align_all(works, pronunciations, os.path.join(args.output_dir, "alignments.jsonl"), kept)
     kept.report("clip", place=lambda clip: f"{clip.place} {clip.name}")

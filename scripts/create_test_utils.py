@@ -46,11 +46,11 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"{folder} already exists: remove it, or give another --output_dir.")
     speech = folder / "toy_speech_data"
     write_toy_speech(str(speech), {"toy_data": RECORDINGS})
-    texts = {speech / "vocab.txt": "".join(f"{letter}\n" for letter in f" {string.ascii_lowercase}'"),
-             folder / "vocab_tts.txt": Path(ROOT, "example_configs/text2speech/english.txt").read_text(encoding="utf-8")}
-    for path, text in texts.items():
+    characters = Path(ROOT, "example_configs", "text2speech", "english.txt").read_bytes()
+    letters = "".join(f"{letter}\n" for letter in f" {string.ascii_lowercase}'").encode()
+    for path, content in ((speech / "vocab.txt", letters), (folder / "vocab_tts.txt", characters)):
         with disk.writing(path, disk.always) as file:
-            file.write(text.encode())
+            file.write(content)
     deco_print(f"{folder}: {RECORDINGS} recordings, and two lists of characters")
 
 

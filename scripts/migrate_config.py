@@ -2,8 +2,8 @@
 
 usage: python scripts/migrate_config.py OLD.py NEW.yaml
 
-NEW.yaml trains the same model as OLD.py. Its first lines name the parameters that OLD.py leaves open and that differ
-between NVIDIA's OpenSeq2Seq and this package.
+NEW.yaml trains the same model as OLD.py. Its first lines name the parameters that are set because the defaults of
+NVIDIA's OpenSeq2Seq and of this package differ.
 """
 
 from __future__ import annotations
@@ -42,15 +42,14 @@ def migrated(path: str) -> str:
       ConfigError: the config cannot be read, or contains a value that YAML cannot, such as a lambda.
     """
     config = load_config(path)
-    changed = use_original_defaults(config) if config.old_names else []
+    changed = use_original_defaults(config)
     sections = {"base_model": config.base_model, **config.sections}
     if lost := unwritable(sections):
         raise ConfigError(lost)
     lines = [f"From {os.path.basename(path)}, a config of NVIDIA's OpenSeq2Seq." if config.old_names else
              f"From {os.path.basename(path)}."]
     if changed:
-        lines += ["The values there of parameters that it left open, and whose defaults differ today:",
-                  *(f"  {line}" for line in changed)]
+        lines += ["So that it means the same as there:", *(f"  {line}" for line in changed)]
     return "".join(f"# {line}\n" for line in lines) + to_yaml(sections)
 
 

@@ -44,20 +44,22 @@ NAMES: dict[str, str] = {f"{module}.{old}": f"{module}.{old}" if new == "=" else
 # Modules of TensorFlow 1 of which nothing but ``NAMES`` can be used.
 _GONE = ("tf.contrib.", "tf.layers.", "tf.nn.rnn_cell.")
 # Names that still exist, with another meaning.
-_REFUSED = {"tf.nn.dropout": "whose second argument was the share that is kept, and is now the share that is dropped: "
-                             'give "dropout" with {"rate": …}.'}
+_REFUSED = {"tf.nn.dropout": "means the opposite today, because its argument was the share that is kept: give "
+                             '"dropout" with {"rate": …}.'}
+_COMPONENTS = "docs/components.md shows how to write a component with TensorFlow 2."
 # Parts of names whose arguments a config gives in a parameter of its own.
 _ARGUMENTS = {"regularizer": "regularizer_params", "initializer": "initializer_params",
-              "Optimizer": "optimizer_params"}
+              "Optimizer": "optimizer_params", "decay": "lr_policy_params", "Cell": "core_cell_params"}
 
 IMPORTS: dict[str, tuple[str, str]] = {
     "open_seq2seq.encoders.Wave2LetterEncoder": ("open_seq2seq.encoders", "TDNNEncoder"),
     "open_seq2seq.encoders.w2l_encoder.Wave2LetterEncoder": ("open_seq2seq.encoders", "TDNNEncoder"),
+    "open_seq2seq.data.text2text.tokenizer.EOS_ID": ("open_seq2seq.data.text2text.tokenizer", "EOS_ID"),
     "open_seq2seq.parts.rnns.weight_drop.WeightDropLayerNormBasicLSTMCell":
         ("open_seq2seq.parts.rnn.core_cells", "WeightDropLayerNormBasicLSTMCell"),
     "open_seq2seq.models.Text2Speech": ("open_seq2seq.models", "Text2SpeechTacotron"),
 }
-"""Imported name of the original → (module, name) of the class today."""
+"""Name that only configs of the original import → its module and name today."""
 
 USED = "_open_seq2seq_old_names"
 """Global variable of an executed config: the old names in it, a tuple of strings."""
@@ -72,6 +74,9 @@ def rename_in(tree: ast.Module, path: str) -> tuple[str, ...]:
     Raises:
       ConfigError: a name has no counterpart, is called, or has another meaning today.
     """
+    if any(isinstance(node, ast.Import) and any(alias.asname == "tf" and alias.name != "tensorflow"
+                                                for alias in node.names) for node in ast.walk(tree)):
+        return ()  # such as tensorflow.compat.v1, which has some of these names
     renaming = _Renaming()
     renaming.visit(tree)
     if not renaming.used and not renaming.problems:
@@ -104,12 +109,18 @@ class _Renaming(ast.NodeTransformer):
             self.used.append(name)
             return ast.copy_location(ast.Constant(NAMES[name]), node)
         if name in _REFUSED:
-            self.refused.append((node.lineno, f"{name}, {_REFUSED[name]}"))
-        elif name.startswith(_GONE):
+            self.refused.append((node.lineno, f"{name} {_REFUSED[name]}"))
+        elif f"{name}.".startswith(_GONE):
             self._complain(node, name)
         else:
             self.generic_visit(node)
         return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
+        """Refuses classes that are derived from an old name."""
+        for name in filter(NAMES.__contains__, map(_dotted, node.bases)):
+            self.problems.append((node.lineno, f"{node.name} is derived from {name} of TensorFlow 1: {_COMPONENTS}"))
+        return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
         """Refuses ``tf.contrib.layers.l2_regularizer(scale=0.1)``."""
@@ -119,7 +130,7 @@ class _Renaming(ast.NodeTransformer):
         parameter = next((params for ending, params in _ARGUMENTS.items() if ending in name), None)
         self.problems.append((node.lineno, f"{name} of TensorFlow 1 is called, but only its name can be used: " + (
             f"give {NAMES[name]!r}, and the arguments in {parameter}." if parameter else
-            "docs/components.md shows how to write a component with TensorFlow 2.")))
+            _COMPONENTS)))
         return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:  # noqa: N802
@@ -140,8 +151,9 @@ class _Renaming(ast.NodeTransformer):
 
     def _complain(self, node: ast.expr | ast.stmt, name: str) -> None:
         room, _, last = name.rpartition(".")
-        self.problems.append((node.lineno, f"{name} of TensorFlow 1 has no counterpart here."
-                                           f"{did_you_mean(last, _MODULES.get(room, {}))}"))
+        problem = (f"Write each name of {name} in full, such as {name}.{next(iter(_MODULES[name]))}." if name in _MODULES
+                   else f"{name} of TensorFlow 1 has no counterpart here.{did_you_mean(last, _MODULES.get(room, {}))}")
+        self.problems.append((node.lineno, problem))
 
 
 def _import_of(name: str, target: str) -> ast.stmt:

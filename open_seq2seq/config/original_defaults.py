@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from open_seq2seq.config.loader import ConfigFile
-from open_seq2seq.config.overrides import SECTIONS, gives
+from open_seq2seq.config.overrides import SECTIONS, Override, gives
 from open_seq2seq.config.params import PARAMS
 
 ORIGINAL_DEFAULTS = "original_defaults"
 """Parameter of a model that selects today's defaults if it is False."""
 
+_BATCHES = {("length_buckets",): False}
 # Choice of a config, the chosen class → path of a parameter below <choice>_params → the original's value.
 _DEFAULTS: dict[tuple[str, str], dict[tuple[str, ...], Any]] = {
-    ("data_layer", "ParallelTextDataLayer"): {("length_buckets",): False, ("cut_long",): True},
-    ("data_layer", "Speech2TextDataLayer"): {("length_buckets",): False, ("pad_signal",): True},
-    ("data_layer", "Text2SpeechDataLayer"): {("length_buckets",): False},
-    ("data_layer", "TransformerDataLayer"): {("length_buckets",): False},
+    ("data_layer", "IMDBDataLayer"): _BATCHES,
+    ("data_layer", "ParallelTextDataLayer"): {**_BATCHES, ("cut_long",): True},
+    ("data_layer", "SSTDataLayer"): _BATCHES,
+    ("data_layer", "Speech2TextDataLayer"): {**_BATCHES, ("pad_signal",): True},
+    ("data_layer", "Text2SpeechDataLayer"): _BATCHES,
+    ("data_layer", "TransformerDataLayer"): _BATCHES,
     ("data_layer", "WKTDataLayer"): {("normalize",): True},
     ("decoder", "JointCTCAttentionDecoder"): {("beam_search_params", "ctc_weight"): 0.0},
     ("encoder", "TDNNEncoder"): {("use_conv_mask",): False},
@@ -28,62 +32,77 @@ _WITH_DATA_ROOT = ("IMDBDataLayer", "SSTDataLayer", "WKTDataLayer")
 _BASE = "base_params"
 
 
-def use_original_defaults(file: ConfigFile) -> list[str]:
-    """Gives the parameters that a config leaves open the values that they had in NVIDIA's OpenSeq2Seq.
+def use_original_defaults(file: ConfigFile, overrides: Sequence[Override] = ()) -> list[str]:
+    """Changes a config of NVIDIA's OpenSeq2Seq so that it means the same here, if it is not to have today's defaults.
 
-    Parameters that a section gives are kept. The sections of the config are changed in place.
+    Parameters that are given are kept, except ``alpha`` of CTC decoders, whose unit differs. The sections of the config
+    are changed in place. Configs without old names are not changed.
+
+    Args:
+      file: the config.
+      overrides: values from the command line, of which only ``original_defaults`` is used.
 
     Returns:
-      The parameters and their values, such as ``data_layer_params/length_buckets: False``.
+      The parameters that were set, and their values, such as ``data_layer_params/length_buckets: False``.
     """
-    filled = [f"{'/'.join(path)}: {value}" for name in SECTIONS if name in file.sections
-              for path, value in _fill(file.sections, name)]
-    base = file.sections[_BASE]
-    if base.get("dtype") == "mixed" and all("loss_scaling" not in section for section in file.sections.values()):
-        base["loss_scaling"] = 1.0
-        filled.append("loss_scaling: 1.0")
-    return list(dict.fromkeys([*filled, *_training_folders(file.sections), *_natural_alphas(file.sections)]))
+    sections = file.sections
+    base = sections.setdefault(_BASE, {})
+    given = {one.keys: one.value for one in overrides}
+    if not file.old_names or not given.get((ORIGINAL_DEFAULTS,), base.get(ORIGINAL_DEFAULTS, True)):
+        return []
+    lines = [line for name in SECTIONS if name in sections for line in _fill(sections[name], base)]
+    if base.get("dtype") == "mixed" and all("loss_scaling" not in section for section in sections.values()):
+        lines += _set(base, ("loss_scaling",), 1.0)
+    return list(dict.fromkeys([*lines, *_training_folders(sections), *_natural_alphas(sections)]))
 
 
-def _fill(sections: Mapping[str, dict[str, Any]], name: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Sets the open parameters of the classes that a section chooses; yields their paths and values."""
-    section, base = sections[name], sections[_BASE]
-    for (choice, class_name), values in _DEFAULTS.items():
-        if _name(section.get(choice)) != class_name:
-            continue
-        for path, value in values.items():
+def _fill(section: dict[str, Any], base: Mapping[str, Any]) -> Iterator[str]:
+    """Sets the open parameters of the classes that a section chooses."""
+    for choice in dict.fromkeys(choice for choice, _ in _DEFAULTS):
+        nearest = next((name for name in _names(section.get(choice)) if (choice, name) in _DEFAULTS), "")
+        for path, value in _DEFAULTS.get((choice, nearest), {}).items():
             full = (choice + PARAMS, *path)
             if not gives(section, full) and not gives(base, full):
-                _set(section, full, value)
-                yield full, value
+                yield from _set(section, full, value)
 
 
 def _training_folders(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     """Gives sections without a ``data_root`` that of training, whose texts the original had processed by then."""
     path = ("data_layer_params", "data_root")
-    root = sections.get("train_params", {}).get(path[0], {}).get(path[1])
-    for section in sections.values() if root else ():
-        if _name(section.get("data_layer")) in _WITH_DATA_ROOT and not gives(section, path):
-            _set(section, path, root)
-            yield f"{'/'.join(path)}: {root}"
+    training = sections.get("train_params", {})
+    if not gives(training, path) or gives(sections[_BASE], path):
+        return
+    for section in sections.values():
+        if {*_names(section.get("data_layer"))} & {*_WITH_DATA_ROOT} and not gives(section, path):
+            yield from _set(section, path, training[path[0]][path[1]])
 
 
 def _natural_alphas(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
-    """Divides the weights of language models by ln 10, because the original's scores were logarithms to the base 10."""
-    uses = any(section.get("decoder_params", {}).get("use_language_model") for section in sections.values())
-    for section in sections.values() if uses else ():
-        params = section.get("decoder_params", {})
-        if isinstance(params.get("alpha"), (int, float)) and not isinstance(params["alpha"], bool):
+    """Divides weights of CTC's language models by ln 10, because the original's scores were logarithms to the base 10.
+
+    Those without a language model are divided, too, because one can be given later.
+    """
+    for section in sections.values():
+        params = section.get("decoder_params")
+        decoder = section.get("decoder", sections[_BASE].get("decoder"))
+        if "FullyConnectedCTCDecoder" in _names(decoder) and isinstance(params, dict) \
+                and type(params.get("alpha")) in (int, float):
             params["alpha"] /= math.log(10.0)
-            yield f"decoder_params/alpha: {params['alpha']:.4g} (divided by ln 10)"
+            yield f"decoder_params/alpha: {params['alpha']:.4g} (that of the config, divided by ln 10)"
 
 
-def _name(choice: Any) -> str:
-    """Returns the bare name of a class or function, or of the string that names it."""
-    return choice.rpartition(".")[2] if isinstance(choice, str) else getattr(choice, "__name__", "")
+def _names(choice: Any) -> list[str]:
+    """Returns the bare names of a class and its bases, the nearest first, or of the string that names a class."""
+    if isinstance(choice, str):
+        return [choice.rpartition(":")[2].rpartition(".")[2]]
+    return [cls.__name__ for cls in choice.__mro__] if inspect.isclass(choice) else []
 
 
-def _set(params: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _set(params: dict[str, Any], path: Sequence[str], value: Any) -> Iterator[str]:
+    """Sets the value at a path, unless there is something else than dicts above it; yields a line that says so."""
     for key in path[:-1]:
         params = params.setdefault(key, {})
+        if not isinstance(params, dict):
+            return
     params[path[-1]] = value
+    yield f"{'/'.join(path)}: {value}"

@@ -46,7 +46,7 @@ def contiguous_problems(layer: DataLayer, xla_buckets: int | None = None) -> lis
 class ContiguousStream(MicroBatches):
     """The endless sequence of training micro-batches of a contiguous data layer, seen from one process.
 
-    The interface is that of ``BatchStream``. With G = ``world_size`` × ``iter_size``, each row has P = num_examples //
+    With G = ``world_size`` × ``iter_size``, each row has P = num_examples //
     (G · batch_size) examples in an epoch; the last few examples, which do not fill all rows, are left out. Row k of
     micro-batch i contains the example (s · batch_size + k) · P + p, where s = i mod G and p = (i // G) mod P.
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.merge import DROP
 from open_seq2seq.config.params import FREE, REFUSE, Param, check_params
 from open_seq2seq.decoders.spectrogram_decoder import SpectrogramDecoder
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, ConvBlock
@@ -102,8 +104,10 @@ class DurationDecoder(SpectrogramDecoder):
 
     def _more_problems(self, names: Sequence[str]) -> list[str]:
         kind = self.params["decoder_type"]
-        return [f"'{self.params_path}/{name}' is only for decoder_type {wanted}, but it is {kind}: leave it out."
-                for wanted, params in _PARAMS_OF.items() if wanted != kind for name in names if name in params]
+        return [f"'{self.params_path}/{name}' is only for decoder_type {wanted}, but it is {kind}: leave it out, or "
+                f"set it to {DROP} if it is inherited."
+                for wanted, params in _PARAMS_OF.items() if wanted != kind and self.mode == "train"
+                for name in names if name in params]
 
     @contextlib.contextmanager
     def at_speed(self, speed: float) -> Iterator[None]:
@@ -112,11 +116,12 @@ class DurationDecoder(SpectrogramDecoder):
         Raises:
           ConfigError: the number is not allowed.
         """
-        _, problems = check_params({"speed": speed}, {}, {"speed": self.get_optional_params()["speed"]},
-                                   self.params_path)
+        value = speed.item() if isinstance(speed, np.generic) else speed
+        checked, problems = check_params({"speed": value}, {}, {"speed": self.get_optional_params()["speed"]},
+                                         self.params_path)
         if problems:
             raise ConfigError(problems)
-        self._speed.variable.assign(speed)
+        self._speed.variable.assign(checked["speed"])
         try:
             yield
         finally:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.config.params import FREE, Param, without_effect
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.ctc.decoder import CtcDecoder
 from open_seq2seq.decoding.ctc.greedy import greedy_decode
@@ -16,16 +16,13 @@ from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.errors import ConfigError
 
+# Parameters of other decoders' language models, and what to do instead.
 _OBSOLETE = {
-    "decoder_library_path": "decoding needs no compiled library; remove the parameter",
-    "trie_path": "the lexicon consists of the language model's words; remove the parameter",
-    "alphabet_config_path": "the alphabet is that of the data layer (vocab_file); remove the parameter",
     "trie_weight": "the language model scores whole words of its lexicon; remove the parameter",
-    "lm_weight": "it is called alpha, and divided by 2.303",
+    "lm_weight": "it is called alpha",
     "word_count_weight": "it is called beta",
     "valid_word_count_weight": "other words are forbidden or have the cost oov_penalty; remove the parameter",
     "lm_binary_path": "the language model is an ARPA file; name it in lm_path",
-    "lm_trie_path": "the lexicon consists of the language model's words; remove the parameter",
 }
 
 
@@ -64,6 +61,9 @@ class FullyConnectedCTCDecoder(Decoder):
                                             "to the output file instead of texts.", on_change=FREE),
             **{name: Param(object, None, f"Obsolete with a language model: {why}. Has no effect without one.",
                            on_change=FREE) for name, why in _OBSOLETE.items()},
+            **without_effect("decoder_library_path", reason=", because decoding needs no compiled library"),
+            **without_effect("trie_path", "lm_trie_path", reason=", because the lexicon is the words of lm_path"),
+            **without_effect("alphabet_config_path", reason=", because the alphabet is that of the data layer"),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:

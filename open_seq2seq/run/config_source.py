@@ -115,11 +115,9 @@ def _loaded(config: ConfigFile | str, trust_code: bool, overrides: Sequence[Over
     if not file.old_names:
         return file
     deco_print(f"{config} is a config of NVIDIA's OpenSeq2Seq: it uses {', '.join(dict.fromkeys(file.old_names))}.")
-    given = {one.keys: one.value for one in overrides}
-    if given.get((ORIGINAL_DEFAULTS,), file.sections["base_params"].get(ORIGINAL_DEFAULTS)) is not False:
-        values = ", ".join(use_original_defaults(file))
-        deco_print(f"What it leaves open is as in that toolkit: {values or 'nothing differs'}. "
-                   f"--{ORIGINAL_DEFAULTS}=False selects today's defaults.")
+    if changed := use_original_defaults(file, overrides):
+        deco_print(f"So that it means the same as there: {', '.join(changed)}. --{ORIGINAL_DEFAULTS}=False selects "
+                   "today's defaults.")
     return file
 
 

@@ -134,7 +134,7 @@ PYTHON: dict[str, tuple[str, Expectation]] = {
     "is not finished": ("def f(:", Refused("odd.py, line 35: invalid syntax")),
     "has a NUL": ("x = '\0'", Refused("odd.py", "null bytes")),
     "fails an assertion": ("assert False", Refused("line 35: AssertionError.")),
-    "uses a name of TensorFlow 1": ("tf.contrib.x", Refused("If this is a name from TensorFlow 1")),
+    "uses a name of TensorFlow 1": ("tf.contrib.x", Refused("line 35: tf.contrib.x of TensorFlow 1")),
     "asks a question": ("input()", Refused("line 35: EOFError")),
     "takes its model away": ("del base_model", Refused("defines no base_model")),
     "takes its parameters away": ("del base_params", Refused("defines no base_params")),

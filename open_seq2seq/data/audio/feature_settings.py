@@ -146,11 +146,7 @@ class FeatureSettings:
 
     def problems(self, path: str) -> list[str]:
         """Returns one sentence for each invalid setting; ``path`` is the path of the settings in the config."""
-        problems = self._size_problems(path) or self._shape_problems(path)
-        if self.pad_signal and self.backend != "psf":
-            problems.append(f"'{path}/pad_signal' is supported only by the backend 'psf', because the others always "
-                            "pad the features: remove it.")
-        return problems
+        return self._size_problems(path) or self._shape_problems(path)
 
     def _size_problems(self, path: str) -> list[str]:
         problems = []

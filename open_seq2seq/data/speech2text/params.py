@@ -141,7 +141,8 @@ def make_settings(params: Mapping[str, Any], path: str) -> FeatureSettings:
         num_features=params["num_audio_features"], std_dev=numbers("features_std_dev"), mean=numbers("features_mean"),
         **{name: params[name] for name in (
             "input_type", "backend", "sample_freq", "window_size", "window_stride", "window", "num_fft",
-            "norm_per_feature", "gain", "dither", "pad_to", "pad_signal")})
+            "norm_per_feature", "gain", "dither", "pad_to")},
+        pad_signal=params["pad_signal"] and params["backend"] == "psf")
     problems = settings.problems(path)
     if problems:
         raise ConfigError(problems)

@@ -42,14 +42,14 @@ class Pronunciations:
     def read(cls, path: str) -> Pronunciations:
         """Reads a file with lines ``word PH PH …``; variants have the same word, or ``word(2)``.
 
-        Lines that begin with ``;;;`` and those without words are skipped.
+        Lines that begin with ``;;;`` and those without words are skipped, and so is the rest of a line after `` #``.
 
         Raises:
           DataError: the file is missing, not UTF-8 or has no pronunciations, or a line has only a word.
         """
         variants: dict[str, list[str]] = {}
         for number, line in enumerate(read_lines(path, "The file of pronunciations"), 1):
-            word, *phonemes = line.split(None, 1) or [""]
+            word, *phonemes = line.partition(" #")[0].split(None, 1) or [""]
             if not word or word.startswith(";;;"):
                 continue
             if not phonemes:
@@ -57,7 +57,7 @@ class Pronunciations:
                                 "be a word and its phonemes, separated by spaces, such as: hello HH AH L OW.")
             if word.endswith(")"):
                 word = _VARIANT.sub("", word)
-            variants.setdefault(word.lower(), []).append(phonemes[0])
+            variants.setdefault(word.lower(), []).append(phonemes[0].strip())
         if not variants:
             raise DataError(f"{shown(path)} has no pronunciations: write one word per line, such as: hello HH AH L OW.")
         return cls(variants)
@@ -66,6 +66,10 @@ class Pronunciations:
         """Returns these pronunciations without the digits of stress after vowels, such as ``AH0``."""
         return Pronunciations({word: [_STRESS.sub("", phonemes) for phonemes in variants]
                                for word, variants in self._variants.items()})
+
+    def only(self, words: Collection[str]) -> Pronunciations:
+        """Returns the pronunciations of these words."""
+        return Pronunciations({word: variants for word, variants in self._variants.items() if word in words})
 
     def unknown(self, phonemes: Collection[str]) -> tuple[str, str] | None:
         """Returns the first (word, phoneme) whose phoneme is not one of ``phonemes``; None if there is none."""

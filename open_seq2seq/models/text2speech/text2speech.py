@@ -142,14 +142,15 @@ class Text2Speech(EncoderDecoderModel):
           batch: the batch.
           row: number of the text in the batch.
           size: number of its symbols.
-          durations: predicted durations ``[batch, text]``, without columns if there are none; None stands for those of
-            the batch, if it has any. Symbols without duration are not spoken; without durations, special ones.
+          durations: predicted durations ``[batch, text]``; if None or without columns, those of the batch, if it has
+            any. Symbols without duration are not spoken; without durations, special ones.
         """
-        if durations is None and len(batch["target_tensors"]) > 3:
+        if (durations is None or not durations.shape[1]) and len(batch["target_tensors"]) > 3:
             durations = batch["target_tensors"][3]
         if durations is not None and durations.shape[1]:
             return np.asarray(durations)[row, :size] > 0
-        return np.asarray([bool(name) for name in self.data_layer.names_of(batch["source_tensors"][0][row, :size])])
+        names = self.data_layer.names_of(batch["source_tensors"][0][row, :size])
+        return np.array([bool(name) for name in names], bool)
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = [row for batch in results_per_batch for row in batch]

@@ -87,7 +87,7 @@ def test_path_does_not_grow(tmp_path):
     ("config.py", PLAIN + "x = sortd\n", "Did you mean 'sorted'?"),
     ("config.py", "import no_such_module_here\n", "line 1: ModuleNotFoundError"),
     ("config.py", "from collections import OrderedDic\n", "Did you mean 'OrderedDict'?"),
-    ("config.py", PLAIN + "x = tf.contrib.layers\n", "If this is a name from TensorFlow 1"),
+    ("config.py", PLAIN + "x = tf.contrib.layers\n", "line 3: Write each name of tf.contrib.layers in full"),
     ("config.py", "import sys\nsys.exit(3)\n", "sys.exit(3)"),
     ("config.py", "raise GeneratorExit\n", "line 1: GeneratorExit."),
     ("config.py", "class E(Exception):\n  def __str__(self): raise KeyError\nraise E\n", "line 3: E."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,18 @@ import pytest
 from open_seq2seq import data, decoders, encoders
 from open_seq2seq.config.loader import config_of_values, load_config
 from open_seq2seq.config.original_defaults import _DEFAULTS, use_original_defaults
+from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.params import declared_by
 from open_seq2seq.optimizers.registry import OPTIMIZERS
 from open_seq2seq.utils.errors import UserError
 from scripts.migrate_config import main as migrate_config
 
 
-def filled(**sections: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+def filled(overrides: Sequence[Override] = (),
+           **sections: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
     config = config_of_values({"base_model": "Text2Text", "base_params": {}, **sections})
-    lines = use_original_defaults(config)
+    config.old_names = ("tf.layers.dense",)
+    lines = use_original_defaults(config, overrides)
     return config.sections, lines
 
 
@@ -29,10 +33,10 @@ def test_each_value_is_declared_and_differs_from_the_default(choice: str, name: 
         {"data_layer": data, "decoder": decoders, "encoder": encoders}[choice], name)
     declared = chosen.get_optional_params() if choice == "optimizer" else declared_by(chosen).all
     for path, value in _DEFAULTS[choice, name].items():
-        assert len(path) > 1 or declared[path[0]].default != value, path
+        assert len(path) > 1 or declared[path[0]].default != value, path  # a nested default is in the class's own code
     sections, lines = filled(base_params={choice: chosen})
-    assert sections["base_params"] == filled(base_params={choice: f"open_seq2seq.{name}"})[0]["base_params"] | {
-        choice: chosen}
+    for other in (f"open_seq2seq.{name}", f"parts.py:{name}", type("Own", (chosen,), {})):
+        assert filled(base_params={choice: other})[0]["base_params"] == {**sections["base_params"], choice: other}
     assert len(lines) == len(_DEFAULTS[choice, name])
 
 
@@ -54,13 +58,27 @@ def test_mixed_precision_without_loss_scaling_scales_by_1(given: dict[str, Any],
     assert filled(base_params=given)[0]["base_params"].get("loss_scaling") == scaling
 
 
-def test_the_weight_of_a_language_model_is_converted_only_if_it_is_used():
-    params = {"alpha": 2.0}
-    assert filled(base_params={"decoder_params": params})[0]["base_params"]["decoder_params"] == params
-    sections, lines = filled(base_params={"decoder_params": params},
-                             infer_params={"decoder_params": {"use_language_model": True}})
+def test_the_weight_of_a_language_model_is_converted():
+    sections, lines = filled(base_params={"decoder": "FullyConnectedCTCDecoder", "decoder_params": {"alpha": 2.0}},
+                             infer_params={"decoder_params": {"alpha": 1}})
     assert sections["base_params"]["decoder_params"]["alpha"] == pytest.approx(2 / math.log(10))
-    assert lines == ["decoder_params/alpha: 0.8686 (divided by ln 10)"]
+    assert sections["infer_params"]["decoder_params"]["alpha"] == pytest.approx(1 / math.log(10))
+    assert lines[0] == "decoder_params/alpha: 0.8686 (that of the config, divided by ln 10)"
+    search = {"decoder": "TransformerDecoder", "decoder_params": {"alpha": 0.6}}
+    assert filled(base_params=search)[0]["base_params"] == search
+
+
+@pytest.mark.parametrize("given", [{"original_defaults": False}, {"original_defaults": 0}, {}])
+def test_todays_defaults_can_be_chosen(given: dict[str, Any]):
+    encoder = {"encoder": "TDNNEncoder", **given}
+    overrides = () if given else parse_overrides(["--original_defaults=False"])
+    assert filled(overrides, base_params=encoder) == ({"base_params": encoder}, [])
+
+
+def test_sections_without_dicts_are_left_to_the_checks():
+    params = {"encoder": "TDNNEncoder", "encoder_params": None, "decoder_params": None,
+              "decoder": "JointCTCAttentionDecoder"}
+    assert filled(base_params=params) == ({"base_params": params}, [])
 
 
 def test_evaluation_reads_the_texts_of_training():

@@ -68,14 +68,15 @@ def test_beam_decoder_has_the_decoders_options():
 
 
 @pytest.mark.parametrize("params, what", [
-    ({"use_language_model": True, "decoder_library_path": "x.so"},
-     "'decoder_params/decoder_library_path' is obsolete: .* needs no compiled library"),
-    ({"use_language_model": True, "lm_weight": 0.1}, "lm_weight' is obsolete: it is called alpha"),
+    ({"use_language_model": True, "lm_weight": 0.1}, "'decoder_params/lm_weight' is obsolete: it is called alpha"),
     ({"hidden_size": None}, "hidden_size' is missing"), ({"tgt_vocab_size": 1}, "at least 2")])
 def test_mistakes_are_named(params, what):
     with pytest.raises(ConfigError, match=what):
         FullyConnectedCTCDecoder({**SIZES, **params})
 
 
-def test_files_of_a_language_model_that_is_not_used_are_ignored():
-    FullyConnectedCTCDecoder({**SIZES, "decoder_library_path": "x.so", "trie_path": "trie", "lm_binary_path": "lm"})
+def test_old_parameters_without_effect_are_accepted():
+    for used in (False, True):
+        FullyConnectedCTCDecoder({**SIZES, "decoder_library_path": "x.so", "trie_path": "trie",
+                                  "use_language_model": used})
+    FullyConnectedCTCDecoder({**SIZES, "lm_binary_path": "lm"})

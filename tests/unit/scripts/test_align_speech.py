@@ -26,7 +26,8 @@ def voice(tmp_path):
     (tmp_path / "metadata.csv").write_text("\n".join([*lines, "silent|a", "train-0000|--"]) + "\n", encoding="utf-8")
     words = sorted({word for text in texts for word in text.split()} | {"a"})
     (tmp_path / "own.dict").write_text("".join(
-        f"{word} {' '.join(PHONEMES[letter] + '1' for letter in word)}\n" for word in words), encoding="utf-8")
+        f"{word} {' '.join(PHONEMES[letter] + '1' for letter in word)} # of the toy voice\n" for word in words)
+        + "elsewhere QX1\n", encoding="utf-8")
     return tmp_path
 
 
@@ -110,11 +111,11 @@ def test_alignments_of_other_aligners(voice):
     (["--alignments={voice}/spn.ctm"], "without phonemes at 0.00"),
     (["--alignments={voice}/long.ctm"], "0 clips could be aligned"),
     (["--pronunciations={voice}/bad.ctm"], "bad.ctm:1: .* has no phonemes"),
-    (["--pronunciations={voice}/zz.dict"], "zz.dict: .* of 'bee' has the phoneme 'ZZ', .* knows only AA AE"),
+    (["--pronunciations={voice}/zz.dict"], "zz.dict: .* of 'a' has the phoneme 'ZZ', .* knows only AA AE"),
 ])
 def test_mistakes_are_named(voice, options, message):
     (voice / "bad.ctm").write_text("a\n", encoding="utf-8")
-    (voice / "zz.dict").write_text("a AH0\nbee B ZZ\n", encoding="utf-8")
+    (voice / "zz.dict").write_text("bee B YY\na AH0 ZZ\n", encoding="utf-8")
     (voice / "spn.ctm").write_text("train-0000 1 0 0.1 spn\n", encoding="utf-8")
     (voice / "long.ctm").write_text("train-0000 1 0 100 a\n", encoding="utf-8")
     (voice / "grids").mkdir()

@@ -79,7 +79,6 @@ def test_expected_power_of_dither_is_that_of_dither(kind, backend):
     ({"window_size": 0.0}, "at least 2 samples"),
     ({"mean": np.zeros(3)}, "list of 64 numbers"),
     ({"std_dev": np.zeros(())}, "greater than 0"),
-    ({"pad_signal": True}, "only by the backend 'psf'"),
 ])
 def test_settings_that_do_not_fit(changes, words):
     settings = FeatureSettings(**{"num_features": 64, "input_type": "logfbank", "backend": "librosa", **changes})

@@ -1,5 +1,6 @@
 import contextlib
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from open_seq2seq.metrics.speech import SoundDistance
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.text2speech.evaluation import SoundJudge, SoundMeasures
 from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, joined, picture, timings_of
+from open_seq2seq.models.text2speech.text2speech import Text2Speech
 from open_seq2seq.utils.errors import UserError
 
 RATE, HOP = 8000, 100
@@ -78,3 +80,21 @@ def test_pitch_without_voiced_frames_has_no_score(tmp_path, capsys):
     scores.write(FileReporter(1))
     written = json.loads((tmp_path / "scores.json").read_text(), parse_constant=pytest.fail)
     assert written["F0 error"]["score"] is None and written["voicing error"]["score"] == 0.5
+
+
+NONE = np.zeros([2, 0])
+
+
+@pytest.mark.parametrize(("given", "predicted", "expected"), [
+    (None, None, [False, True, True]), (None, NONE, [False, True, True]), (None, [1, 0, 2], [True, False, True]),
+    ([0, 3, 0], None, [False, True, False]), ([0, 3, 0], NONE, [False, True, False]),
+    ([0, 3, 0], [1, 0, 2], [True, False, True])])
+def test_symbols_without_duration_are_not_spoken(given, predicted, expected):
+    """Predicted durations come first, then those of the batch; without any, special symbols are not spoken."""
+    model = SimpleNamespace(data_layer=SimpleNamespace(names_of=lambda ids: ["" if one == 1 else "a" for one in ids]))
+    rows = [values if values is None or values is NONE else np.array([[9, 9, 9, 9], [*values, 5]])
+            for values in (given, predicted)]
+    batch = {"source_tensors": [np.array([[5, 5, 5, 5], [1, 5, 6, 0]])],
+             "target_tensors": [None] * 3 + ([] if given is None else [rows[0]])}
+    spoken = Text2Speech._is_spoken(model, batch, 1, 3, rows[1])
+    assert spoken.dtype == bool and spoken.tolist() == expected
