@@ -151,8 +151,10 @@ class _Renaming(ast.NodeTransformer):
 
     def _complain(self, node: ast.expr | ast.stmt, name: str) -> None:
         room, _, last = name.rpartition(".")
-        problem = (f"Write each name of {name} in full, such as {name}.{next(iter(_MODULES[name]))}." if name in _MODULES
-                   else f"{name} of TensorFlow 1 has no counterpart here.{did_you_mean(last, _MODULES.get(room, {}))}")
+        if name in _MODULES:
+            problem = f"Write each name of {name} in full, such as {name}.{next(iter(_MODULES[name]))}."
+        else:
+            problem = f"{name} of TensorFlow 1 has no counterpart here.{did_you_mean(last, _MODULES.get(room, {}))}"
         self.problems.append((node.lineno, problem))
 
 
