@@ -142,7 +142,8 @@ class SpeechCommandsDataLayer(DataLayer):
         return {
             **DataLayer.get_required_params(),
             "dataset_files": Param(list, doc="CSV files without header, whose rows are label,wav_filename; labels are "
-                                   "class indices from 0, or names in class_file.", file="list"),
+                                   "class indices from 0, or names in class_file. A file that does not exist is looked "
+                                   "for in dataset_location.", file="list"),
             "dataset_location": Param(str, doc="Folder that the recordings' paths are relative to."),
             "num_audio_features": Param(int, doc="Number of mel filters.", minimum=1, maximum=4096, on_change=REFUSE),
             "audio_length": Param(int, doc="Number of frames, each 256 samples after the one before. Longer "
@@ -176,13 +177,20 @@ class SpeechCommandsDataLayer(DataLayer):
                                         minimum=1, maximum=1000, on_change=FREE),
         }
 
+    @classmethod
+    def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        folder, paths = params.get("dataset_location"), params.get("dataset_files")
+        if not isinstance(folder, str) or not isinstance(paths, list):
+            return params
+        return {**params, "dataset_files": [_found_in(folder, path) for path in paths]}
+
     def _listed(self) -> list[tuple[str, int, str]]:
         """Returns (path, class index, file and line of the row) of all recordings."""
         names = enumerate(self.class_names)
         numbers = TextIds({**{str(number): number for number in range(self.num_classes)},
                            **{name: number for number, name in names}}, -1)
         listed = []
-        for path in self.params["dataset_files"]:
+        for path in self.opened_files(self.params)["dataset_files"]:
             for row in read_rows(path, "The list of recordings", ("label", "file")):
                 name = os.path.join(self.params["dataset_location"], row.path)
                 if not os.path.isfile(name):
@@ -340,3 +348,9 @@ class SpeechCommandsDataLayer(DataLayer):
             recordings += inside
         return {"files": [spooled_input("standard-input.wav") if name == STANDARD_INPUT else name
                           for name in recordings]}
+
+
+def _found_in(folder: str, path: Any) -> Any:
+    """Returns a path, in a folder if the file exists only there."""
+    inside = os.path.join(folder, path) if isinstance(path, str) else ""
+    return inside if not os.path.isfile(str(path)) and os.path.isfile(inside) else path
