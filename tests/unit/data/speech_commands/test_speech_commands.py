@@ -9,6 +9,7 @@ from open_seq2seq.data.speech2text.augmentation import Draw
 from open_seq2seq.data.speech_commands import speech_commands
 from open_seq2seq.data.speech_commands.speech_commands import fitted, log_mel
 from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.librosa_import import import_librosa
 
 RATE = 16000
 
@@ -32,7 +33,7 @@ def make(folder, **others):
 
 @pytest.mark.parametrize("samples", [1, 1500, 5000])
 def test_spectrogram_equals_librosa(samples):
-    librosa = pytest.importorskip("librosa")
+    librosa = import_librosa()
     audio = (0.2 * np.random.default_rng(0).normal(size=samples)).astype(np.float32)
     expected = librosa.feature.melspectrogram(y=audio, sr=RATE, n_fft=1024, hop_length=256, power=2.0, n_mels=40,
                                               htk=True, norm=None, pad_mode="reflect") if samples > 512 else None
