@@ -8,9 +8,10 @@ import tensorflow as tf
 
 from open_seq2seq.data.audio.filter_banks import htk_mel_filters
 from open_seq2seq.decoding.vocoder import griffin_lim, mel_to_magnitude
+from open_seq2seq.utils.librosa_import import import_librosa
 from tests.unit.data.audio.conftest import speech_like
 
-librosa = pytest.importorskip("librosa")
+librosa = import_librosa()
 POINTS, HOP = 256, 64
 
 

@@ -8,9 +8,10 @@ import pytest
 from open_seq2seq.data.audio import filter_banks
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
 from open_seq2seq.data.audio.features import audio_features, normalized_audio
+from open_seq2seq.utils.librosa_import import import_librosa
 from tests.unit.data.audio import references
 
-librosa = pytest.importorskip("librosa")
+librosa = import_librosa()
 KINDS = [("spectrogram", 160), ("mfcc", 13), ("logfbank", 64)]
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings, loud_range, spectrogram, to_sound
+from open_seq2seq.utils.librosa_import import import_librosa
 from tests.unit.data.audio.conftest import speech_like
 
-librosa = pytest.importorskip("librosa")
+librosa = import_librosa()
 AUDIO = speech_like(0.3, 2)
 FLOORS = {"mel": 1e-2, "magnitude": 1e-5}
 
