@@ -1,7 +1,7 @@
 """Imports librosa in one process at a time.
 
-The import compiles functions and stores them for later processes. If several processes do so at once, as ranks on a new
-machine, the stored files may not fit together, and later calls end with a segmentation fault
+The import compiles functions and caches them on disk. If several processes do this at the same time, such as ranks on a
+new machine, the cached files may not match, and later calls end with a segmentation fault
 (https://github.com/numba/numba/issues/10128).
 """
 
@@ -22,7 +22,7 @@ def import_librosa() -> ModuleType:
     path = os.path.join(tempfile.gettempdir(), f"open_seq2seq_librosa_{os.getuid()}.lock")
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # without a lock if the folder is read-only
-            disk.lock(stack.enter_context(disk.open_lock(path, lambda content: not content)), wait=True)
+            disk.lock(stack.enter_context(disk.open_lock(path, lambda file: not file.read(1))), wait=True)
         import librosa
 
         for name in ("effects", "pyin", "util"):  # whose modules are otherwise imported at their first use

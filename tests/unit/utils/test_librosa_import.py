@@ -8,22 +8,40 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from open_seq2seq.utils import disk
 
-PROGRAM = "from open_seq2seq.utils.librosa_import import import_librosa; import_librosa().pyin"
+PROGRAM = ("from open_seq2seq.utils.librosa_import import import_librosa; print('starts', flush=True); "
+           "print(import_librosa().pyin)")
+ROOT = Path(__file__).parents[3]
 
 
-def test_a_process_waits_while_another_imports(tmp_path: Path):
-    path = tmp_path / f"open_seq2seq_librosa_{os.getuid()}.lock"
-    with disk.open_lock(path, lambda content: True) as file:
+@pytest.fixture
+def start(tmp_path: Path):
+    """Starts a process that imports a librosa that takes no time; its lock is in ``tmp_path``."""
+    (tmp_path / "librosa.py").write_text("effects = util = None\npyin = 'imported'\n")
+
+    def start() -> subprocess.Popen:
+        environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+        return subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, text=True)
+    return start
+
+
+def lock_path(folder: Path) -> Path:
+    return folder / f"open_seq2seq_librosa_{os.getuid()}.lock"
+
+
+def test_a_process_waits_while_another_imports(tmp_path: Path, start):
+    with disk.open_lock(lock_path(tmp_path), disk.always) as file:
         disk.lock(file)
-        waiting = subprocess.Popen([sys.executable, "-c", PROGRAM], env={**os.environ, "TMPDIR": str(tmp_path)})
-        time.sleep(3.0)
-        assert waiting.poll() is None and "librosa" not in Path(f"/proc/{waiting.pid}/maps").read_text()
-    assert waiting.wait(timeout=300) == 0
+        process = start()
+        assert process.stdout.readline() == "starts\n"
+        time.sleep(2.0)
+        assert process.poll() is None
+    assert process.communicate(timeout=60)[0] == "imported\n" and process.returncode == 0
 
 
-def test_a_folder_without_locks_is_no_obstacle(tmp_path: Path):
-    (tmp_path / f"open_seq2seq_librosa_{os.getuid()}.lock").mkdir()
-    subprocess.run([sys.executable, "-c", PROGRAM], env={**os.environ, "TMPDIR": str(tmp_path)}, check=True,
-                   timeout=300)
+def test_a_folder_without_locks_is_no_obstacle(tmp_path: Path, start):
+    lock_path(tmp_path).mkdir()
+    assert start().communicate(timeout=60)[0] == "starts\nimported\n"
