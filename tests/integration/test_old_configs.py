@@ -18,8 +18,8 @@ pytestmark = pytest.mark.long
 CONFIGS = Path(__file__).with_name("old_style")
 DEFAULTS = {
     "images": "", "language_model": "data_layer_params/normalize: True, data_layer_params/data_root: lm",
-    "recognition": "data_layer_params/length_buckets: False, data_layer_params/pad_signal: True, "
-                   "encoder_params/use_conv_mask: False, loss_scaling: 1.0, decoder_params/alpha: 0.8686 (that of the "
+    "recognition": "encoder_params/use_conv_mask: False, data_layer_params/length_buckets: False, "
+                   "data_layer_params/pad_signal: True, loss_scaling: 1.0, decoder_params/alpha: 0.8686 (that of the "
                    "config, divided by ln 10)",
     "recurrent": "data_layer_params/length_buckets: False, data_layer_params/cut_long: True",
     "synthesis": "data_layer_params/length_buckets: False",
