@@ -19,7 +19,8 @@ RECIPES ?=
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PINNED := $(if $(TENSORFLOW),$(if $(filter cpu,$(DEVICE)),'tensorflow-cpu==$(TENSORFLOW)','tensorflow==$(TENSORFLOW)'))
-PYTEST = $(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile \
+# A process that crashes is not replaced: its replacement would run the same file again, and crash again.
+PYTEST = $(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile --max-worker-restart=0 \
   --no-loadscope-reorder $(PYTEST_ARGS)
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
@@ -66,7 +67,7 @@ test-ranks: $(VENV)/.installed-test  ## Run the tests that launch several proces
 
 test-onednn: $(VENV)/.installed-test  ## Run the numeric tests with oneDNN if make test runs without it, else without.
 	TF_ENABLE_ONEDNN_OPTS=$$($(BIN)/python -c 'from open_seq2seq.utils.machine import has_onednn; print(int(not has_onednn()))') \
-	  $(PYTEST) -m "not slow and not ranks" $(NUMERIC_TESTS)
+	  $(PYTEST) $(NUMERIC_TESTS)
 
 test-all: $(VENV)/.installed-test  ## Run all tests sequentially, including long training runs.
 	$(BIN)/python -m pytest --cov --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)

@@ -16,7 +16,6 @@ import yaml
 
 from open_seq2seq.config.base_config import BASE_CONFIG, CONFIG_KEYS, base_path, merge_sections, variables_in
 from open_seq2seq.config.data_note import comment_in, note_in
-from open_seq2seq.config.lambdas import name_lambdas
 from open_seq2seq.config.merge import copy_nested, size_problem
 from open_seq2seq.config.old_names import USED
 from open_seq2seq.config.overrides import SECTIONS
@@ -292,6 +291,8 @@ def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
             return {}, f"has the key {shown(wrong[0])}, but keys must be strings"
         if problem := size_problem(section):
             return {}, problem
+        from open_seq2seq.config.lambdas import name_lambdas  # imports NumPy, which mistakes before need not wait for
+
         return name_lambdas(copy_nested(section)), ""
     except Exception as error:  # raised by a mapping class that the config defines
         return {}, f"cannot be read: {describe_error(error)}"

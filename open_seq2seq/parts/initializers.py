@@ -40,7 +40,7 @@ def _tensorflow_initializers() -> dict[str, Any]:
 
 
 class ContribVarianceScaling(tf.keras.initializers.VarianceScaling):
-    """Initialiser ``variance_scaling_initializer`` of ``tf.contrib.layers``, which configs give by this name.
+    """Initialiser ``variance_scaling_initializer`` of TensorFlow 1 (``contrib.layers``).
 
     Normal values are truncated at two standard deviations, of which there are ``sqrt(1.3 · factor / n)``, so that the
     variance of the result is ``factor / n``; Keras' ``VarianceScaling`` uses 1.2925 instead of 1.3.
@@ -65,7 +65,7 @@ class ContribVarianceScaling(tf.keras.initializers.VarianceScaling):
 
 
 class ContribXavier(ContribVarianceScaling):
-    """Initialiser ``xavier_initializer`` of ``tf.contrib.layers`` (Glorot and Bengio 2010), given by this name.
+    """Initialiser ``xavier_initializer`` of TensorFlow 1 (``contrib.layers``; Glorot and Bengio 2010).
 
     Args:
       uniform: whether the distribution is uniform instead of normal.

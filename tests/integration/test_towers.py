@@ -169,7 +169,6 @@ REFUSED = {
     "GPUs and their number": ("--gpu_ids=[0, 1]", "--num_gpus=3", "leave num_gpus out"),
     "CPU and GPUs": ("--num_cpu_towers=2", "--num_gpus=2", "uses either GPUs or the CPU"),
     "towers under Horovod": ("--num_cpu_towers=2", "--use_horovod=True", "each process uses one device"),
-    "GPUs under Horovod": ("--num_gpus=2", "--use_horovod=True", "each process uses one device"),
     "no towers": ("--num_cpu_towers=0", "has to be from 1 to 1024"),
 }
 

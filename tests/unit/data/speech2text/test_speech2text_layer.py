@@ -237,7 +237,7 @@ def test_half_precision_features(make_layer):
     ({"map_parallel_calls": 0}, "map_parallel_calls"), ({"encoder_stride": 0}, "encoder_stride"),
     ({"min_duration": 5.0, "max_duration": 2.0}, "not exceed max_duration"), ({"dtype": tf.int32}, "floating-point"),
     ({"backend": "kaldi"}, "backend"), ({"features_mean": ["a"]}, "features_mean"),
-    ({"precompute_mel_basis": True}, "Unknown parameter"), ({"window": "kaiser"}, "window"),
+    ({"mel_basis": True}, "Unknown parameter"), ({"window": "kaiser"}, "window"),
     ({"augmentation": {"n_freq_mask": 1, "width_freq_mask": 99}}, "only 20"),
 ])
 def test_parameters_that_do_not_fit(make_layer, changes, words):
