@@ -132,7 +132,7 @@ def test_a_run_killed_again_and_again_leaves_the_logdir_of_one_that_was_not(work
         with monkeypatch.context() as patch, pytest.raises(Killed):
             kill_at_call(patch, owner, name, number)
             command(*WHOLE, *more)
-        names |= {json.loads(path.read_text())["run"] for path in (workspace / "run").glob("*/*/state.json")}
+        names |= {json.loads(path.read_text())["run"] for path in (workspace / "run").glob("[!.]*/[!.]*/state.json")}
         (workspace / "run/notes.txt").write_text("the user's own", encoding="utf-8")
         more = ("--continue_learning",)
     code, out, err = command(*WHOLE, *more)
