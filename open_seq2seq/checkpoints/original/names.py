@@ -113,21 +113,26 @@ def _unpacked_cudnn(arrays: Mapping[str, np.ndarray],
     if len(opaque) > 1 or len(flat) != sum(sum(np.prod(shape) + shape[1] for shape in pair) for pair in sizes):
         raise CheckpointError(f"{opaque[0]} has {len(flat):,} weights of cuDNN, which are not those of the recurrent "
                               "layers of this config: give the config that the model was trained with.")
-    weights, begin = {}, 0
-    for suffix in ("kernel", "bias"):
-        for layer, pair in zip(layers, sizes, strict=True):
-            order = GATE_ORDER["gru" if f"{layer}/recurrent_bias" in shapes else "lstm"]
-            both = []
-            for inputs, columns in pair:
-                rows = inputs if suffix == "kernel" else 1
-                block = flat[begin:begin + rows * columns].reshape(len(order), -1, rows)
-                begin += rows * columns
-                both.append(np.concatenate([block[order.index(gate)].T for gate in range(len(order))], -1))
-            if suffix == "kernel":
-                weights |= {f"{layer}/kernel": both[0], f"{layer}/recurrent_kernel": both[1]}
-            else:
-                weights |= _biases(layer, both[0][0], both[1][0], f"{layer}/recurrent_bias" in shapes)
+    weights: dict[str, np.ndarray] = {}
+    rest = flat
+    for layer, pair in zip(layers, sizes, strict=True):
+        for name, shape in zip(("kernel", "recurrent_kernel"), pair, strict=True):
+            weights[f"{layer}/{name}"], rest = _gates(rest, *shape, _gate_order(layer, shapes))
+    for layer, (_, (_, columns)) in zip(layers, sizes, strict=True):
+        of_input, rest = _gates(rest, 1, columns, _gate_order(layer, shapes))
+        of_state, rest = _gates(rest, 1, columns, _gate_order(layer, shapes))
+        weights |= _biases(layer, of_input[0], of_state[0], f"{layer}/recurrent_bias" in shapes)
     return weights, {opaque[0]}
+
+
+def _gate_order(layer: str, shapes: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
+    return GATE_ORDER["gru" if f"{layer}/recurrent_bias" in shapes else "lstm"]
+
+
+def _gates(flat: np.ndarray, rows: int, columns: int, order: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first matrix ``[rows, columns]`` of cuDNN's array, with the gates in our order, and the rest."""
+    blocks = flat[:rows * columns].reshape(len(order), -1, rows)
+    return np.concatenate([blocks[order.index(gate)].T for gate in range(len(order))], -1), flat[rows * columns:]
 
 
 def _biases(layer: str, of_input: np.ndarray, of_state: np.ndarray, has_recurrent: bool) -> dict[str, np.ndarray]:
