@@ -77,7 +77,7 @@ def read_original(path: str | os.PathLike[str]) -> OriginalCheckpoint:
         copies = {name.removeprefix(_FP32): name for name in names if name.startswith(_FP32 + _WEIGHTS)}
         arrays = {name: reader.get_tensor(copies.get(name, name)) for name in names if name.startswith(_WEIGHTS)}
         step = int(reader.get_tensor("global_step")) if "global_step" in names else _step_in(prefix)
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+    except (tf.errors.OpError, RuntimeError, ValueError, LookupError) as error:  # TensorFlow raises any of them
         reason = str(getattr(error, "message", error)).partition("\n")[0]
         raise CheckpointError(f"The checkpoint {prefix} is damaged or incomplete ({reason[:200]}): copy all of its "
                               "files again.") from error
