@@ -141,12 +141,12 @@ def load_base_model(model: Model, variables: RunVariables, path: Path) -> None:
         report.unused += conversion.unused
     else:
         report = assign_matching(variables.weights, _base_weights(model, variables, path))
-    variables.optimizer.restart_average(variables.trainable)
-    for line in report.lines():
-        deco_print(line, offset=1)
     if not report.assigned:
         raise CheckpointError(f"No variable of this model has the name and shape of one in {path}: load_model needs "
                               "a checkpoint of a similar model.")
+    variables.optimizer.restart_average(variables.trainable)
+    for line in report.lines():
+        deco_print(line, offset=1)
     deco_print(f"{len(report.assigned)} of {len(variables.weights)} variables loaded", offset=1)
 
 

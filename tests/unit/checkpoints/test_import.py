@@ -137,6 +137,8 @@ def test_a_checkpoint_of_another_family_is_refused(model: Model, tmp_path: Path)
     other = {"ForwardPass/ds2_encoder/conv1/kernel": np.zeros([5, 7, 1, 8], np.float32)}
     with pytest.raises(CheckpointError, match=r"does not fit this config: .*; and \d+ more\. Give the config"):
         converted(str(write(tmp_path / "model.ckpt", other)), model)
+    with pytest.raises(CheckpointError, match="No variable of this model has the name and shape of one in"):
+        load_base_model(model, types.SimpleNamespace(weights=named_variables(model)), tmp_path / "model.ckpt")
 
 
 def test_files_that_are_not_whole_or_not_the_originals_are_refused(arrays, tmp_path: Path):
