@@ -116,8 +116,8 @@ def _unpacked_cudnn(arrays: Mapping[str, np.ndarray],
     weights: dict[str, np.ndarray] = {}
     rest = flat
     for layer, pair in zip(layers, sizes, strict=True):
-        for name, shape in zip(("kernel", "recurrent_kernel"), pair, strict=True):
-            weights[f"{layer}/{name}"], rest = _gates(rest, *shape, _gate_order(layer, shapes))
+        for name, (rows, columns) in zip(("kernel", "recurrent_kernel"), pair, strict=True):
+            weights[f"{layer}/{name}"], rest = _gates(rest, rows, columns, _gate_order(layer, shapes))
     for layer, (_, (_, columns)) in zip(layers, sizes, strict=True):
         of_input, rest = _gates(rest, 1, columns, _gate_order(layer, shapes))
         of_state, rest = _gates(rest, 1, columns, _gate_order(layer, shapes))
