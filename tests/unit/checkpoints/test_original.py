@@ -156,8 +156,7 @@ MODELS = {"transformer": 1e-5, "convs2s_full": 1e-5, "w2l_full": 1e-5, "jasper_d
           "resnet_v1_bottleneck": 1e-5, "resnet_v2_basic": 1e-5, "cifar_cnn": 1e-5, "sentiment": 1e-4}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long) if name == "gnmt" else name
-                                  for name in MODELS])
+@pytest.mark.parametrize("name", MODELS)
 def test_outputs_loss_and_gradients_are_those_of_the_original(name: str):
     arrays, params = load(name)
     if name == "resnet_v1_bottleneck":
@@ -175,8 +174,7 @@ def test_outputs_loss_and_gradients_are_those_of_the_original(name: str):
 
 # The original's name of each search, and the parameters of the decoder. Beams of recurrent decoders are not compared:
 # at the length limit, the original may return an unfinished hypothesis.
-SEARCHES = [("transformer_search_1", "infer.", {"beam_size": 4}),
-            pytest.param("convs2s_full", "infer.", {"beam_size": 5}, marks=pytest.mark.long),
+SEARCHES = [("transformer_search_1", "infer.", {"beam_size": 4}), ("convs2s_full", "infer.", {"beam_size": 5}),
             ("gnmt", "infer_greedy.", {"beam_width": 1}), ("nmt_small_search_1", "infer_greedy.", {"beam_width": 1})]
 
 
