@@ -35,7 +35,8 @@ _BASE = "base_params"
 def use_original_defaults(file: ConfigFile, overrides: Sequence[Override] = ()) -> list[str]:
     """Changes a config of NVIDIA's OpenSeq2Seq so that it means the same here, if it is not to have today's defaults.
 
-    Parameters that are given are kept, except ``alpha`` of CTC decoders, whose unit differs. The sections of the config
+    Parameters that are given are kept, except ``alpha`` of CTC decoders, whose unit differs, and ``version`` 1 of
+    ResNets, which is 1.5 here. The sections of the config
     are changed in place. Configs without old names are not changed.
 
     Args:
@@ -53,7 +54,8 @@ def use_original_defaults(file: ConfigFile, overrides: Sequence[Override] = ()) 
     lines = [line for name in SECTIONS if name in sections for line in _fill(sections[name], base)]
     if base.get("dtype") == "mixed" and all("loss_scaling" not in section for section in sections.values()):
         lines += _set(base, ("loss_scaling",), 1.0)
-    return list(dict.fromkeys([*lines, *_training_folders(sections), *_natural_alphas(sections)]))
+    return list(dict.fromkeys([*lines, *_training_folders(sections), *_natural_alphas(sections),
+                               *_versions(sections)]))
 
 
 def _fill(section: dict[str, Any], base: Mapping[str, Any]) -> Iterator[str]:
@@ -89,6 +91,15 @@ def _natural_alphas(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
                 and type(params.get("alpha")) in (int, float):
             params["alpha"] /= math.log(10.0)
             yield f"decoder_params/alpha: {params['alpha']:.4g} (that of the config, divided by ln 10)"
+
+
+def _versions(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    """Gives ResNets of version 1 the stride of the original, which is in the 3 × 3 convolutions of bottlenecks."""
+    for section in sections.values():
+        params = section.get("encoder_params")
+        encoder = section.get("encoder", sections[_BASE].get("encoder"))
+        if "ResNetEncoder" in _names(encoder) and isinstance(params, dict) and params.get("version") == 1:
+            yield from _set(section, ("encoder_params", "version"), 1.5)
 
 
 def _names(choice: Any) -> list[str]:

@@ -65,7 +65,8 @@ def run_params() -> dict[str, Any]:
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint from which training takes the initial "
                             "weights. In a logdir, they are taken from the newest checkpoint or, with "
-                            "restore_best_checkpoint, from the best one."),
+                            "restore_best_checkpoint, from the best one. May also be a checkpoint of NVIDIA's "
+                            "OpenSeq2Seq, such as old/model.ckpt-1000."),
         "restore_best_checkpoint": Param(bool, False, "Whether evaluation, inference and load_model always use the "
                                          "best checkpoint, if there is one. By default, evaluation and inference use "
                                          "whichever of the newest, the best and the averaged checkpoint has the best "

@@ -21,6 +21,7 @@ from open_seq2seq.checkpoints.folders import (
     refuse_links,
     regular_step,
 )
+from open_seq2seq.checkpoints.original import original_path
 from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.run.logdir_lock import LOCK, START_MARK, is_marked, refuse_checkpoint, started_run
 from open_seq2seq.run.overview import OVERVIEW
@@ -44,7 +45,7 @@ class LogDir:
         writes or wrote them.
       best_dir: folder of the best models: ``checkpoint_dir/best_models``.
       checkpoint: checkpoint folder to resume from, or to evaluate; None for a new run.
-      base_checkpoint: checkpoint folder from ``load_model`` with the initial weights, or None.
+      base_checkpoint: checkpoint from ``load_model`` with the initial weights, or None.
       run: name of the run, which distinguishes its checkpoints from those of other runs.
       begins_anew: whether the directory holds only the start of this run, which continues its table of metrics.
     """
@@ -207,6 +208,8 @@ def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
 
 def _base_checkpoint(params: Mapping[str, Any]) -> Path:
     root = Path(params["load_model"]).expanduser()
+    if (original := original_path(root)) is not None:
+        return original
     if not root.is_dir() or _is_empty(root):
         raise UserError(f"'load_model' is {root}, which {_lacks(root)}: give the logdir of a trained model.")
     folder = checkpoint_folder(root)

@@ -10,6 +10,7 @@ import numpy as np
 
 from open_seq2seq.checkpoints import Checkpoint, assign_matching, assign_strictly, load_checkpoint, match
 from open_seq2seq.checkpoints.inputs import RunInputs
+from open_seq2seq.checkpoints.original import original_path, read_converted
 from open_seq2seq.checkpoints.run_variables import RunVariables
 from open_seq2seq.checkpoints.state import AVERAGE, CARRIED, METRICS
 from open_seq2seq.models.model import Model
@@ -125,21 +126,35 @@ def load_base_model(model: Model, variables: RunVariables, path: Path) -> None:
 
     Mismatches are printed. An average of this run's weights restarts from the assigned ones.
 
+    Args:
+      model: the model.
+      variables: the variables of this run.
+      path: folder of a checkpoint, or path of a checkpoint of NVIDIA's OpenSeq2Seq.
+
     Raises:
-      CheckpointError: no variable matches.
+      CheckpointError: no variable matches, or the checkpoint is damaged.
     """
     deco_print(f"Loading model from {path}")
+    if original_path(path) is not None:
+        conversion = read_converted(path, model)[1]
+        report = assign_matching(variables.weights, conversion.weights)
+        report.unused += conversion.unused
+    else:
+        report = assign_matching(variables.weights, _base_weights(model, variables, path))
+    if not report.assigned:
+        raise CheckpointError(f"No variable of this model has the name and shape of one in {path}: load_model needs "
+                              "a checkpoint of a similar model.")
+    variables.optimizer.restart_average(variables.trainable)
+    for line in report.lines():
+        deco_print(line, offset=1)
+    deco_print(f"{len(report.assigned)} of {len(variables.weights)} variables loaded", offset=1)
+
+
+def _base_weights(model: Model, variables: RunVariables, path: Path) -> Mapping[str, np.ndarray]:
+    """Returns the weights of a checkpoint, or their average if it has one, adapted to the model."""
     checkpoint = load_checkpoint(path)
     checkpoint.check_finite()
     averages = checkpoint.averaged_weights
     if averages:
         deco_print("Using the average of its weights", offset=1)
-    weights = model.adapted_weights({**checkpoint.weights, **averages}, checkpoint.assets, variables.weights)
-    report = assign_matching(variables.weights, weights)
-    variables.optimizer.restart_average(variables.trainable)
-    for line in report.lines():
-        deco_print(line, offset=1)
-    if not report.assigned:
-        raise CheckpointError(f"No variable of this model has the name and shape of one in {path}: load_model needs "
-                              "a checkpoint of a similar model.")
-    deco_print(f"{len(report.assigned)} of {len(variables.weights)} variables loaded", offset=1)
+    return model.adapted_weights({**checkpoint.weights, **averages}, checkpoint.assets, variables.weights)

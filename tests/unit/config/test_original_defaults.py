@@ -52,6 +52,12 @@ def test_values_are_set_where_the_class_is_chosen_and_given_ones_are_kept():
     assert sections["base_params"]["encoder_params"] == {"use_conv_mask": True}
 
 
+def test_version_1_of_a_resnet_is_here_version_1_5():
+    sections, lines = filled(base_params={"encoder": "ResNetEncoder", "encoder_params": {"version": 1}})
+    assert (sections["base_params"]["encoder_params"], lines) == ({"version": 1.5}, ["encoder_params/version: 1.5"])
+    assert not filled(base_params={"encoder": "ResNetEncoder", "encoder_params": {"version": 2}})[1]
+
+
 @pytest.mark.parametrize(("given", "scaling"), [
     ({}, None), ({"dtype": "mixed"}, 1.0), ({"dtype": "mixed", "loss_scaling": "Backoff"}, "Backoff")])
 def test_mixed_precision_without_loss_scaling_scales_by_1(given: dict[str, Any], scaling: object):

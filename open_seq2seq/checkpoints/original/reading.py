@@ -1,0 +1,129 @@
+"""Reads the original's checkpoints: files ``model.ckpt-N.index`` and ``model.ckpt-N.data-…`` of TensorFlow 1."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.checkpoints.original.names import Conventions, Conversion, convert
+from open_seq2seq.models.model import Model
+from open_seq2seq.parts.component import named_variables
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError
+
+_WEIGHTS = "ForwardPass/"
+_FP32 = "Loss_Optimization/FP32-master-copy/"
+_OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_INDEX = ".index"
+_BIASES_OF_CUDNN = re.compile(r"/bias_cudnn[_ ]\d+$")  # their sums are in the checkpoint, too
+_ABSENT = {"wavenet_encoder": "WaveNet", "centaur_encoder": "Centaur"}
+# Layouts in which the frequency comes before the time.
+_FREQUENCY_FIRST = ("BFTC", "BCFT")
+
+
+@dataclass(frozen=True)
+class OriginalCheckpoint:
+    """A checkpoint of the original in memory.
+
+    Attributes:
+      path: path of its files, without ``.index``.
+      step: number of updates.
+      arrays: the variables of the model, by name.
+      left_out: names of the variables that no model needs: those of the optimizer and of the loss scaler, the step, and
+        copies of weights in FP32, whose values ``arrays`` has.
+    """
+
+    path: Path
+    step: int
+    arrays: dict[str, np.ndarray]
+    left_out: list[str]
+
+
+def original_path(path: str | os.PathLike[str]) -> Path | None:
+    """Returns the path of a checkpoint of the original without ``.index``; None if there is none.
+
+    Args:
+      path: the path with or without ``.index``, or a folder, whose newest checkpoint is meant.
+    """
+    text = os.fspath(path).removesuffix(_INDEX)
+    if os.path.isfile(text + _INDEX):
+        return Path(text)
+    newest = tf.train.latest_checkpoint(text) if os.path.isfile(os.path.join(text, "checkpoint")) else None
+    return None if newest is None else Path(newest)
+
+
+def read_original(path: str | os.PathLike[str]) -> OriginalCheckpoint:
+    """Reads a checkpoint of the original.
+
+    Args:
+      path: see ``original_path``.
+
+    Raises:
+      CheckpointError: there is no checkpoint, it is damaged or of another program, or its model does not exist here.
+    """
+    prefix = original_path(path)
+    if prefix is None:
+        raise CheckpointError(f"There is no checkpoint of TensorFlow at {path}: give the path of its files without "
+                              ".index, such as model.ckpt-1000.")
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        names = sorted(reader.get_variable_to_shape_map())
+        _check_names(prefix, names)
+        copies = {name.removeprefix(_FP32): name for name in names if name.startswith(_FP32 + _WEIGHTS)}
+        arrays = {name: reader.get_tensor(copies.get(name, name)) for name in names if name.startswith(_WEIGHTS)}
+        step = int(reader.get_tensor("global_step")) if "global_step" in names else _step_in(prefix)
+    except (tf.errors.OpError, RuntimeError, ValueError, LookupError) as error:  # TensorFlow raises any of them
+        reason = str(getattr(error, "message", error)).partition("\n")[0]
+        raise CheckpointError(f"The checkpoint {prefix} is damaged or incomplete ({reason[:200]}): copy all of its "
+                              "files again.") from error
+    for name, value in arrays.items():
+        if not np.isfinite(value).all():
+            raise CheckpointError(f"The checkpoint {prefix} cannot be used: {name} contains inf or NaN.")
+    return OriginalCheckpoint(prefix, step, arrays, [name for name in names if name not in arrays])
+
+
+def _step_in(prefix: Path) -> int:
+    number = prefix.name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _check_names(prefix: Path, names: list[str]) -> None:
+    """Raises CheckpointError unless the names are those of a model of the original that exists here."""
+    if _OBJECTS in names or not any(name.startswith(_WEIGHTS) for name in names):
+        raise CheckpointError(f"{prefix} is not a checkpoint of NVIDIA's OpenSeq2Seq, whose variables are below "
+                              f"{_WEIGHTS[:-1]}: give one of it, or the logdir of a model of this package.")
+    for scope, model in _ABSENT.items():
+        if any(name.startswith(f"{_WEIGHTS}{scope}/") for name in names):
+            raise CheckpointError(f"{prefix} is a checkpoint of {model}, which does not exist in this package.")
+
+
+def read_converted(path: str | os.PathLike[str], model: Model) -> tuple[OriginalCheckpoint, Conversion]:
+    """Reads a checkpoint of the original, converts it for a model, and prints what is not needed.
+
+    Args:
+      path: see ``original_path``.
+      model: the model.
+
+    Raises:
+      CheckpointError: see ``read_original`` and ``convert``.
+    """
+    checkpoint = read_original(path)
+    shapes = {name: tuple(variable.shape) for name, variable in named_variables(model).items()}
+    conversion = convert(checkpoint.arrays, shapes, _conventions(model))
+    sums = [name for name in conversion.unused if _BIASES_OF_CUDNN.search(name)]
+    left_out = [*checkpoint.left_out, *sums]
+    if left_out:
+        deco_print(f"Not needed: {len(left_out)} variables of the optimizer, its loss scaler and the like, such as "
+                   f"{left_out[0]}", offset=1)
+    return checkpoint, Conversion(conversion.weights, [name for name in conversion.unused if name not in sums])
+
+
+def _conventions(model: Model) -> Conventions:
+    params = {name: getattr(model, name).params for name in model.components}
+    biases = {name: (values.get("core_cell_params") or {}).get("forget_bias", 1.0) for name, values in params.items()}
+    return Conventions(biases, params.get("encoder", {}).get("data_format") in _FREQUENCY_FIRST)
