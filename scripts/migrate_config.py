@@ -53,8 +53,8 @@ def migrated(path: str) -> str:
     return "".join(f"# {line}\n" for line in lines) + to_yaml(sections)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs the command and returns the exit code."""
+def main(argv: list[str] | None = None) -> None:
+    """Writes the new config."""
     args = parse_args(argv)
     if not args.new.endswith((".yaml", ".yml")):
         raise UserError(f"{args.new} has to end in .yaml: only YAML files are written.")
@@ -64,8 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     with disk.writing(args.new, disk.always) as file:
         file.write(text.encode())
     deco_print(f"Wrote {args.new}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run_script(main))
+    run_script(main)

@@ -14,7 +14,7 @@ from open_seq2seq.config.params import PARAMS
 ORIGINAL_DEFAULTS = "original_defaults"
 """Parameter of a model that selects today's defaults if it is False."""
 
-_BATCHES = {("length_buckets",): False}
+_BATCHES: dict[tuple[str, ...], Any] = {("length_buckets",): False}
 # Choice of a config, the chosen class → path of a parameter below <choice>_params → the original's value.
 _DEFAULTS: dict[tuple[str, str], dict[tuple[str, ...], Any]] = {
     ("data_layer", "IMDBDataLayer"): _BATCHES,

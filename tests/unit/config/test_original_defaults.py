@@ -96,7 +96,7 @@ base_model = "Speech2Text"
 base_params = {"encoder": TDNNEncoder, "regularizer": tf.contrib.layers.l2_regularizer, "dtype": tf.float32,
                "encoder_params": {"activation_fn": lambda x: tf.minimum(tf.nn.relu(x), 20.0)}}
 """)
-    assert migrate_config([str(tmp_path / "old.py"), str(tmp_path / "new.yaml")]) == 0
+    migrate_config([str(tmp_path / "old.py"), str(tmp_path / "new.yaml")])
     assert (tmp_path / "new.yaml").read_text().startswith("# From old.py, a config of NVIDIA's OpenSeq2Seq.\n")
     config = load_config(tmp_path / "new.yaml")
     assert not config.old_names and config.base_model == "Speech2Text"
