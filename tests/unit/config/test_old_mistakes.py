@@ -101,8 +101,9 @@ def test_a_mistake_is_answered_with_one_sentence(mistake: str, tmp_path: Path, m
     assert message in said and said.count("\n") == 1
 
 
-def test_what_is_never_used_is_no_mistake(tmp_path: Path):
-    unused = ["if False:\n    x = tf.contrib.nothing\n", "def helper(x):\n    return tf.layers.dense(x, 3)\n",
+def test_what_is_never_used_and_what_is_for_tensorflow_2_is_no_mistake(tmp_path: Path):
+    unused = ["z = tf.nn.dropout(tf.ones([1]), rate=0.5)\n",
+              "if False:\n    x = tf.contrib.nothing\n", "def helper(x):\n    return tf.layers.dense(x, 3)\n",
               "try:\n    import missing\nexcept ImportError:\n    layers = None\nelse:\n    y = tf.layers.nothing\n",
               encoder("return tf.nn.rnn_cell.LSTMCell(4)").rpartition("\n")[0]]
     (tmp_path / "config.py").write_text(CONFIG + "\n".join(unused))
