@@ -25,7 +25,7 @@ PYTEST = $(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-speech horovod test test-long test-ranks test-onednn test-all coverage lint reference-losses docs clean
+.PHONY: help demo demo-speech horovod test test-long test-ranks test-onednn test-outside test-all coverage lint reference-losses docs clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -68,6 +68,9 @@ test-ranks: $(VENV)/.installed-test  ## Run the tests that launch several proces
 test-onednn: $(VENV)/.installed-test  ## Run the numeric tests with oneDNN if make test runs without it, else without.
 	TF_ENABLE_ONEDNN_OPTS=$$($(BIN)/python -c 'from open_seq2seq.utils.machine import has_onednn; print(int(not has_onednn()))') \
 	  $(PYTEST) $(NUMERIC_TESTS)
+
+test-outside: $(VENV)/.installed-test  ## Run the notebook, and the configs in the folder that OPENSEQ2SEQ_ORIGINAL names.
+	$(PYTEST) -m "outside"
 
 test-all: $(VENV)/.installed-test  ## Run all tests sequentially, including long training runs.
 	$(BIN)/python -m pytest --cov --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from open_seq2seq.config.old_names import port_of
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, RunOptions, check_mode
 from open_seq2seq.run.run import Run
@@ -211,6 +212,8 @@ def _explained(error: Exception) -> str | None:
                 "batch of each update the same), a smaller max_length, or dtype=mixed.")
     if problem := problem_of(error):
         return problem
+    if (port := port_of(error)) and (line := failing_line(error)):
+        return f"{line}{_first_line(error)}. {port}"
     # Training adds a note to errors raised between two updates, where the user's code, such as hooks, runs.
     if hasattr(error, "__notes__") and (is_alone() or not _is_from_tensorflow(error)) and (line := failing_line(error)):
         return f"{line}{type(error).__name__}: {_first_line(error)}"

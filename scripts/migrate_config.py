@@ -54,7 +54,7 @@ def migrated(path: str) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Runs the command."""
+    """Writes the new config."""
     args = parse_args(argv)
     if not args.new.endswith((".yaml", ".yml")):
         raise UserError(f"{args.new} has to end in .yaml: only YAML files are written.")

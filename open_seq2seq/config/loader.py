@@ -175,7 +175,9 @@ def check_exists(path: str | os.PathLike[str], variants: Sequence[str] = ()) -> 
             raise ConfigError([f"{subject} has more than {_MOST_BYTES:,} bytes, the limit for configs: check that it "
                                "is the right file."])
         if not path.endswith((".py", *_YAML)):
-            raise ConfigError([f"{subject} has to end in .py, .yaml or .yml."])
+            hint = (": the JSON of version 0.2 of NVIDIA's OpenSeq2Seq describes other models, so begin with a recipe "
+                    "of example_configs") if path.endswith(".json") else ""
+            raise ConfigError([f"{subject} has to end in .py, .yaml or .yml{hint}."])
         return
     what = ("is a folder, not a file" if os.path.isdir(path) else "is not a regular file" if os.path.exists(path)
             else "is a broken symbolic link" if os.path.islink(path) else "does not exist")
@@ -194,15 +196,13 @@ def possible_keys(path: str | os.PathLike[str]) -> set[str] | None:
     Raises:
       ConfigError: a base does not exist, or a config is its own base.
     """
-    words: set[str] = set()
+    words: set[str] | None = set()
     variants: list[str] = []
     file: str | None = _absolute(path)
     while file is not None:
-        words_and_base = _words_and_base(file)
-        if words_and_base is None:
-            return None
-        words |= words_and_base[0]
-        base = None if words_and_base[1] is None else base_path(words_and_base[1], file, variants)
+        words_here, name = _words_and_base(file)
+        words = None if words is None or words_here is None else words | words_here
+        base = None if name is None else base_path(name, file, variants)
         variants.append(file)
         if base is not None:
             check_exists(base, variants)
@@ -210,8 +210,8 @@ def possible_keys(path: str | os.PathLike[str]) -> set[str] | None:
     return words
 
 
-def _words_and_base(path: str) -> tuple[set[str], Any] | None:
-    """Returns the words of a file and its ``base_config``, or None; see ``possible_keys``."""
+def _words_and_base(path: str) -> tuple[set[str] | None, Any]:
+    """Returns the words of a file, or None, and its ``base_config`` if that is a constant; see ``possible_keys``."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -220,16 +220,17 @@ def _words_and_base(path: str) -> tuple[set[str], Any] | None:
             return set(re.findall(r"\w+", text)), names.get(BASE_CONFIG) if isinstance(names, dict) else None
         tree = ast.parse(text)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError, yaml.YAMLError):
-        return None
+        return None, None
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     bases = [node.value for node in tree.body if isinstance(node, ast.Assign)
              and ast.unparse(node.targets[0]) == BASE_CONFIG]
     mentioned = sum(isinstance(node, ast.Name) and node.id == BASE_CONFIG for node in ast.walk(tree))
     constants = [base.value for base in bases if isinstance(base, ast.Constant)]
-    if {name.partition(".")[0] for name in imported} <= _WITHOUT_KEYS and len(constants) == mentioned <= 1:
-        return set(re.findall(r"\w+", text)), constants[0] if constants else None
-    return None
+    if len(constants) != mentioned or mentioned > 1:
+        return None, None
+    is_whole = {name.partition(".")[0] for name in imported} <= _WITHOUT_KEYS
+    return set(re.findall(r"\w+", text)) if is_whole else None, constants[0] if constants else None
 
 
 def _config_file(path: str, names: Mapping[str, Any], base: ConfigFile | None = None,
@@ -285,14 +286,14 @@ def _sections(names: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], list
 
 def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
     """Returns a copy of a section in which all mappings are dicts, and what is wrong with the section, or ""."""
+    from open_seq2seq.config.lambdas import name_lambdas  # imports NumPy: mistakes found before need not wait
+
     try:
         wrong = [key for key in section if not isinstance(key, str)]
         if wrong:
             return {}, f"has the key {shown(wrong[0])}, but keys must be strings"
         if problem := size_problem(section):
             return {}, problem
-        from open_seq2seq.config.lambdas import name_lambdas  # imports NumPy, which mistakes before need not wait for
-
         return name_lambdas(copy_nested(section)), ""
     except Exception as error:  # raised by a mapping class that the config defines
         return {}, f"cannot be read: {describe_error(error)}"

@@ -2,14 +2,17 @@
 
 Such a config mentions classes and functions of TensorFlow 1, as in ``"regularizer": tf.contrib.layers.l2_regularizer``,
 but never calls them. In the syntax tree of the config, each is replaced by the string that a YAML config gives, here
-``"l2_regularizer"``, before the config is executed. A config without such names is executed as it is, and nothing else
-in the package knows of TensorFlow 1.
+``"l2_regularizer"``, before the config is executed. A name that cannot be replaced is an error only when it is used: a
+function that is never called does not matter. A config without such names is executed as it is, and nothing else in the
+package knows of TensorFlow 1.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from typing import NoReturn
 
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -46,7 +49,9 @@ _GONE = ("tf.contrib.", "tf.layers.", "tf.nn.rnn_cell.")
 # Names that still exist, with another meaning.
 _REFUSED = {"tf.nn.dropout": "means the opposite today, because its argument was the share that is kept: give "
                              '"dropout" with {"rate": …}.'}
-_COMPONENTS = "docs/components.md shows how to write a component with TensorFlow 2."
+_COMPONENTS = ("docs/components.md, under \"Coming from NVIDIA's OpenSeq2Seq\", shows how to write a part with "
+               "TensorFlow 2.")
+_MISSING = re.compile(r"module '(tensorflow[\w.]*)' has no attribute '(\w+)'")
 # Parts of names whose arguments a config gives in a parameter of its own.
 _ARGUMENTS = {"regularizer": "regularizer_params", "initializer": "initializer_params",
               "Optimizer": "optimizer_params", "decay": "lr_policy_params", "Cell": "core_cell_params"}
@@ -65,42 +70,95 @@ USED = "_open_seq2seq_old_names"
 """Global variable of an executed config: the old names in it, a tuple of strings."""
 
 
+REFUSE = "_open_seq2seq_refuse"
+"""Global variable of an executed config: the function ``refuse``."""
+
+
+def refuse(problem: str) -> NoReturn:
+    """Takes the place of an old name that cannot be replaced.
+
+    Raises:
+      ConfigError: always.
+    """
+    raise ConfigError([problem])
+
+
+def port_of(error: BaseException) -> str:
+    """Returns a sentence about an error of code for TensorFlow 1, such as a call of ``tf.get_variable``; else ""."""
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("tensorflow."):
+        return "Of tensorflow.contrib, only names can be used, in full, such as tf.contrib.layers.l2_regularizer."
+    missing = _MISSING.match(str(error)) if isinstance(error, AttributeError) else None
+    if missing is None:
+        return ""
+    if missing[2].endswith("izer"):
+        return "Initialisers are in tf.keras.initializers, and regularisers in tf.keras.regularizers."
+    place = missing[1].replace("tensorflow._api.v2", "tensorflow").replace("tensorflow", "tf", 1)
+    return f"If {place}.{missing[2]} is a name of TensorFlow 1: {_COMPONENTS}"
+
+
 def rename_in(tree: ast.Module, path: str) -> tuple[str, ...]:
     """Replaces the old names in the syntax tree of a config, which is changed in place.
 
-    Returns:
-      The old names, without repetitions, in the order of the file.
+    A name that has no counterpart, is called, or has another meaning today, is replaced by a call of ``refuse``.
 
-    Raises:
-      ConfigError: a name has no counterpart, is called, or has another meaning today.
+    Returns:
+      The names that were replaced by those of today, without repetitions, in the order of the file.
     """
     if any(isinstance(node, ast.Import) and any(alias.asname == "tf" and alias.name != "tensorflow"
                                                 for alias in node.names) for node in ast.walk(tree)):
         return ()  # such as tensorflow.compat.v1, which has some of these names
-    renaming = _Renaming()
+    renaming = _Renaming(path)
     renaming.visit(tree)
-    if not renaming.used and not renaming.problems:
-        return ()
-    problems = [*renaming.problems, *renaming.refused]
-    if problems:
-        raise ConfigError([f"{path}, line {line}: {problem}" for line, problem in sorted(problems)])
+    if renaming.used:
+        _Refusing(path).visit(tree)
     ast.fix_missing_locations(tree)
     return tuple(dict.fromkeys(renaming.used))
 
 
-class _Renaming(ast.NodeTransformer):
+class _Refusing(ast.NodeTransformer):
+    """Replaces names that have another meaning today; used only in configs of the original.
+
+    Args:
+      path: the config, for messages.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802
+        """Replaces ``tf.nn.dropout``."""
+        name = _dotted(node)
+        return self._refusal(node, f"{name} {_REFUSED[name]}") if name in _REFUSED else self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+        """Keeps ``tf.nn.dropout(x, rate=0.1)``, which is code for TensorFlow 2."""
+        if _dotted(node.func) in _REFUSED and any(keyword.arg == "rate" for keyword in node.keywords):
+            return node
+        return self.generic_visit(node)
+
+    def _refusal(self, node: ast.expr | ast.stmt, problem: str) -> ast.expr:
+        call = ast.parse(f"{REFUSE}({f'{self._path}, line {node.lineno}: {problem}'!r})", mode="eval").body
+        return ast.copy_location(call, node)
+
+
+class _Renaming(_Refusing):
     """Replaces old names by their counterparts.
 
     Attributes:
       used: the old names that were replaced.
-      problems: pairs of a line and what is wrong in it.
-      refused: the same for names that are wrong only in a config that uses old names.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
         self.used: list[str] = []
-        self.problems: list[tuple[int, str]] = []
-        self.refused: list[tuple[int, str]] = []
+        self._in_body = False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+        """Notes that calls belong to the body of a function, not to a value of the config."""
+        outside, self._in_body = self._in_body, True
+        self.generic_visit(node)
+        self._in_body = outside
+        return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802
         """Replaces ``tf.contrib.layers.l2_regularizer`` by ``"l2_regularizer"``."""
@@ -108,18 +166,13 @@ class _Renaming(ast.NodeTransformer):
         if name in NAMES:
             self.used.append(name)
             return ast.copy_location(ast.Constant(NAMES[name]), node)
-        if name in _REFUSED:
-            self.refused.append((node.lineno, f"{name} {_REFUSED[name]}"))
-        elif f"{name}.".startswith(_GONE):
-            self._complain(node, name)
-        else:
-            self.generic_visit(node)
-        return node
+        return self._refusal(node, _problem(name)) if f"{name}.".startswith(_GONE) else self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
         """Refuses classes that are derived from an old name."""
-        for name in filter(NAMES.__contains__, map(_dotted, node.bases)):
-            self.problems.append((node.lineno, f"{node.name} is derived from {name} of TensorFlow 1: {_COMPONENTS}"))
+        node.bases = [self._refusal(base, f"{node.name} is derived from {_dotted(base)} of TensorFlow 1: {_COMPONENTS}")
+                      if _dotted(base) in NAMES or f"{_dotted(base)}.".startswith(_GONE) else base
+                      for base in node.bases]
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
@@ -127,16 +180,15 @@ class _Renaming(ast.NodeTransformer):
         name = _dotted(node.func)
         if name not in NAMES:
             return self.generic_visit(node)
-        parameter = next((params for ending, params in _ARGUMENTS.items() if ending in name), None)
-        self.problems.append((node.lineno, f"{name} of TensorFlow 1 is called, but only its name can be used: " + (
-            f"give {NAMES[name]!r}, and the arguments in {parameter}." if parameter else
-            _COMPONENTS)))
-        return node
+        parameter = next((params for part, params in _ARGUMENTS.items() if part in name and not self._in_body), None)
+        return self._refusal(node, f"{name} of TensorFlow 1 is called, but only its name can be used: " + (
+            f"give {NAMES[name]!r}, and the arguments in {parameter}." if parameter else _COMPONENTS))
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:  # noqa: N802
         """Replaces names that are imported from TensorFlow 1 or from modules of the original."""
         module = (node.module or "").replace("tensorflow", "tf", 1)
-        kept, added = [], []
+        kept: list[ast.alias] = []
+        added: list[ast.stmt] = []
         for alias in node.names:
             name = f"{module}.{alias.name}"
             if name in NAMES or name in IMPORTS:
@@ -144,18 +196,20 @@ class _Renaming(ast.NodeTransformer):
                 added.append(_import_of(name, alias.asname or alias.name))
             else:
                 if f"{name}.".startswith(_GONE):
-                    self._complain(node, name)
-                kept.append(alias)
+                    added.append(ast.Expr(self._refusal(node, _problem(name))))
+                else:
+                    kept.append(alias)
         node.names = kept
         return [*([node] if kept else []), *(ast.copy_location(one, node) for one in added)]
 
-    def _complain(self, node: ast.expr | ast.stmt, name: str) -> None:
-        room, _, last = name.rpartition(".")
-        if name in _MODULES:
-            problem = f"Write each name of {name} in full, such as {name}.{next(iter(_MODULES[name]))}."
-        else:
-            problem = f"{name} of TensorFlow 1 has no counterpart here.{did_you_mean(last, _MODULES.get(room, {}))}"
-        self.problems.append((node.lineno, problem))
+
+def _problem(name: str) -> str:
+    """Returns what is wrong with a name of TensorFlow 1 that has no counterpart."""
+    if name in _MODULES:
+        return f"Write each name of {name} in full, such as {name}.{next(iter(_MODULES[name]))}."
+    room, _, last = name.rpartition(".")
+    hint = did_you_mean(last, _MODULES.get(room, {})) or f" {_COMPONENTS}"
+    return f"{name} of TensorFlow 1 has no counterpart here.{hint}"
 
 
 def _import_of(name: str, target: str) -> ast.stmt:

@@ -19,10 +19,10 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 from weakref import WeakKeyDictionary
 
-from open_seq2seq.utils.errors import did_you_mean
+from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 Specs = Mapping[str, Any]
 PARAMS = "_params"
@@ -131,6 +131,40 @@ def with_change(on_change: str, specs: Specs) -> dict[str, Any]:
     """Returns the declarations with ``on_change`` set in every ``Param`` that does not give it."""
     return {name: replace(spec, on_change=on_change) if isinstance(spec, Param) and not spec.on_change else spec
             for name, spec in specs.items()}
+
+
+class CheckedParams(Mapping[str, Any]):
+    """The checked parameters of a component, which cannot be changed.
+
+    This is not a dict, because ``tf.Module`` would wrap one to track its values.
+
+    Args:
+      values: the parameters.
+      path: their path in the config, such as ``encoder_params``, for messages.
+    """
+
+    def __init__(self, values: Mapping[str, Any], path: str) -> None:
+        self._values, self._path = dict(values), path
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+    def __setitem__(self, name: Any, *values: Any) -> NoReturn:
+        path = f"{self._path}/{name}" if self._path else str(name)
+        raise ConfigError([f"self.params must not be changed, but {shown(path)} is: keep the value in an attribute of "
+                           "the class, or change the parameters that are given to super().__init__, as in "
+                           "{**params, 'name': value}."])
+
+    __delitem__ = pop = setdefault = update = __setitem__
 
 
 def describe_type(param: Param) -> str:

@@ -86,9 +86,8 @@ def _plain_items(params: Mapping[Any, Any], path: str, problems: list[str]) -> I
     An object with ``get_config`` is divided into its class and its arguments: ``initializer: GlorotUniform(seed=1)``
     becomes ``initializer: GlorotUniform`` and ``initializer_params: {seed: 1}``.
     """
-    split = {key: value for key, value in params.items()
-             if str(key).endswith(_OBJECTS) and not isinstance(value, type)
-             and callable(getattr(value, "get_config", None)) and not params.get(f"{key}_params")}
+    split = {key: arguments for key, value in params.items() if str(key).endswith(_OBJECTS)
+             and not params.get(f"{key}_params") and (arguments := _arguments_of(value)) is not None}
     for key, value in params.items():
         below = f"{path}/{key}" if path else str(key)
         kind = type(value) if key in split else value
@@ -98,8 +97,16 @@ def _plain_items(params: Mapping[Any, Any], path: str, problems: list[str]) -> I
                                   and key.removesuffix("_params") in split):
             yield key, _plain(kind, below, problems)
         if key in split:
-            settings = {k: _without_generator(v) for k, v in value.get_config().items() if v is not None}
+            settings = {k: _without_generator(v) for k, v in split[key].items() if v is not None}
             yield f"{key}_params", _plain(settings, f"{below}_params", problems)
+
+
+def _arguments_of(value: Any) -> Mapping[str, Any] | None:
+    """Returns the arguments of an initialiser or regulariser; None for other values, and objects that lack them."""
+    try:
+        return None if isinstance(value, type) else value.get_config()
+    except Exception:  # there is no such method, or it is that of the base class, or a user's
+        return None
 
 
 def _what_is_lost(value: Any) -> str:

@@ -92,7 +92,7 @@ def execute_config(path: str, variables: Mapping[str, Any] | None = None) -> dic
     folder = os.path.dirname(path)
     forgotten = list(_siblings) if variables is None else _siblings_elsewhere(folder)
     module = ModuleType(name)
-    vars(module).update({"__file__": path, "tf": tf, Assigning.VALUES: variables})
+    vars(module).update({"__file__": path, "tf": tf, Assigning.VALUES: variables, old_names.REFUSE: old_names.refuse})
     with _reported(path, f"The config file {path}"), _importable_siblings(folder, forgotten):
         with open(path, "rb") as file:
             tree = ast.parse(file.read(), path)
@@ -283,9 +283,11 @@ def _hint(error: BaseException) -> str:
     wanted = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", text)
     if wanted:
         return did_you_mean(wanted[1], dir(sys.modules.get(wanted[2])))
-    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) and error.obj.__name__ == "tensorflow":
-        return (" If this is a name from TensorFlow 1: initialisers are now in tf.keras.initializers, regularisers in "
-                "tf.keras.regularizers, and the toolkit's own classes can be given by name.")
+    if port := old_names.port_of(error):
+        return f" {port}"
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith(f"{__name__.partition('.')[0]}."):
+        return (" This package has no such module: if it is one of a fork, put its file beside the config, and import "
+                "it without the name of the package.")
     if isinstance(error, NameError) and error.name:
         return did_you_mean(error.name, dir(builtins))
     return ""

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.files import ASSET, DATA, LIST, NamedFile, named_files
 from open_seq2seq.config.names import register
-from open_seq2seq.config.params import FREE, Param, without_effect
+from open_seq2seq.config.params import FREE, CheckedParams, Param, without_effect
 from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.data.datasets import dataset_batches
 from open_seq2seq.data.fields import fields_of, signature_of
@@ -84,7 +84,8 @@ class DataLayer(Component):
             params = {**params, "mode": mode}
         super().__init__(params, model, name if isinstance(name, str) else "data_layer", params.get("mode", "train"))
         if self.params["shuffle"] is None:
-            self._params = MappingProxyType({**self._params, "shuffle": self.mode == "train" and not self.contiguous})
+            shuffle = self.mode == "train" and not self.contiguous
+            self._params = CheckedParams({**self._params, "shuffle": shuffle}, self.params_path)
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:

@@ -183,10 +183,10 @@ class TransformerDecoder(AutoregressiveDecoder):
         self._check(params, path)
         norm_params = check_norm_params(params["norm_params"], f"{path}/norm_params")
         initializer, regularizer = self.make_initializer(), self.make_regularizer()
-        source_size = getattr(getattr(model, "encoder", None), "output_size", None) or params["hidden_size"]
+        self._source_size: int = getattr(getattr(model, "encoder", None), "output_size", None) or params["hidden_size"]
         self.embedding = None if params["share_source_embedding"] else SharedEmbedding(
             params["tgt_vocab_size"], params["hidden_size"])
-        self.layers = [DecoderLayer(params, norm_params, initializer, regularizer, source_size)
+        self.layers = [DecoderLayer(params, norm_params, initializer, regularizer, self._source_size)
                        for _ in range(params["num_hidden_layers"])]
         self.output_norm = make_norm(params["hidden_size"], norm_params)
 
@@ -234,7 +234,7 @@ class TransformerDecoder(AutoregressiveDecoder):
         # Id 0 is embedded as zeros, so shifting the ids is the same as shifting the embeddings.
         x = self._embedded(embedding, tf.pad(ids, [[0, 0], [1, 0]])[:, :-1], tf.range(length))
         x = run_layers(self.layers, dropout(x, self.params["layer_postprocess_dropout"], self.training),
-                       _source_bias(encoder_output), tf.cast(encoder_output["outputs"], self.compute_dtype), mask,
+                       _source_bias(encoder_output), self._encoded(encoder_output), mask,
                        causal_bias(length), training=self.training, recompute=self.params["recompute"])
         hidden = self.output_norm(x, mask, self.training)
         projection = OutputProjection(hidden, tf.convert_to_tensor(embedding.table), self.training)
@@ -243,6 +243,15 @@ class TransformerDecoder(AutoregressiveDecoder):
         logits = embedding.logits(hidden)
         best = tf.argmax(mask_extra_ids(logits, self.params["tgt_vocab_size"]), -1, tf.int32)
         return {"logits": logits, "outputs": [best], "projection": projection}
+
+    def _encoded(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
+        """Returns the encoder's outputs in the compute dtype."""
+        outputs = tf.cast(encoder_output["outputs"], self.compute_dtype)
+        if outputs.shape[-1] not in (None, self._source_size):
+            raise ConfigError([f"The encoder's outputs have {outputs.shape[-1]} channels, but the decoder was made for "
+                               f"{self._source_size}: give the encoder an attribute output_size, or set "
+                               f"'{self.params_path}/hidden_size' to the same number."])
+        return outputs
 
     def _embedded(self, embedding: SharedEmbedding, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         """Returns embeddings ``[batch, time or beam, hidden]`` of ids at ``positions`` ``[time]`` (one for a beam)."""
@@ -262,7 +271,7 @@ class TransformerDecoder(AutoregressiveDecoder):
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
         """Returns keys and values of the source, the bias that masks its padding, and weights in the compute dtype."""
         embedding = self._embedding(encoder_output)
-        encoded = tf.cast(encoder_output["outputs"], self.compute_dtype)
+        encoded = self._encoded(encoder_output)
         return {
             "layers": [layer.prepare(encoded) for layer in self.layers],
             "source_bias": _source_bias(encoder_output),

@@ -12,14 +12,13 @@ import operator
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.names import resolve_names
-from open_seq2seq.config.params import FREE, Param, check_params, declared_by, shown
+from open_seq2seq.config.params import FREE, CheckedParams, Param, check_params, declared_by, shown
 from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.parts.forward_pass import Stack
 from open_seq2seq.parts.initializers import checked_regularizer, make_named
@@ -231,7 +230,7 @@ def _initial_value(initializer: Any, shape: Sequence[int]) -> tf.Tensor:
         initializer = type(initializer).from_config(settings)
     try:
         return tf.ensure_shape(tf.cast(initializer(tuple(shape)), tf.float32), shape)
-    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+    except (TypeError, ValueError, NotImplementedError, tf.errors.InvalidArgumentError) as error:
         raise ConfigError([f"The initialiser {shown(initializer)} failed for a variable of shape {list(shape)}: "
                            f"{shown(str(error))}. Correct 'initializer' or 'initializer_params'."]) from error
 
@@ -306,8 +305,7 @@ class Component(Module):
             problems += self._value_problems(checked)
         if problems:
             raise ConfigError(problems)
-        # A plain dict would be wrapped by tf.Module's attribute tracking.
-        self._params = MappingProxyType(checked)
+        self._params = CheckedParams(checked, self.params_path)
         self._model = model
         self._mode = mode
         self._training_scopes = Stack()

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from open_seq2seq.config import user_code
 from open_seq2seq.config.data_note import names_missing_path, remedy
-from open_seq2seq.config.loader import ConfigFile, check_exists, config_of_values, find_recipe, possible_keys
+from open_seq2seq.config.loader import (
+    ConfigFile,
+    check_exists,
+    config_of_values,
+    find_recipe,
+    lies_in_logdir,
+    possible_keys,
+)
 from open_seq2seq.config.overrides import Override, check_words, overrides_of
 from open_seq2seq.config.resolve import Benchmark
 from open_seq2seq.utils.console import in_python
@@ -250,6 +257,8 @@ def _config_of(config: Config | None) -> ConfigFile | str | None:
         return None if config is None else config_of_values(config)
     path = find_recipe(os.fspath(config))
     check_exists(path)
+    if not lies_in_logdir(path):
+        possible_keys(path)  # reports that a base does not exist before TensorFlow is imported
     return path
 
 

@@ -119,7 +119,7 @@ def python_of(page: str) -> str:
     return "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
 
 
-@pytest.mark.long
+@pytest.mark.outside
 def test_the_code_of_the_page_runs(folder, monkeypatch):
     monkeypatch.chdir(folder)
     program = python_of((ROOT / "docs" / "python.md").read_text(encoding="utf-8"))
@@ -130,7 +130,7 @@ def test_the_code_of_the_page_runs(folder, monkeypatch):
     assert "give resume=True" in done.stdout
 
 
-@pytest.mark.long
+@pytest.mark.outside
 def test_the_notebook_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     text = (ROOT / "docs" / "examples" / "toy.ipynb").read_text(encoding="utf-8")

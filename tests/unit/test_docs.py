@@ -34,9 +34,11 @@ def test_the_examples_in_the_pages_are_those_of_the_files():
         assert reference.with_examples(text) == text, "run python docs/make_reference.py and commit " + name
 
 
-# Of mpiexec, horovodrun, scripts/install_horovod.sh, docker and sbatch.
+# Of mpiexec, horovodrun, scripts/install_horovod.sh, docker, sbatch and OpenNMT-tf.
 LAUNCHERS_OWN = (r"--(bind-to|allow-run-as-root|oversubscribe|mca|gloo|network-interfaces|nccl|no-nccl|build-arg|rm"
-                 r"|nodes|min-np|max-np|host-discovery-script|blacklist-cooldown-range|reset-limit|elastic-timeout)(?![\w-])")
+                 r"|nodes|min-np|max-np|host-discovery-script|blacklist-cooldown-range|reset-limit|elastic-timeout"
+                 r"|auto_config|with_eval|features_file|predictions_file|max_count|sentencepiece|mixed_precision"
+                 r")(?![\w-])")
 
 
 def test_every_flag_in_the_pages_exists():
@@ -62,7 +64,13 @@ OTHERS = {
     "precompute_mel_basis", "syn_enable", "syn_subdirs",  # options of NVIDIA's OpenSeq2Seq that were left out
     "tacotron_gst_combine_csv", "tacotron_gst_create_infer_csv", "tacotron_gst_create_syn_data",  # tools of it
     "tacotron_save_spec",
+    "change_sample_rate", "get_best_accuracy", "process_data",
     "larc_clip_on", "larc_final_lr", "larc_grad_update",  # made of a prefix and a field
+    "average_last_checkpoints", "batch_type", "decay_params", "decay_type", "effective_batch_size",  # of OpenNMT-tf
+    "eval_features_file", "eval_labels_file", "keep_checkpoint_max", "maximum_features_length",
+    "maximum_labels_length", "model_dim", "model_dir", "moving_average_decay", "sample_buffer_size",
+    "save_checkpoints_steps", "save_summary_steps", "source_tokenization", "source_vocabulary",
+    "target_tokenization", "target_vocabulary", "train_features_file", "train_labels_file", "with_scores",
 }
 # Keys of the dicts that describe layers and searches, which are not declared one by one.
 KEYS_OF_DICTS = {"ctc_weight", "kernel_size", "num_channels", "pool_size", "residual_dense", "use_bias"}

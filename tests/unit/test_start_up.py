@@ -37,10 +37,12 @@ def start(folder, program: str, *arguments: str) -> subprocess.CompletedProcess:
     (["--mode"], 2, "expected one argument"),
     (["--bench_steps=x"], 2, "--bench_steps"),
     (["--config_file=confg.py"], 2, "Did you mean 'config.py'"),
+    (["--config_file=variant.py"], 2, "confg.py, does not exist. Did you mean 'config.py'"),
     (["stray"], 2, "'stray' is not understood"),
 ])
 def test_a_mistake_on_the_command_line_needs_no_tensorflow(tmp_path, arguments, code, said):
     (tmp_path / "config.py").write_text(CONFIG)
+    (tmp_path / "variant.py").write_text("from shared import data_root\nbase_config = 'confg.py'\n")
     done = start(tmp_path, PROGRAM, "--config_file=config.py", *arguments)
     assert done.returncode == code and said in done.stdout + done.stderr, done.stderr
     assert done.stdout.splitlines()[-1] == "imported:"

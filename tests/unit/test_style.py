@@ -23,7 +23,7 @@ TASK_WORDS = re.compile(r"speech|audio|transcri|utterance|translat|recogni[sz]er
 # Modules of a task that lie in a general room, and names that configs give or documentation imports.
 OF_TASKS = ("data/__init__.py", "models/__init__.py", "models/speech2text.py",
             "models/logit_stream.py", "models/transcript_files.py", "inference/trained_model.py", "cli.py",
-            "config/old_names.py")
+            "config/old_names.py", "config/original_defaults.py")
 TASK_NAMES = {("data/data_layer.py", "sentences"), ("data/data_layer.py", "utterances"),
               ("data/data_layer.py", "Unit of the batch size: sentences, or tokens of the longer side, padding "
                                      "included."),
@@ -39,11 +39,10 @@ BANNED = re.compile(r"""
 ALLOWED = {
     # The one documented way to ask which graph is being built.
     ("parts/precision.py", "tf.compat.v1.get_default_graph"),
-    # Names of initialisers that configs may contain.
+    # Names of initialisers that configs may contain, and the names of TensorFlow 1 in old configs.
     ("parts/initializers.py", "tf.compat.v1"), ("config/serialize.py", "tf.compat.v1"),
-    # Names of TensorFlow 1 in configs of NVIDIA's OpenSeq2Seq, and what they are called today.
     ("config/old_names.py", "tf.contrib"), ("config/old_names.py", "tf.compat.v1"),
-    ("config/old_names.py", "tensorflow.compat.v1"),
+    ("config/old_names.py", "tensorflow.compat.v1"), ("config/old_names.py", "tensorflow.contrib"),
     # Nothing public frees the graph of a function; without these modules, it remains in memory.
     ("utils/graphs.py", "from tensorflow.python.framework import func_graph, ops"),
 }

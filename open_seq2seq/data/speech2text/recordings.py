@@ -280,14 +280,24 @@ class Recordings:
         """Returns a dict of row → problem, for recordings or segments that are repeated within one list.
 
         The same recording in two lists is allowed, and so is a list that is given twice to use its recordings twice.
+        With ``on_bad_example: stop``, a row whose transcript is repeated, too, is used again, and only a warning.
         """
         problems: dict[int, tuple[str, str]] = {}
+        repeated: list[str] = []
         seen: dict[tuple[Any, ...], Utterance] = {}
         for row, utterance in enumerate(self.utterances):
             key = (utterance.source, os.path.normpath(utterance.path), utterance.begin, utterance.duration)
             first = seen.setdefault(key, utterance)
-            if first.line < utterance.line:
+            if first.line >= utterance.line:
+                continue
+            if utterance.text == first.text and self._params["on_bad_example"] == "stop":
+                repeated.append(f"{utterance.place} repeats line {first.line}")
+            else:
                 problems[row] = ("duplicate", f"is already in line {first.line} of the list")
+        if repeated:
+            more = f", and so do {len(repeated) - 1:,} other rows" if repeated[1:] else ""
+            deco_print(f"WARNING: {repeated[0]}, with the same transcript{more}: repeated rows are used again, unless "
+                       "on_bad_example is skip.")
         return problems
 
     def _leave_out(self, problems: Mapping[int, tuple[str, str]]) -> None:

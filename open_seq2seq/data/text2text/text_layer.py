@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.params import CheckedParams
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.corpus import Layout, TokenCorpus, load_corpus
@@ -45,7 +45,7 @@ class TextDataLayer(DataLayer):
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
-        self._params = MappingProxyType(self._completed(dict(self._params)))
+        self._params = CheckedParams(self._completed(dict(self._params)), self.params_path)
         problems = self._problems()
         if problems:
             raise ConfigError(problems)

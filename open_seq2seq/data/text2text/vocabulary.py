@@ -73,7 +73,9 @@ class Vocabulary:
             if not all(_looks_special(token) for token in tokens[:NUM_SPECIAL]) or len(tokens) < NUM_SPECIAL:
                 raise DataError(
                     f"{path} must begin with the four special tokens <PAD> </S> <S> <UNK>, but begins with "
-                    f"{' '.join(tokens[:NUM_SPECIAL])}: set special_tokens_already_in_vocab to False to add them.")
+                    f"{' '.join(tokens[:NUM_SPECIAL])}: set special_tokens_already_in_vocab to False to add them, or, "
+                    "for a model that NVIDIA's OpenSeq2Seq trained with this file, put the special tokens in place of "
+                    "its first four lines, whose ids stood for them.")
         else:
             tokens = [SpecialTextTokens.to_string(i) for i in SpecialTextTokens] + tokens
         if len(tokens) == NUM_SPECIAL:

@@ -15,7 +15,6 @@ from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.old_names import IMPORTS, NAMES
 from open_seq2seq.encoders import TDNNEncoder
 from open_seq2seq.parts.rnn.core_cells import WeightDropLayerNormBasicLSTMCell
-from open_seq2seq.utils.errors import ConfigError
 
 KINDS = {"initializer": "initializer", "regularizer": "regularizer", "Cell": "cell", "Cudnn": "cell",
          "Optimizer": "optimizer", "decay": "lr_policy"}
@@ -78,28 +77,6 @@ def test_a_config_without_old_names_is_not_one_of_the_original(tmp_path: Path):
     assert not loaded(tmp_path, "base_params = {'a': tf.nn.relu, 'b': 'tf.layers.dense'}  # tf.layers.dense").old_names
 
 
-@pytest.mark.parametrize(("expression", "message"), {
-    "tf.contrib.layers.l3_regularizer": "tf.contrib.layers.l3_regularizer of TensorFlow 1 has no counterpart here. Did "
-                                        "you mean 'l2_regularizer'?",
-    "tf.contrib.nothing": "tf.contrib.nothing of TensorFlow 1 has no counterpart here.",
-    "tf.nn.rnn_cell.DropoutWrapper": "tf.nn.rnn_cell.DropoutWrapper of TensorFlow 1 has no counterpart here.",
-    "tf.contrib.layers.l2_regularizer(scale=0.1)":
-        "tf.contrib.layers.l2_regularizer of TensorFlow 1 is called, but only its name can be used: give "
-        "'l2_regularizer', and the arguments in regularizer_params.",
-    "lambda x: tf.layers.dense(x, 3)": "tf.layers.dense of TensorFlow 1 is called, but only its name can be used: "
-                                       "docs/components.md shows how to write a component with TensorFlow 2.",
-    "[tf.layers.conv2d, tf.nn.dropout]": "tf.nn.dropout means the opposite today",
-    "tf.contrib.layers": "Write each name of tf.contrib.layers in full, such as tf.contrib.layers.l1_regularizer.",
-    "tf.nn.rnn_cell.LSTMCell(8)": "tf.nn.rnn_cell.LSTMCell of TensorFlow 1 is called, but only its name can be used: "
-                                  "give 'tf.nn.rnn_cell.LSTMCell', and the arguments in core_cell_params.",
-}.items())
-def test_a_name_that_cannot_be_used_is_named_with_its_line(expression: str, message: str, tmp_path: Path):
-    with pytest.raises(ConfigError) as error:
-        value_of(tmp_path, expression)
-    assert f"config.py, line 3: {message}" in str(error.value)
-    assert str(error.value).count("\n") == 0
-
-
 def test_old_names_in_a_base(tmp_path: Path):
     (tmp_path / "base.py").write_text("rate = 0.1\nbase_model = 'Text2Text'\n"
                                       "base_params = {'regularizer': tf.contrib.layers.l2_regularizer, 'a': rate}\n")
@@ -107,14 +84,6 @@ def test_old_names_in_a_base(tmp_path: Path):
     config = load_config(tmp_path / "variant.py")
     assert config.old_names == ("tf.contrib.layers.l2_regularizer",)
     assert config.sections["base_params"] == {"regularizer": "l2_regularizer", "a": 0.2, "b": 1}
-
-
-@pytest.mark.parametrize(("text", "message"), [
-    ("from tensorflow.contrib import layers", "Write each name of tf.contrib.layers in full"),
-    ("class Cell(tf.nn.rnn_cell.LSTMCell): pass", "Cell is derived from tf.nn.rnn_cell.LSTMCell of TensorFlow 1")])
-def test_statements_that_cannot_be_replaced(text: str, message: str, tmp_path: Path):
-    with pytest.raises(ConfigError, match=message):
-        loaded(tmp_path, f"{text}\nbase_params = {{}}")
 
 
 def test_another_tensorflow_is_not_the_first(tmp_path: Path):

@@ -1,5 +1,7 @@
 import enum
 import functools
+import inspect
+import operator
 import os
 import re
 import sys
@@ -11,10 +13,12 @@ import tensorflow as tf
 
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.merge import same
+from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.overrides import parse_overrides
 from open_seq2seq.config.params import Param
 from open_seq2seq.config.resolve import Benchmark, resolve
 from open_seq2seq.config.serialize import to_plain, to_yaml, unwritable, write_yaml
+from open_seq2seq.config.user_code import untrusted
 from open_seq2seq.config.yaml_text import load_yaml
 from open_seq2seq.optimizers import l2_regularizer
 from open_seq2seq.parts.initializers import make_named
@@ -80,6 +84,42 @@ def test_initialisers_that_are_objects_are_read_back_with_their_arguments(made):
     assert again.get_config() == made.get_config()
 
 
+ROOMS = {"initializer": ("initializers", "keras.initializers", "compat.v1.initializers",
+                         "compat.v1.keras.initializers"),
+         "regularizer": ("keras.regularizers", "compat.v1.keras.regularizers"),
+         "activation": ("keras.activations", "compat.v1.keras.activations")}
+
+
+def exports(kind):
+    """What TensorFlow and Keras export of a kind, by name; without base classes and functions that look up names."""
+    modules = [operator.attrgetter(room)(tf) for room in ROOMS[kind]]
+    members = {f"{module.__name__}.{name}": getattr(module, name) for module in modules for name in dir(module)}
+    members |= {f"{room.__name__}.{name}": getattr(room, name) for room in (tf, tf.compat.v1) for name in dir(room)
+                if name.endswith(f"_{kind}") and inspect.isclass(getattr(room, name))}
+    return {name: value for name, value in members.items() if name.rpartition(".")[2] not in (
+        "Initializer", "Regularizer", "deserialize", "get", "serialize")
+        and (inspect.isclass(value) or callable(value) and kind != "initializer")}
+
+
+def instance(cls):
+    """An object of an exported class with an argument, if it takes a seed or a factor."""
+    taken = inspect.signature(cls).parameters
+    return cls(**{name: value for name, value in (("seed", 3), ("l2", 0.25), ("factor", 0.5)) if name in taken})
+
+
+@pytest.mark.parametrize("kind", ROOMS)
+def test_whatever_tensorflow_exports_is_read_back_from_a_logdir(kind):
+    for name, value in exports(kind).items():
+        made = instance(value) if inspect.isclass(value) else value
+        assert not unwritable({"base_params": {kind: value}, "eval_params": {kind: made}}), name
+        written, settings = (load_yaml(to_yaml({kind: given})) for given in (value, made))
+        with untrusted("config.yaml"):
+            assert resolve_name(written[kind], kind, kind) is value, name
+            if made is not value:
+                again = make_named(settings[kind], settings.get(f"{kind}_params", {}), kind, kind)
+                assert type(again) is value and again.get_config() == made.get_config(), name
+
+
 def square(x):
     return x * x
 
@@ -94,6 +134,13 @@ def test_values_that_a_saved_config_would_lose_are_named_with_their_keys(value, 
     for place in ({"a": {"b": value}}, {"a": {"b": [1, value]}}):
         (problem,) = unwritable({"base_model": "M", "base_params": place, "eval_params": place})
         assert re.match(rf"'a/b(/1)?' is {what}.*: give .*\.$", problem)
+
+
+def test_a_regularizer_that_does_not_tell_its_arguments_would_be_lost():
+    class Without(tf.keras.regularizers.Regularizer):
+        """Lacks the method get_config."""
+
+    assert "an object of the class Without" in unwritable({"base_params": {"regularizer": Without()}})[0]
 
 
 def test_everything_else_is_written():

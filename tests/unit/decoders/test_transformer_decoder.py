@@ -201,3 +201,12 @@ def test_mistakes_are_named(source, target):
         Translator(num_heads=5)
     with pytest.raises(ConfigError, match="decoder_params' has 30 ids"):
         Translator(tgt_vocab_size=30).decode(source, target)
+
+
+def test_an_encoder_of_another_width_has_to_say_so(source, target):
+    model = Translator()
+    encoded = model.encoder.encode({"source_tensors": source})
+    narrow = {**encoded, "outputs": encoded["outputs"][..., :8]}
+    for more in ({}, {"target_tensors": target}):
+        with pytest.raises(ConfigError, match="have 8 channels, but .* 16: give the encoder an attribute output_size"):
+            model.decoder.decode({"encoder_output": narrow, **more})

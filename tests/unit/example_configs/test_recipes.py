@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from pathlib import Path
 
 import pytest
 
 from open_seq2seq.config.loader import load_config
+from open_seq2seq.config.merge import copy_nested, same
+from open_seq2seq.config.old_names import rename_in
+from open_seq2seq.config.original_defaults import use_original_defaults
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.models.builder import describe_section
@@ -34,3 +38,13 @@ def test_a_recipe_is_accepted_and_a_checkpoint_keeps_what_needs_no_trust(recipe:
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_recipe_says_how_it_is_run(recipe: Path):
     assert f"--config_file={recipe.relative_to(REPOSITORY)}" in recipe.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_a_recipe_is_not_changed_as_configs_of_nvidias_are(recipe: Path):
+    tree = ast.parse(recipe.read_text(encoding="utf-8"))
+    before = ast.dump(tree)
+    assert not rename_in(tree, str(recipe)) and ast.dump(tree) == before
+    config = load_config(recipe)
+    sections = copy_nested(config.sections)
+    assert not config.old_names and not use_original_defaults(config) and same(config.sections, sections)

@@ -146,12 +146,16 @@ def test_a_list_without_header_is_refused_whatever_the_config_says(one_list, voi
         Speech2TextDataLayer(params, mode="train")
 
 
-def test_duplicates(one_list, voice):
+def test_duplicates(one_list, voice, capsys):
     params = one_list(("a.wav", voice, "ab"), ("b.wav", voice, "ab"), ("./a.wav", None, "ba"))
     with pytest.raises(DataError, match=r"list\.csv:4: \./a\.wav is already in line 2 of the list"):
         Speech2TextDataLayer(params, mode="train")
     layer = Speech2TextDataLayer({**params, "on_bad_example": "skip"}, mode="train")
     assert layer.report_dropped() == {"duplicate": 1}
+    same = one_list(("a.wav", voice, "ab"), ("b.wav", voice, "ab"), ("a.wav", None, "ab"))
+    assert Speech2TextDataLayer(same, mode="train").num_examples == 3
+    assert "list.csv:4 repeats line 2, with the same transcript: repeated rows are used" in capsys.readouterr().out
+    assert Speech2TextDataLayer({**same, "on_bad_example": "skip"}, mode="train").num_examples == 2
     twice = {**one_list(("a.wav", voice, "ab"))}
     assert Speech2TextDataLayer({**twice, "dataset_files": twice["dataset_files"] * 2}, mode="train").num_examples == 2
 
@@ -266,7 +270,7 @@ def test_segments_of_one_recording_are_not_repeated(tmp_path, params, voice):
     layer = Speech2TextDataLayer(segments_of(tmp_path, params, *rows), mode="train")
     assert layer.num_examples == 3 and len({layer.file_name(example) for example in range(3)}) == 2
     with pytest.raises(DataError, match="talk.wav is already in line 1 of the list"):
-        Speech2TextDataLayer(segments_of(tmp_path, params, *rows, rows[0]), mode="train")
+        Speech2TextDataLayer(segments_of(tmp_path, params, *rows, {**rows[0], "text": "ba"}), mode="train")
 
 
 @pytest.mark.parametrize(("row", "words"), [
