@@ -65,7 +65,7 @@ test-long: $(VENV)/.installed-test  ## Run the tests of whole runs, such as kill
 test-ranks: $(VENV)/.installed-test  ## Run the tests that launch several processes; most need make horovod first.
 	$(PYTEST) -m "ranks and not slow" tests/integration
 
-test-onednn: $(VENV)/.installed-test  ## Run the numeric tests with oneDNN if make test runs without it, else without.
+test-onednn: $(VENV)/.installed-test  ## Run the quick numeric tests with oneDNN if make test runs without it, else without.
 	TF_ENABLE_ONEDNN_OPTS=$$($(BIN)/python -c 'from open_seq2seq.utils.machine import has_onednn; print(int(not has_onednn()))') \
 	  $(PYTEST) $(NUMERIC_TESTS)
 

@@ -85,12 +85,12 @@ def refuse(problem: str) -> NoReturn:
 
 def port_of(error: BaseException) -> str:
     """Returns a sentence about an error of code for TensorFlow 1, such as a call of ``tf.get_variable``; else ""."""
-    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("tensorflow."):
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("tensorflow.contrib"):
         return "Of tensorflow.contrib, only names can be used, in full, such as tf.contrib.layers.l2_regularizer."
     missing = _MISSING.match(str(error)) if isinstance(error, AttributeError) else None
     if missing is None:
         return ""
-    if missing[2].endswith("izer"):
+    if missing[2].endswith(("initializer", "regularizer")):
         return "Initialisers are in tf.keras.initializers, and regularisers in tf.keras.regularizers."
     place = missing[1].replace("tensorflow._api.v2", "tensorflow").replace("tensorflow", "tf", 1)
     return f"If {place}.{missing[2]} is a name of TensorFlow 1: {_COMPONENTS}"
@@ -162,6 +162,8 @@ class _Renaming(_Refusing):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802
         """Replaces ``tf.contrib.layers.l2_regularizer`` by ``"l2_regularizer"``."""
+        if not isinstance(node.ctx, ast.Load):  # a config that defines the name itself
+            return self.generic_visit(node)
         name = _dotted(node)
         if name in NAMES:
             self.used.append(name)

@@ -36,8 +36,8 @@ def use_original_defaults(file: ConfigFile, overrides: Sequence[Override] = ()) 
     """Changes a config of NVIDIA's OpenSeq2Seq so that it means the same here, if it is not to have today's defaults.
 
     Parameters that are given are kept, except ``alpha`` of CTC decoders, whose unit differs, and ``version`` 1 of
-    ResNets, which is 1.5 here. The sections of the config
-    are changed in place. Configs without old names are not changed.
+    ResNets, which is 1.5 here. The sections of the config are changed in place. Configs without old names are not
+    changed.
 
     Args:
       file: the config.
@@ -86,8 +86,7 @@ def _natural_alphas(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     """
     for section in sections.values():
         params = section.get("decoder_params")
-        decoder = section.get("decoder", sections[_BASE].get("decoder"))
-        if "FullyConnectedCTCDecoder" in _names(decoder) and isinstance(params, dict) \
+        if "FullyConnectedCTCDecoder" in _names(_choice(sections, section, "decoder")) and isinstance(params, dict) \
                 and type(params.get("alpha")) in (int, float):
             params["alpha"] /= math.log(10.0)
             yield f"decoder_params/alpha: {params['alpha']:.4g} (that of the config, divided by ln 10)"
@@ -97,9 +96,14 @@ def _versions(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     """Gives ResNets of version 1 the stride of the original, which is in the 3 × 3 convolutions of bottlenecks."""
     for section in sections.values():
         params = section.get("encoder_params")
-        encoder = section.get("encoder", sections[_BASE].get("encoder"))
-        if "ResNetEncoder" in _names(encoder) and isinstance(params, dict) and params.get("version") == 1:
+        if "ResNetEncoder" in _names(_choice(sections, section, "encoder")) and isinstance(params, dict) \
+                and params.get("version") == 1:
             yield from _set(section, ("encoder_params", "version"), 1.5)
+
+
+def _choice(sections: Mapping[str, dict[str, Any]], section: Mapping[str, Any], key: str) -> Any:
+    """Returns what a section chooses, or else ``base_params``, or else any section."""
+    return next((one[key] for one in (section, sections[_BASE], *sections.values()) if key in one), None)
 
 
 def _names(choice: Any) -> list[str]:

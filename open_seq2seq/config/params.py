@@ -158,13 +158,24 @@ class CheckedParams(Mapping[str, Any]):
     def __repr__(self) -> str:
         return repr(self._values)
 
-    def __setitem__(self, name: Any, *values: Any) -> NoReturn:
-        path = f"{self._path}/{name}" if self._path else str(name)
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._values, **other}
+
+    def __ror__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**other, **self._values}
+
+    def copy(self) -> dict[str, Any]:
+        """Returns the parameters as a dict."""
+        return dict(self._values)
+
+    def __setitem__(self, *values: Any, **named: Any) -> NoReturn:
+        name = next((name for name in (*values[:1], *named) if isinstance(name, str)), "")
+        path = "/".join(part for part in (self._path, name) if part)
         raise ConfigError([f"self.params must not be changed, but {shown(path)} is: keep the value in an attribute of "
                            "the class, or change the parameters that are given to super().__init__, as in "
                            "{**params, 'name': value}."])
 
-    __delitem__ = pop = setdefault = update = __setitem__
+    __delitem__ = clear = pop = popitem = setdefault = update = __setitem__
 
 
 def describe_type(param: Param) -> str:

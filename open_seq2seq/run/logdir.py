@@ -208,12 +208,14 @@ def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
 
 def _base_checkpoint(params: Mapping[str, Any]) -> Path:
     root = Path(params["load_model"]).expanduser()
-    if (original := original_path(root)) is not None:
+    original = original_path(root)
+    if original is not None and not root.is_dir():
         return original
     if not root.is_dir() or _is_empty(root):
-        raise UserError(f"'load_model' is {root}, which {_lacks(root)}: give the logdir of a trained model.")
+        raise UserError(f"'load_model' is {root}, which {_lacks(root)}: give the logdir of a trained model, or the "
+                        "path of a checkpoint of NVIDIA's OpenSeq2Seq without .index.")
     folder = checkpoint_folder(root)
-    checkpoint = next(iter(find_checkpoints(folder, bool(params.get("restore_best_checkpoint")))), None)
+    checkpoint = next(iter(find_checkpoints(folder, bool(params.get("restore_best_checkpoint")))), original)
     if checkpoint is None:
         raise CheckpointError(f"There is no checkpoint in {folder}, the folder given in 'load_model': give the logdir "
                               "of a trained model.")

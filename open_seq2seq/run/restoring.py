@@ -10,7 +10,7 @@ import numpy as np
 
 from open_seq2seq.checkpoints import Checkpoint, assign_matching, assign_strictly, load_checkpoint, match
 from open_seq2seq.checkpoints.inputs import RunInputs
-from open_seq2seq.checkpoints.original import original_path, read_converted
+from open_seq2seq.checkpoints.original import read_converted
 from open_seq2seq.checkpoints.run_variables import RunVariables
 from open_seq2seq.checkpoints.state import AVERAGE, CARRIED, METRICS
 from open_seq2seq.models.model import Model
@@ -135,7 +135,7 @@ def load_base_model(model: Model, variables: RunVariables, path: Path) -> None:
       CheckpointError: no variable matches, or the checkpoint is damaged.
     """
     deco_print(f"Loading model from {path}")
-    if original_path(path) is not None:
+    if not path.is_dir():
         conversion = read_converted(path, model)[1]
         report = assign_matching(variables.weights, conversion.weights)
         report.unused += conversion.unused

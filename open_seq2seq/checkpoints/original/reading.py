@@ -53,8 +53,9 @@ def original_path(path: str | os.PathLike[str]) -> Path | None:
     text = os.fspath(path).removesuffix(_INDEX)
     if os.path.isfile(text + _INDEX):
         return Path(text)
-    newest = tf.train.latest_checkpoint(text) if os.path.isfile(os.path.join(text, "checkpoint")) else None
-    return None if newest is None else Path(newest)
+    # TensorFlow's list of a folder's checkpoints may have absolute paths, of where the folder was before.
+    prefixes = [file.with_suffix("") for file in Path(text).glob("*" + _INDEX)]
+    return max(prefixes, key=lambda prefix: (_step_in(prefix), prefix.name), default=None)
 
 
 def read_original(path: str | os.PathLike[str]) -> OriginalCheckpoint:

@@ -58,6 +58,8 @@ MISTAKES = {
                                 "Of tensorflow.contrib, only names can be used, in full, such as"),
     "an unknown initialiser": (value("tf.uniform_initializer", "initializer"),
                                "Initialisers are in tf.keras.initializers"),
+    "an unknown optimizer of tf.train": (value("tf.train.ProximalAdagradOptimizer", "optimizer"),
+                                         "If tf.train.ProximalAdagradOptimizer is a name of TensorFlow 1: docs/"),
     "dropout as a layer": (value("[tf.layers.conv2d, tf.nn.dropout]", "x"), "tf.nn.dropout means the opposite today"),
     "a misspelt class": ("from open_seq2seq.encoders import TransformerEncodr", "Did you mean 'TransformerEncoder'?"),
     "a misspelt parameter": ("base_params['encoder_params']['hiden_size'] = 4", "Did you mean 'hidden_size'?"),
@@ -108,3 +110,8 @@ def test_what_is_never_used_and_what_is_for_tensorflow_2_is_no_mistake(tmp_path:
               encoder("return tf.nn.rnn_cell.LSTMCell(4)").rpartition("\n")[0]]
     (tmp_path / "config.py").write_text(CONFIG + "\n".join(unused))
     assert load_config(tmp_path / "config.py").old_names == ("tf.contrib.layers.l2_regularizer",)
+
+
+def test_a_config_may_define_a_name_of_tensorflow_1(tmp_path: Path):
+    (tmp_path / "config.py").write_text(f"{CONFIG}\nclass Shim:\n    pass\ntf.layers = Shim\n")
+    assert load_config(tmp_path / "config.py").sections["base_params"]["regularizer"] == "l2_regularizer"

@@ -56,6 +56,8 @@ def test_version_1_of_a_resnet_is_here_version_1_5():
     sections, lines = filled(base_params={"encoder": "ResNetEncoder", "encoder_params": {"version": 1}})
     assert (sections["base_params"]["encoder_params"], lines) == ({"version": 1.5}, ["encoder_params/version: 1.5"])
     assert not filled(base_params={"encoder": "ResNetEncoder", "encoder_params": {"version": 2}})[1]
+    sections, _ = filled(base_params={"encoder_params": {"version": 1}}, train_params={"encoder": "ResNetEncoder"})
+    assert sections["base_params"]["encoder_params"] == {"version": 1.5}
 
 
 @pytest.mark.parametrize(("given", "scaling"), [

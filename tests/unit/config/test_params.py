@@ -3,6 +3,7 @@ import math
 import pytest
 
 from open_seq2seq.config.params import (
+    CheckedParams,
     Param,
     as_params,
     check_arguments,
@@ -12,6 +13,7 @@ from open_seq2seq.config.params import (
     describe_range,
     describe_type,
 )
+from open_seq2seq.utils.errors import ConfigError
 
 
 @pytest.mark.parametrize(("value", "spec", "expected"), [
@@ -107,3 +109,13 @@ def test_the_word_none_can_be_an_allowed_value():
     assert check_value(None, Param(["image", "none"]), "p") == ("none", "")
     assert check_value(None, Param(["image", "none", None]), "p") == (None, "")
     assert "has to be" in check_value(None, Param(["image", "other"], "image"), "p")[1]
+
+
+def test_checked_parameters_are_copied_but_not_changed():
+    params = CheckedParams({"a": 1, "b": 2}, "encoder_params")
+    assert params.copy() == {"a": 1, "b": 2} and params | {"b": 3} == {"a": 1, "b": 3} and {"b": 3} | params == params
+    for change in (lambda: params.update(a=2), lambda: params.update({"a": 2}), params.clear, params.popitem,
+                   lambda: params.pop("a"), lambda: params.setdefault("c", 0)):
+        with pytest.raises(ConfigError, match="self.params must not be changed, but 'encoder_params"):
+            change()
+    assert dict(params) == {"a": 1, "b": 2}

@@ -281,6 +281,17 @@ def test_load_model_may_be_one_checkpoint(tmp_path):
     assert check_logdir(options(), {"logdir": str(tmp_path / "new"), "load_model": str(made)}).base_checkpoint == made
 
 
+def test_load_model_may_be_a_folder_with_checkpoints_of_the_original(tmp_path):
+    for number in (900, 1000):
+        (tmp_path / f"model.ckpt-{number}.index").write_bytes(b"")
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "/absent/model.ckpt-900"')
+    params = {"logdir": str(tmp_path / "new"), "load_model": str(tmp_path)}
+    assert check_logdir(options(), params).base_checkpoint == tmp_path / "model.ckpt-1000"
+    own = checkpoint(tmp_path, "model.ckpt-1000")  # a checkpoint of this package goes first
+    assert check_logdir(options(), params).base_checkpoint == own
+    assert check_logdir(options(), {**params, "load_model": str(own)}).base_checkpoint == own
+
+
 HOLD = """
 import sys, time
 from open_seq2seq.run.logdir_lock import LogDirLock
