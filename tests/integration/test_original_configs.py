@@ -124,8 +124,8 @@ def stand_ins(layer: str, split: str, given: Mapping[str, Any], root: Path) -> d
     }[layer]
 
 
-def overrides(config: Path, root: Path) -> list[str]:
-    """The values of the command line with which a config reads made-up data."""
+def arguments(config: Path, root: Path) -> list[str]:
+    """The mode, with evaluation if the config has one, and the values with which the config reads made-up data."""
     sections = load_config(config).sections
     base = sections["base_params"]
     values: dict[str, Any] = dict(COMMON)
@@ -143,7 +143,8 @@ def overrides(config: Path, root: Path) -> list[str]:
             values["lm_vocab_file"] = f"{root}/lm_vocab.txt"
     if "processed_data_folder" in base:
         values["processed_data_folder"] = f"{root}/processed/{config.stem}"
-    return [f"--{name}={json.dumps(value)}" for name, value in values.items()]
+    mode = "train_eval" if "eval_params" in sections else "train"
+    return [f"--mode={mode}", *(f"--{name}={json.dumps(value)}" for name, value in values.items())]
 
 
 @pytest.mark.parametrize("name", names())
@@ -151,7 +152,7 @@ def test_a_config_of_the_original_can_be_run(name: str, originals: Path, root: P
     config = originals / name
     fails = config.stem == UNDEFINED or any(word in config.read_text() for word in CLASSES_THAT_ARE_MISSING)
     try:
-        values = overrides(config, root)
+        values = arguments(config, root)
     except ConfigError as error:
         assert fails and len(error.problems) == 1, error
         return

@@ -32,7 +32,7 @@ class Parts(tf.Module):
 
     precision = None
 
-    def __init__(self, params: dict[str, Any], mode: str = "eval", **changes: Any) -> None:
+    def __init__(self, params: dict[str, Any], mode: str = "eval", regularized: bool = False, **changes: Any) -> None:
         super().__init__()
         size = params.get("decoder_params", {}).get("tgt_vocab_size")
         self.derived = {**DERIVED, **({"tgt_vocab_size": size} if size else {}),
@@ -45,6 +45,8 @@ class Parts(tf.Module):
             required, optional = part_class.declared_params()
             given = {name: value for name, value in {**self.derived, **plain(params.get(f"{part}_params", {}))}.items()
                      if name in {**required, **optional}}
+            if regularized and "regularizer" in params and "regularizer" in {**required, **optional}:
+                given |= {"regularizer": "l2_regularizer", "regularizer_params": params["regularizer_params"]}
             with creating_variables(1):
                 setattr(self, part, part_class(given, self, part, mode))
 

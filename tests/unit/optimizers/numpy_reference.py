@@ -131,7 +131,7 @@ def novograd(beta1=0.95, beta2=0.98, epsilon=1e-8, weight_decay=0.0, grad_averag
         nonlocal m, v
         square = np.sum(g**2)
         v = square if v is None or not ema else beta2 * v + (1 - beta2) * square
-        g = g / (np.sqrt(v) + epsilon) + weight_decay * w
+        g = g / (np.sqrt(v) + epsilon if ema else np.sqrt(v + epsilon)) + weight_decay * w
         m = beta1 * m + (g * (1 - beta1) if grad_averaging else g)
         return w - lr * m
 
