@@ -14,14 +14,9 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.utils.script import quiet_tensorflow
-
-quiet_tensorflow()
-
-from open_seq2seq.data.image2label.toy_images import write_toy_cifar, write_toy_folders
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.script import ScriptParser, check_sizes, random_seed, run_script
+from open_seq2seq.utils.script import ScriptParser, check_sizes, quiet_tensorflow, random_seed, run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -42,6 +37,9 @@ def main(argv: list[str] | None = None) -> None:
     if args.train_size < 5 or args.dev_size < 1:
         raise UserError(f"--train_size is {args.train_size} and --dev_size is {args.dev_size}, but they have to be at "
                         "least 5 and 1.")
+    quiet_tensorflow()  # only now, because mistakes need not wait for it
+    from open_seq2seq.data.image2label.toy_images import write_toy_cifar, write_toy_folders
+
     write_toy_cifar(args.output_dir, args.train_size, args.dev_size, args.seed)
     write_toy_folders(args.output_dir, {"train": args.train_size, "dev": args.dev_size}, args.seed)
     deco_print(f"{args.output_dir}: {args.train_size} images for training and {args.dev_size} for evaluation")

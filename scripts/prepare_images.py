@@ -17,12 +17,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.utils.script import ScriptParser, quiet_tensorflow, run_script
-
-quiet_tensorflow()
-
 from open_seq2seq.data.folders import name_from
-from open_seq2seq.data.image2label.own_images import clean, fitting_size
 from open_seq2seq.data.own_scripts import (
     DROPPED,
     add_split_arguments,
@@ -34,6 +29,7 @@ from open_seq2seq.data.own_scripts import (
 )
 from open_seq2seq.data.text_files import write_csv, write_lines
 from open_seq2seq.utils.output_file import new_folder
+from open_seq2seq.utils.script import ScriptParser, quiet_tensorflow, run_script
 
 RECIPE = "example_configs/image2label/own-images.py"
 
@@ -50,7 +46,11 @@ def main(argv: list[str] | None = None) -> None:
     """Writes the lists and the names of the classes."""
     args = parse_args(argv)
     check_split_arguments(args)
-    kept = clean(read_class_files(args.folder))
+    files = read_class_files(args.folder)
+    quiet_tensorflow()  # only now, because mistakes need not wait for it
+    from open_seq2seq.data.image2label.own_images import clean, fitting_size
+
+    kept = clean(files)
     parts, names = split_and_report(kept, args, "file")
     with new_folder(args.output_dir) as folder:
         for part, rows in parts.items():
