@@ -2,8 +2,8 @@
 
 usage: python scripts/import_checkpoint.py OLD.py OLD/model.ckpt-1000 LOGDIR
 
-OLD.py is the config of the model; its vocabularies have to exist, but no other data. Evaluate the model with
-python run.py --mode=eval --logdir=LOGDIR (or --mode=infer), or start a run from it with load_model.
+OLD.py is the config of the model; its vocabularies have to exist and, without infer_params, the data of eval_params.
+Evaluate the model with python run.py --mode=eval --logdir=LOGDIR (or --mode=infer), or start a run from it with load_model.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import numpy as np
 from open_seq2seq.checkpoints import Snapshot, match, write_snapshot
 from open_seq2seq.checkpoints.folders import regular_name
 from open_seq2seq.checkpoints.inputs import RunInputs, read_assets
-from open_seq2seq.checkpoints.original import read_converted
+from open_seq2seq.checkpoints.original import OriginalFiles, read_converted
 from open_seq2seq.config.loader import load_config
-from open_seq2seq.config.serialize import to_yaml, unwritable
+from open_seq2seq.config.serialize import complete_yaml
 from open_seq2seq.models.builder import build_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.run.run import Run
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import CheckpointError, ConfigError, UserError
+from open_seq2seq.utils.errors import CheckpointError, UserError
 from open_seq2seq.utils.script import ScriptParser, run_script
 
 
@@ -58,30 +58,36 @@ def build(config: str, logdir: str) -> tuple[Model, RunInputs, str]:
     has_inference = any(name in load_config(config).sections for name in ("infer_params", "interactive_infer_params"))
     # Interactive inference needs no data.
     options = Run(config, logdir=logdir).options("interactive_infer" if has_inference else "eval")
-    sections = options.config.as_sections()
-    if lost := unwritable(sections):
-        raise ConfigError(lost)
+    config_yaml = complete_yaml(options.config.as_sections())
     spec = options.specs[options.mode]
     assets = read_assets(spec)
     model = build_model(spec)
-    return model, RunInputs(model, None, assets), to_yaml(sections)
+    return model, RunInputs(model, None, assets), config_yaml
 
 
 def converted(checkpoint: str, model: Model) -> tuple[int, dict[str, np.ndarray]]:
     """Returns the number of updates and the weights in a checkpoint of the original.
 
+    Args:
+      checkpoint: the path of its files, or of a folder, whose newest checkpoint is meant.
+      model: the model.
+
     Raises:
-      CheckpointError: the checkpoint cannot be used, a variable of the model has no value of its shape in it, or an
-        array of it is not used.
+      CheckpointError: there is no checkpoint, it cannot be used, a variable of the model has no value of its shape in
+        it, or an array of it is not used.
     """
-    original, conversion = read_converted(checkpoint, model)
+    files = OriginalFiles.at(checkpoint) or OriginalFiles.newest_in(checkpoint)
+    if files is None:
+        raise CheckpointError(f"There is no checkpoint of TensorFlow at {checkpoint}: give the path of its files "
+                              "without .index, such as model.ckpt-1000.")
+    step, conversion = read_converted(files, model)
     lines = match(named_variables(model), conversion.weights).lines()
     problems = [*lines, *(f"Not used from the checkpoint: {name}" for name in conversion.unused)]
     if problems:
         more = f"; and {len(problems) - 2} more" if len(problems) > 2 else ""
-        raise CheckpointError(f"The checkpoint {original.path} does not fit this config: {'; '.join(problems[:2])}"
+        raise CheckpointError(f"The checkpoint {files} does not fit this config: {'; '.join(problems[:2])}"
                               f"{more}. Give the config that it was trained with.")
-    return original.step, conversion.weights
+    return step, conversion.weights
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -20,10 +20,10 @@ quiet_tensorflow()
 
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.original_defaults import use_original_defaults
-from open_seq2seq.config.serialize import to_yaml, unwritable
+from open_seq2seq.config.serialize import complete_yaml
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.script import ScriptParser, run_script
 
 
@@ -43,14 +43,12 @@ def migrated(path: str) -> str:
     """
     config = load_config(path)
     changed = use_original_defaults(config)
-    sections = {"base_model": config.base_model, **config.sections}
-    if lost := unwritable(sections):
-        raise ConfigError(lost)
     lines = [f"From {os.path.basename(path)}, a config of NVIDIA's OpenSeq2Seq." if config.old_names else
              f"From {os.path.basename(path)}."]
     if changed:
         lines += ["So that it means the same as there:", *(f"  {line}" for line in changed)]
-    return "".join(f"# {line}\n" for line in lines) + to_yaml(sections)
+    return "".join(f"# {line}\n" for line in lines) + complete_yaml(
+        {"base_model": config.base_model, **config.sections})
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -63,12 +63,12 @@ IMPORTS: dict[str, tuple[str, str]] = {
     "open_seq2seq.parts.rnns.weight_drop.WeightDropLayerNormBasicLSTMCell":
         ("open_seq2seq.parts.rnn.core_cells", "WeightDropLayerNormBasicLSTMCell"),
     "open_seq2seq.models.Text2Speech": ("open_seq2seq.models", "Text2SpeechTacotron"),
+    "open_seq2seq.losses.TacotronLoss": ("open_seq2seq.losses", "Text2SpeechLoss"),
 }
 """Name that only configs of the original import → its module and name today."""
 
 USED = "_open_seq2seq_old_names"
 """Global variable of an executed config: the old names in it, a tuple of strings."""
-
 
 REFUSE = "_open_seq2seq_refuse"
 """Global variable of an executed config: the function ``refuse``."""
@@ -115,8 +115,8 @@ def rename_in(tree: ast.Module, path: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(renaming.used))
 
 
-class _Refusing(ast.NodeTransformer):
-    """Replaces names that have another meaning today; used only in configs of the original.
+class _InConfig(ast.NodeTransformer):
+    """Base of what changes the syntax tree of a config.
 
     Args:
       path: the config, for messages.
@@ -125,23 +125,12 @@ class _Refusing(ast.NodeTransformer):
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802
-        """Replaces ``tf.nn.dropout``."""
-        name = _dotted(node)
-        return self._refusal(node, f"{name} {_REFUSED[name]}") if name in _REFUSED else self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
-        """Keeps ``tf.nn.dropout(x, rate=0.1)``, which is code for TensorFlow 2."""
-        if _dotted(node.func) in _REFUSED and any(keyword.arg == "rate" for keyword in node.keywords):
-            return node
-        return self.generic_visit(node)
-
     def _refusal(self, node: ast.expr | ast.stmt, problem: str) -> ast.expr:
         call = ast.parse(f"{REFUSE}({f'{self._path}, line {node.lineno}: {problem}'!r})", mode="eval").body
         return ast.copy_location(call, node)
 
 
-class _Renaming(_Refusing):
+class _Renaming(_InConfig):
     """Replaces old names by their counterparts.
 
     Attributes:
@@ -203,6 +192,21 @@ class _Renaming(_Refusing):
                     kept.append(alias)
         node.names = kept
         return [*([node] if kept else []), *(ast.copy_location(one, node) for one in added)]
+
+
+class _Refusing(_InConfig):
+    """Replaces names that have another meaning today; used only in configs with old names."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802
+        """Replaces ``tf.nn.dropout``."""
+        name = _dotted(node)
+        return self._refusal(node, f"{name} {_REFUSED[name]}") if name in _REFUSED else self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+        """Keeps ``tf.nn.dropout(x, rate=0.1)``, which is code for TensorFlow 2."""
+        if _dotted(node.func) in _REFUSED and any(keyword.arg == "rate" for keyword in node.keywords):
+            return node
+        return self.generic_visit(node)
 
 
 def _problem(name: str) -> str:

@@ -28,6 +28,10 @@ _DEFAULTS: dict[tuple[str, str], dict[tuple[str, ...], Any]] = {
     ("encoder", "TDNNEncoder"): {("use_conv_mask",): False},
     ("optimizer", "NovoGrad"): {("compat_no_ema",): True},
 }
+# Dropout that the original ignores with ``use_cudnn_rnn``; it applies that of the embeddings.
+_IGNORED_WITH_CUDNN = ("encoder_dp_input_keep_prob", "encoder_dp_output_keep_prob", "encoder_last_input_keep_prob",
+                       "encoder_last_output_keep_prob", "input_weight_keep_prob", "recurrent_keep_prob",
+                       "recurrent_weight_keep_prob")
 _WITH_DATA_ROOT = ("IMDBDataLayer", "SSTDataLayer", "WKTDataLayer")
 _BASE = "base_params"
 
@@ -35,8 +39,8 @@ _BASE = "base_params"
 def use_original_defaults(file: ConfigFile, overrides: Sequence[Override] = ()) -> list[str]:
     """Changes a config of NVIDIA's OpenSeq2Seq so that it means the same here, if it is not to have today's defaults.
 
-    Parameters that are given are kept, except ``alpha`` of CTC decoders, whose unit differs, and ``version`` 1 of
-    ResNets, which is 1.5 here. The sections of the config are changed in place. Configs without old names are not
+    Parameters that are given are kept, except ``alpha`` of CTC decoders, whose unit differs, ``version`` 1 of
+    ResNets, which is 1.5 here, and dropout that the original ignores. The sections of the config are changed in place. Configs without old names are not
     changed.
 
     Args:
@@ -55,7 +59,7 @@ def use_original_defaults(file: ConfigFile, overrides: Sequence[Override] = ()) 
     if base.get("dtype") == "mixed" and all("loss_scaling" not in section for section in sections.values()):
         lines += _set(base, ("loss_scaling",), 1.0)
     return list(dict.fromkeys([*lines, *_training_folders(sections), *_natural_alphas(sections),
-                               *_versions(sections)]))
+                               *_versions(sections), *_ignored_dropout(sections)]))
 
 
 def _fill(section: dict[str, Any], base: Mapping[str, Any]) -> Iterator[str]:
@@ -84,26 +88,38 @@ def _natural_alphas(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
 
     Those without a language model are divided, too, because one can be given later.
     """
-    for section in sections.values():
-        params = section.get("decoder_params")
-        if "FullyConnectedCTCDecoder" in _names(_choice(sections, section, "decoder")) and isinstance(params, dict) \
-                and type(params.get("alpha")) in (int, float):
+    for params in _params_of(sections, "decoder", "FullyConnectedCTCDecoder"):
+        if type(params.get("alpha")) in (int, float):
             params["alpha"] /= math.log(10.0)
             yield f"decoder_params/alpha: {params['alpha']:.4g} (that of the config, divided by ln 10)"
 
 
 def _versions(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     """Gives ResNets of version 1 the stride of the original, which is in the 3 × 3 convolutions of bottlenecks."""
+    for params in _params_of(sections, "encoder", "ResNetEncoder"):
+        if params.get("version") == 1:
+            params["version"] = 1.5
+            yield "encoder_params/version: 1.5"
+
+
+def _ignored_dropout(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    """Disables the dropout of language models that the original ignores."""
+    for params in _params_of(sections, "encoder", "LMEncoder"):
+        for name in _IGNORED_WITH_CUDNN if params.get("use_cudnn_rnn") else ():
+            if params.get(name, 1.0) != 1.0:
+                params[name] = 1.0
+                yield f"encoder_params/{name}: 1.0 (that of the config was ignored)"
+
+
+def _params_of(sections: Mapping[str, dict[str, Any]], choice: str, name: str) -> Iterator[dict[str, Any]]:
+    """Yields ``<choice>_params`` of the sections in which the class ``name``, or a class derived from it, is chosen.
+
+    A section that does not choose has the choice of ``base_params``, or else of any section.
+    """
     for section in sections.values():
-        params = section.get("encoder_params")
-        if "ResNetEncoder" in _names(_choice(sections, section, "encoder")) and isinstance(params, dict) \
-                and params.get("version") == 1:
-            yield from _set(section, ("encoder_params", "version"), 1.5)
-
-
-def _choice(sections: Mapping[str, dict[str, Any]], section: Mapping[str, Any], key: str) -> Any:
-    """Returns what a section chooses, or else ``base_params``, or else any section."""
-    return next((one[key] for one in (section, sections[_BASE], *sections.values()) if key in one), None)
+        chosen = next((one[choice] for one in (section, sections[_BASE], *sections.values()) if choice in one), None)
+        if name in _names(chosen) and isinstance(params := section.get(choice + PARAMS), dict):
+            yield params
 
 
 def _names(choice: Any) -> list[str]:

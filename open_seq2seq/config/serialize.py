@@ -54,6 +54,17 @@ def unwritable(sections: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
+def complete_yaml(sections: Mapping[str, Any]) -> str:
+    """Returns a config as YAML text, from which nothing is lost; see ``unwritable`` for ``sections``.
+
+    Raises:
+      ConfigError: a value cannot be written.
+    """
+    if lost := unwritable(sections):
+        raise ConfigError(lost)
+    return to_yaml(sections)
+
+
 def _plain(value: Any, path: str, problems: list[str]) -> Any:
     """Returns ``to_plain(value)``, and adds a sentence to ``problems`` for each value that cannot be read back."""
     if value is None or type(value) in (bool, str):

@@ -25,6 +25,11 @@ _HOOK_METHODS: dict[str, tuple[None, ...]] = {"begin": (None,), "after_step": (N
 
 def run_params() -> dict[str, Any]:
     """Returns the parameters of devices, processes, the log directory, the length of training and compilation."""
+    return {**_device_params(), **_process_params(), **_evaluation_params(), **_logdir_params(), **_length_params(),
+            **_compilation_params()}
+
+
+def _device_params() -> dict[str, Any]:
     return {
         "use_horovod": Param(bool, False, "Whether to use all processes started by mpiexec or horovodrun, with one "
                              "device each."),
@@ -38,6 +43,11 @@ def run_params() -> dict[str, Any]:
         "hvd_compression": Param([None, "fp16"], None, "With use_horovod: fp16 halves the network traffic of "
                                  "gradients. Each tensor is scaled by a power of two and summed in FP16. Not "
                                  "available for several replicas without Horovod."),
+    }
+
+
+def _process_params() -> dict[str, Any]:
+    return {
         "connect_seconds": Param((float, type(None)), 120.0, "How long ranks wait at the start for all ranks to "
                                  "connect, before they exit with an error; None is no limit.", "seconds", above=0.0,
                                  maximum=10.0**7),
@@ -51,6 +61,11 @@ def run_params() -> dict[str, Any]:
                                       "to host memory. Processes can join after a copy. After the loss of a process, "
                                       "training resumes from the last copy and repeats the updates made since.",
                                       "updates", minimum=1),
+    }
+
+
+def _evaluation_params() -> dict[str, Any]:
+    return {
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
                                          "batch_size_per_gpu by default.", "examples or tokens",
                                          minimum=1, maximum=10**9),
@@ -62,6 +77,11 @@ def run_params() -> dict[str, Any]:
                                          "resumed with a different batch size or number of batches per update (devices "
                                          "× iter_size), so that the saved states do not fit. refuse: the run ends "
                                          "with an error. reset: the run resets the states."),
+    }
+
+
+def _logdir_params() -> dict[str, Any]:
+    return {
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint from which training takes the initial "
                             "weights. In a logdir, they are taken from the newest checkpoint or, with "
@@ -72,6 +92,11 @@ def run_params() -> dict[str, Any]:
                                          "whichever of the newest, the best and the averaged checkpoint has the best "
                                          "best_metric. If these cannot be compared, they use the averaged checkpoint "
                                          "if it is as new as the newest one, otherwise the newest one."),
+    }
+
+
+def _length_params() -> dict[str, Any]:
+    return {
         "random_seed": Param((int, type(None)), None, "Seed of all random numbers; by default derived from the time.",
                              minimum=0, maximum=LARGEST_SEED),
         "num_epochs": Param(_STEPS, None, "Length of training. Cannot be combined with max_steps; on the command line, "
@@ -84,7 +109,6 @@ def run_params() -> dict[str, Any]:
                          "trt_minimum_segment_size", "trt_is_dynamic_op", "trt_maximum_cached_engines"),
         "hooks": Param(list, [], "Hook classes or their names; created as Hook(train_model=…, eval_model=…).",
                        names="hook"),
-        **_compilation_params(),
     }
 
 

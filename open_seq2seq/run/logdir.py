@@ -21,7 +21,7 @@ from open_seq2seq.checkpoints.folders import (
     refuse_links,
     regular_step,
 )
-from open_seq2seq.checkpoints.original import original_path
+from open_seq2seq.checkpoints.original import OriginalFiles
 from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.run.logdir_lock import LOCK, START_MARK, is_marked, refuse_checkpoint, started_run
 from open_seq2seq.run.overview import OVERVIEW
@@ -54,7 +54,7 @@ class LogDir:
     checkpoint_dir: Path | None = None
     best_dir: Path | None = None
     checkpoint: Path | None = None
-    base_checkpoint: Path | None = None
+    base_checkpoint: Path | OriginalFiles | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     begins_anew: bool = False
 
@@ -206,17 +206,17 @@ def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
     return checkpoint
 
 
-def _base_checkpoint(params: Mapping[str, Any]) -> Path:
+def _base_checkpoint(params: Mapping[str, Any]) -> Path | OriginalFiles:
     root = Path(params["load_model"]).expanduser()
-    original = original_path(root)
-    if original is not None and not root.is_dir():
-        return original
+    if not root.is_dir() and (files := OriginalFiles.at(root)):
+        return files
     if not root.is_dir() or _is_empty(root):
         raise UserError(f"'load_model' is {root}, which {_lacks(root)}: give the logdir of a trained model, or the "
                         "path of a checkpoint of NVIDIA's OpenSeq2Seq without .index.")
     folder = checkpoint_folder(root)
-    checkpoint = next(iter(find_checkpoints(folder, bool(params.get("restore_best_checkpoint")))), original)
-    if checkpoint is None:
+    checkpoints = find_checkpoints(folder, bool(params.get("restore_best_checkpoint")))
+    base = next(iter(checkpoints), None) or OriginalFiles.newest_in(root)
+    if base is None:
         raise CheckpointError(f"There is no checkpoint in {folder}, the folder given in 'load_model': give the logdir "
                               "of a trained model.")
-    return checkpoint
+    return base

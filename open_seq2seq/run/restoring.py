@@ -10,7 +10,7 @@ import numpy as np
 
 from open_seq2seq.checkpoints import Checkpoint, assign_matching, assign_strictly, load_checkpoint, match
 from open_seq2seq.checkpoints.inputs import RunInputs
-from open_seq2seq.checkpoints.original import read_converted
+from open_seq2seq.checkpoints.original import OriginalFiles, read_converted
 from open_seq2seq.checkpoints.run_variables import RunVariables
 from open_seq2seq.checkpoints.state import AVERAGE, CARRIED, METRICS
 from open_seq2seq.models.model import Model
@@ -121,7 +121,7 @@ def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:
         deco_print("The checkpoint has an average of the weights, but the config does not enable one: averaging stops.")
 
 
-def load_base_model(model: Model, variables: RunVariables, path: Path) -> None:
+def load_base_model(model: Model, variables: RunVariables, path: Path | OriginalFiles) -> None:
     """Assigns another run's weights, or their average if it kept one, to the variables of the same name and shape.
 
     Mismatches are printed. An average of this run's weights restarts from the assigned ones.
@@ -129,13 +129,13 @@ def load_base_model(model: Model, variables: RunVariables, path: Path) -> None:
     Args:
       model: the model.
       variables: the variables of this run.
-      path: folder of a checkpoint, or path of a checkpoint of NVIDIA's OpenSeq2Seq.
+      path: folder of a checkpoint, or the files of a checkpoint of NVIDIA's OpenSeq2Seq.
 
     Raises:
       CheckpointError: no variable matches, or the checkpoint is damaged.
     """
     deco_print(f"Loading model from {path}")
-    if not path.is_dir():
+    if isinstance(path, OriginalFiles):
         conversion = read_converted(path, model)[1]
         report = assign_matching(variables.weights, conversion.weights)
         report.unused += conversion.unused

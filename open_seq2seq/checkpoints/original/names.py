@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from open_seq2seq.parts.rnn.layers import GATE_ORDER
 from open_seq2seq.utils.errors import CheckpointError
 
 _OPAQUE = "/opaque_kernel"
+# Layouts in which the frequency comes before the time.
+_FREQUENCY_FIRST = ("BFTC", "BCFT")
 _CUDNN_LAYER = re.compile(r"encoder/(?:rnn/|stack/)?layer_\d+(?:/(?:forward|backward))?")
 
 
@@ -28,6 +31,17 @@ class Conventions:
 
     forget_biases: Mapping[str, float] = field(default_factory=dict)
     frequency_first: bool = False
+
+    @classmethod
+    def of(cls, params: Mapping[str, Mapping[str, Any]]) -> Conventions:
+        """Returns the conventions of a model.
+
+        Args:
+          params: the parameters of its parts, by the name of the part.
+        """
+        biases = {name: (values.get("core_cell_params") or {}).get("forget_bias", 1.0)
+                  for name, values in params.items()}
+        return cls(biases, params.get("encoder", {}).get("data_format") in _FREQUENCY_FIRST)
 
 
 @dataclass(frozen=True)

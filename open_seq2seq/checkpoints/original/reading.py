@@ -22,8 +22,34 @@ _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _INDEX = ".index"
 _BIASES_OF_CUDNN = re.compile(r"/bias_cudnn[_ ]\d+$")  # their sums are in the checkpoint, too
 _ABSENT = {"wavenet_encoder": "WaveNet", "centaur_encoder": "Centaur"}
-# Layouts in which the frequency comes before the time.
-_FREQUENCY_FIRST = ("BFTC", "BCFT")
+
+
+@dataclass(frozen=True)
+class OriginalFiles:
+    """The files of a checkpoint of the original.
+
+    Attributes:
+      prefix: their path, without ``.index`` and ``.data-…``.
+    """
+
+    prefix: Path
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> OriginalFiles | None:
+        """Returns the files at a path with or without ``.index``; None if there are none."""
+        text = os.fspath(path).removesuffix(_INDEX)
+        return cls(Path(text)) if os.path.isfile(text + _INDEX) else None
+
+    @classmethod
+    def newest_in(cls, folder: str | os.PathLike[str]) -> OriginalFiles | None:
+        """Returns the files of the newest checkpoint in a folder; None if there is none."""
+        # TensorFlow's list of a folder's checkpoints may have absolute paths, of where the folder was before.
+        prefixes = [file.with_suffix("") for file in Path(folder).glob("*" + _INDEX)]
+        newest = max(prefixes, key=lambda prefix: (_step_in(prefix), prefix.name), default=None)
+        return None if newest is None else cls(newest)
+
+    def __str__(self) -> str:
+        return str(self.prefix)
 
 
 @dataclass(frozen=True)
@@ -31,46 +57,24 @@ class OriginalCheckpoint:
     """A checkpoint of the original in memory.
 
     Attributes:
-      path: path of its files, without ``.index``.
       step: number of updates.
       arrays: the variables of the model, by name.
       left_out: names of the variables that no model needs: those of the optimizer and of the loss scaler, the step, and
         copies of weights in FP32, whose values ``arrays`` has.
     """
 
-    path: Path
     step: int
     arrays: dict[str, np.ndarray]
     left_out: list[str]
 
 
-def original_path(path: str | os.PathLike[str]) -> Path | None:
-    """Returns the path of a checkpoint of the original without ``.index``; None if there is none.
-
-    Args:
-      path: the path with or without ``.index``, or a folder, whose newest checkpoint is meant.
-    """
-    text = os.fspath(path).removesuffix(_INDEX)
-    if os.path.isfile(text + _INDEX):
-        return Path(text)
-    # TensorFlow's list of a folder's checkpoints may have absolute paths, of where the folder was before.
-    prefixes = [file.with_suffix("") for file in Path(text).glob("*" + _INDEX)]
-    return max(prefixes, key=lambda prefix: (_step_in(prefix), prefix.name), default=None)
-
-
-def read_original(path: str | os.PathLike[str]) -> OriginalCheckpoint:
+def read_original(files: OriginalFiles) -> OriginalCheckpoint:
     """Reads a checkpoint of the original.
 
-    Args:
-      path: see ``original_path``.
-
     Raises:
-      CheckpointError: there is no checkpoint, it is damaged or of another program, or its model does not exist here.
+      CheckpointError: it is damaged or of another program, or its model does not exist here.
     """
-    prefix = original_path(path)
-    if prefix is None:
-        raise CheckpointError(f"There is no checkpoint of TensorFlow at {path}: give the path of its files without "
-                              ".index, such as model.ckpt-1000.")
+    prefix = files.prefix
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         names = sorted(reader.get_variable_to_shape_map())
@@ -85,7 +89,7 @@ def read_original(path: str | os.PathLike[str]) -> OriginalCheckpoint:
     for name, value in arrays.items():
         if not np.isfinite(value).all():
             raise CheckpointError(f"The checkpoint {prefix} cannot be used: {name} contains inf or NaN.")
-    return OriginalCheckpoint(prefix, step, arrays, [name for name in names if name not in arrays])
+    return OriginalCheckpoint(step, arrays, [name for name in names if name not in arrays])
 
 
 def _step_in(prefix: Path) -> int:
@@ -103,28 +107,22 @@ def _check_names(prefix: Path, names: list[str]) -> None:
             raise CheckpointError(f"{prefix} is a checkpoint of {model}, which does not exist in this package.")
 
 
-def read_converted(path: str | os.PathLike[str], model: Model) -> tuple[OriginalCheckpoint, Conversion]:
+def read_converted(files: OriginalFiles, model: Model) -> tuple[int, Conversion]:
     """Reads a checkpoint of the original, converts it for a model, and prints what is not needed.
 
-    Args:
-      path: see ``original_path``.
-      model: the model.
+    Returns:
+      (number of updates, the converted weights).
 
     Raises:
       CheckpointError: see ``read_original`` and ``convert``.
     """
-    checkpoint = read_original(path)
+    checkpoint = read_original(files)
     shapes = {name: tuple(variable.shape) for name, variable in named_variables(model).items()}
-    conversion = convert(checkpoint.arrays, shapes, _conventions(model))
+    conventions = Conventions.of({name: getattr(model, name).params for name in model.components})
+    conversion = convert(checkpoint.arrays, shapes, conventions)
     sums = [name for name in conversion.unused if _BIASES_OF_CUDNN.search(name)]
     left_out = [*checkpoint.left_out, *sums]
     if left_out:
         deco_print(f"Not needed: {len(left_out)} variables of the optimizer, its loss scaler and the like, such as "
                    f"{left_out[0]}", offset=1)
-    return checkpoint, Conversion(conversion.weights, [name for name in conversion.unused if name not in sums])
-
-
-def _conventions(model: Model) -> Conventions:
-    params = {name: getattr(model, name).params for name in model.components}
-    biases = {name: (values.get("core_cell_params") or {}).get("forget_bias", 1.0) for name, values in params.items()}
-    return Conventions(biases, params.get("encoder", {}).get("data_format") in _FREQUENCY_FIRST)
+    return checkpoint.step, Conversion(conversion.weights, [name for name in conversion.unused if name not in sums])

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import open_seq2seq
 from open_seq2seq.checkpoints import load_checkpoint
-from open_seq2seq.checkpoints.original import Conventions, convert, original_path, read_original
+from open_seq2seq.checkpoints.original import Conventions, OriginalFiles, convert, read_original
 from open_seq2seq.models.model import Model
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.rnn.layers import Direction, packed_weights
@@ -55,12 +55,12 @@ TABLE = "ForwardPass/transformer_encoder/embedding_shared_weights/embedding_and_
 OPTIMIZER = {"global_step": np.int64(7), "Loss_Optimization/beta1_power": np.float32(0.9)}
 
 
-def write(prefix: Path, arrays: Mapping[str, np.ndarray]) -> Path:
+def write(prefix: Path, arrays: Mapping[str, np.ndarray]) -> OriginalFiles:
     """Writes a checkpoint as TensorFlow 1 did: tensors by name, without a graph of objects."""
     names = sorted(arrays)
     tf.raw_ops.SaveV2(prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names),
                       tensors=[tf.constant(arrays[name]) for name in names])
-    return prefix
+    return OriginalFiles(prefix)
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +85,22 @@ def model(config: Path) -> Model:
 
 
 def test_a_checkpoint_becomes_a_logdir(arrays, config: Path, tmp_path: Path, capsys):
-    prefix = write(tmp_path / "model.ckpt-7", {**arrays, **OPTIMIZER})
-    import_checkpoint([str(config), str(prefix), str(tmp_path / "run")])
+    files = write(tmp_path / "model.ckpt-7", {**arrays, **OPTIMIZER})
+    import_checkpoint([str(config), str(files), str(tmp_path / "run")])
     assert "Not needed: 2 variables" in capsys.readouterr().out
     checkpoint = load_checkpoint(tmp_path / "run" / "model.ckpt-7")
     assert (checkpoint.state["step"], len(checkpoint.weights)) == (7, len(arrays))
     np.testing.assert_array_equal(checkpoint.weights["encoder/embedding/table"], arrays[TABLE])
     with pytest.raises(UserError, match="already exists: give a new folder"):
-        import_checkpoint([str(config), str(prefix), str(tmp_path / "run")])
+        import_checkpoint([str(config), str(files), str(tmp_path / "run")])
+
+
+def test_a_config_without_inference_is_imported_for_evaluation(config: Path, tmp_path: Path):
+    """Its data have to exist."""
+    text = config.read_text().replace("infer_params", "eval_params").replace("none.txt", "text.txt")
+    (config.with_name("text.txt")).write_text("w1 w2\n")
+    (tmp_path / "old.py").write_text(text)
+    assert build(str(tmp_path / "old.py"), "unused")[0].mode == "eval"
 
 
 @pytest.mark.long
@@ -103,11 +111,11 @@ def test_the_logdir_translates_as_the_original(arrays, config: Path, tmp_path: P
 
 
 def test_load_model_takes_the_weights_of_the_original(arrays, model: Model, tmp_path: Path, capsys):
-    prefix = write(tmp_path / "model.ckpt-7", {**arrays, **OPTIMIZER})
-    assert original_path(tmp_path / "model.ckpt-7.index") == prefix
+    files = write(tmp_path / "model.ckpt-7", {**arrays, **OPTIMIZER})
+    assert OriginalFiles.at(tmp_path / "model.ckpt-7.index") == OriginalFiles.newest_in(tmp_path) == files
     variables = named_variables(model)
     optimizer = types.SimpleNamespace(restart_average=lambda trained: None)
-    load_base_model(model, types.SimpleNamespace(weights=variables, trainable={}, optimizer=optimizer), prefix)
+    load_base_model(model, types.SimpleNamespace(weights=variables, trainable={}, optimizer=optimizer), files)
     assert f"{len(arrays)} of {len(arrays)} variables loaded" in capsys.readouterr().out
     np.testing.assert_array_equal(variables["encoder/embedding/table"], arrays[TABLE])
 
@@ -134,30 +142,40 @@ def test_a_checkpoint_that_does_not_fit_is_refused(change, message: str, arrays,
 
 
 def test_a_checkpoint_of_another_family_is_refused(model: Model, tmp_path: Path):
-    other = {"ForwardPass/ds2_encoder/conv1/kernel": np.zeros([5, 7, 1, 8], np.float32)}
+    files = write(tmp_path / "model.ckpt",
+                  {"ForwardPass/ds2_encoder/conv1/kernel": np.zeros([5, 7, 1, 8], np.float32)})
     with pytest.raises(CheckpointError, match=r"does not fit this config: .*; and \d+ more\. Give the config"):
-        converted(str(write(tmp_path / "model.ckpt", other)), model)
+        converted(str(files), model)
     with pytest.raises(CheckpointError, match="No variable of this model has the name and shape of one in"):
-        load_base_model(model, types.SimpleNamespace(weights=named_variables(model)), tmp_path / "model.ckpt")
+        load_base_model(model, types.SimpleNamespace(weights=named_variables(model)), files)
 
 
-def test_files_that_are_not_whole_or_not_the_originals_are_refused(arrays, tmp_path: Path):
-    prefix = write(tmp_path / "model.ckpt", arrays)
+def test_files_that_are_not_whole_or_not_the_originals_are_refused(arrays, model: Model, tmp_path: Path):
+    files = write(tmp_path / "model.ckpt", arrays)
     data = tmp_path / "model.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:1000])
     with pytest.raises(CheckpointError, match="is damaged or incomplete"):
-        read_original(prefix)
+        read_original(files)
     data.unlink()
     with pytest.raises(CheckpointError, match="is damaged or incomplete"):
-        read_original(prefix)
-    prefix.with_suffix(".ckpt.index").write_bytes(b"")
+        read_original(files)
+    (tmp_path / "model.ckpt.index").write_bytes(b"")
     with pytest.raises(CheckpointError, match="is damaged or incomplete"):
-        read_original(prefix)
+        read_original(files)
     with pytest.raises(CheckpointError, match="There is no checkpoint of TensorFlow at"):
-        read_original(tmp_path / "absent")
+        converted(str(tmp_path / "absent"), model)
     objects = tf.train.Checkpoint(weights=tf.Variable(1.0)).write(str(tmp_path / "objects"))
     with pytest.raises(CheckpointError, match="is not a checkpoint of NVIDIA's OpenSeq2Seq"):
-        read_original(objects)
+        read_original(OriginalFiles(Path(objects)))
+
+
+def test_kernels_may_have_the_frequency_before_the_time():
+    kernel = np.arange(5 * 3 * 8, dtype=np.float32).reshape(5, 3, 1, 8)
+    name = "encoder/convolution_0/layer_0/convolution/kernel"
+    for layout, expected in (("BFTC", kernel.swapaxes(0, 1)), ("BTFC", kernel)):
+        conventions = Conventions.of({"encoder": {"data_format": layout}})
+        conversion = convert({"ForwardPass/ds2_encoder/conv1/kernel": kernel}, {name: expected.shape}, conventions)
+        np.testing.assert_array_equal(conversion.weights[name], expected)
 
 
 def direction_shapes(prefix: str, direction: Direction) -> dict[str, tf.Variable]:

@@ -1,7 +1,8 @@
 """Checkpoints of NVIDIA's OpenSeq2Seq, converted, compute what the original computes.
 
 The files in ``original`` have the weights, inputs, outputs, losses and gradients of tiny models with random weights,
-which the original has run under TensorFlow 1.15 on a CPU; ``train.loss`` and the gradients are without dropout.
+which the original has run under TensorFlow 1.15 on a CPU; ``train.loss`` and the gradients are without dropout, and
+so are the three training steps.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq import decoders, encoders, losses
-from open_seq2seq.checkpoints.original import Conventions, convert
-from open_seq2seq.parts.component import creating_variables, named_variables
+from open_seq2seq.checkpoints.original import Conventions, Conversion, convert
+from open_seq2seq.optimizers import Larc, MixedPrecisionOptimizer, make_optimizer, make_schedule
+from open_seq2seq.parts.component import creating_variables, named_variables, regularized_variables
 from open_seq2seq.parts.forward_pass import forward_pass
 
 FOLDER = Path(__file__).parent / "original"
@@ -50,10 +52,11 @@ class Parts(tf.Module):
             with creating_variables(1):
                 setattr(self, part, part_class(given, self, part, mode))
 
-    @property
-    def forget_biases(self) -> dict[str, float]:
-        return {part: (getattr(self, part).params.get("core_cell_params") or {}).get("forget_bias", 1.0)
-                for part in ("encoder", "decoder")}
+    def converted(self, arrays: dict[str, np.ndarray]) -> Conversion:
+        """Returns arrays by the original's names as values of the variables."""
+        shapes = {name: tuple(variable.shape) for name, variable in named_variables(self).items()}
+        return convert(arrays, shapes, Conventions.of({part: getattr(self, part).params
+                                                       for part in ("encoder", "decoder")}))
 
 
 def plain(params: Any) -> Any:
@@ -77,10 +80,10 @@ def of_prefix(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarra
 
 def assign(parts: Parts, arrays: dict[str, np.ndarray]) -> dict[str, tf.Variable]:
     variables = named_variables(parts)
-    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
-    conversion = convert(of_prefix(arrays, "weight."), shapes, Conventions(parts.forget_biases))
+    conversion = parts.converted(of_prefix(arrays, "weight."))
     assert conversion.unused == []
-    assert {name: value.shape for name, value in conversion.weights.items()} == shapes
+    assert {name: value.shape for name, value in conversion.weights.items()} == {
+        name: tuple(variable.shape) for name, variable in variables.items()}
     for name, value in conversion.weights.items():
         variables[name].assign(value)
     return variables
@@ -145,6 +148,35 @@ def is_linear(name: str, arrays: dict[str, np.ndarray]) -> bool:
     return not is_product and name != "decoder/attention/speller/head_0/bias"
 
 
+def optimizer_of(params: dict[str, Any]) -> MixedPrecisionOptimizer:
+    """Returns the optimizer of a config, with the original's meaning."""
+    name, values = params["optimizer"].removesuffix("Optimizer"), dict(params["optimizer_params"])
+    if name == "NovoGrad":
+        values["compat_no_ema"] = True
+    schedule = make_schedule(params["lr_policy"], params["lr_policy_params"], params["max_steps"])
+    larc = Larc(**params["larc_params"]) if "larc_params" in params else None
+    return MixedPrecisionOptimizer(make_optimizer(name, values), schedule, larc=larc,
+                                   max_grad_norm=params.get("max_grad_norm"))
+
+
+def update(parts: Parts, arrays: dict[str, np.ndarray], optimizer: MixedPrecisionOptimizer,
+           variables: dict[str, tf.Variable]) -> float:
+    """Makes an update; returns the loss before it, without the regularisation.
+
+    The original does not regularise recurrent layers.
+    """
+    recurrent = [part for name in variables for part, kernel in [name.rsplit("/", 1)] if kernel == "recurrent_kernel"]
+    names = {id(variable): name for name, variable in variables.items()}
+    with tf.GradientTape() as tape:
+        loss = run(parts, arrays, True)[1]
+        penalties = [regularizer(variable) for variable, regularizer in regularized_variables(parts)
+                     if names[id(variable)].rpartition("/")[0] not in recurrent]
+        total = tf.add_n([loss, *penalties])
+    gradients = tape.gradient(total, [*variables.values()])
+    optimizer.update(dict(zip(variables, gradients, strict=True)), variables)
+    return float(loss)
+
+
 def logits_difference(decoded: dict[str, Any], arrays: dict[str, np.ndarray]) -> float:
     if "eval.decoder.logits" not in arrays:  # joint CTC and attention, whose attention is free-running
         return difference(decoded["ctc_output"]["logits"], arrays["eval.decoder.ctc_outputs.logits"].swapaxes(0, 1))
@@ -172,6 +204,32 @@ def test_outputs_loss_and_gradients_are_those_of_the_original(name: str):
     loss, differences = gradient_differences(parts, arrays, variables)
     assert loss == pytest.approx(float(arrays["train.loss"]), rel=1e-6)
     assert max(differences.values()) < 1e-4, max(differences, key=differences.__getitem__)
+
+
+def test_without_masks_padding_has_the_effect_that_it_has_in_the_original():
+    arrays, params = load("w2l_full")
+    params["encoder_params"]["use_conv_mask"] = False
+    parts = Parts(params)
+    assign(parts, arrays)
+    padded = of_prefix(arrays, "padded.")
+    decoded, loss = run(parts, padded, False)
+    assert logits_difference(decoded, padded) < 1e-5
+    assert float(loss) == pytest.approx(float(padded["eval.loss"]), rel=1e-6)
+    assert float(run(parts, padded, True)[1]) == pytest.approx(float(padded["train.loss"]), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["w2l_full", "jasper_dense_full", "ds2_lstm_uni_full", "lstm_lm", "transformer"])
+def test_three_training_steps_are_those_of_the_original(name: str):
+    """The moving variance of batch norm is left out: there, it is that of an infinite population."""
+    arrays, params = load(name)
+    parts = Parts(params, regularized=True)
+    variables = {name: variable for name, variable in assign(parts, arrays).items() if variable.trainable}
+    optimizer = optimizer_of(params)
+    optimizer.build(variables)
+    losses = [update(parts, arrays, optimizer, variables) for _ in range(3)]
+    np.testing.assert_allclose(losses, arrays["losses"], rtol=1e-6)
+    expected = parts.converted({**of_prefix(arrays, "weight."), **of_prefix(arrays, "after.")}).weights
+    assert max(difference(variable, expected[name]) for name, variable in variables.items()) < 1e-4
 
 
 # The original's name of each search, and the parameters of the decoder. Beams of recurrent decoders are not compared:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from open_seq2seq.cli import main
 from open_seq2seq.config.loader import load_config
@@ -112,6 +113,7 @@ def test_what_is_never_used_and_what_is_for_tensorflow_2_is_no_mistake(tmp_path:
     assert load_config(tmp_path / "config.py").old_names == ("tf.contrib.layers.l2_regularizer",)
 
 
-def test_a_config_may_define_a_name_of_tensorflow_1(tmp_path: Path):
+def test_a_config_may_define_a_name_of_tensorflow_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tf, "layers", None, raising=False)  # what the config sets is removed after the test
     (tmp_path / "config.py").write_text(f"{CONFIG}\nclass Shim:\n    pass\ntf.layers = Shim\n")
     assert load_config(tmp_path / "config.py").sections["base_params"]["regularizer"] == "l2_regularizer"

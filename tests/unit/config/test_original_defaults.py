@@ -76,6 +76,16 @@ def test_the_weight_of_a_language_model_is_converted():
     assert filled(base_params=search)[0]["base_params"] == search
 
 
+def test_dropout_that_the_original_ignored_is_disabled():
+    given = {"use_cudnn_rnn": True, "encoder_emb_keep_prob": 0.4, "recurrent_keep_prob": 0.7,
+             "encoder_dp_input_keep_prob": 1.0}
+    sections, lines = filled(base_params={"encoder": "LMEncoder", "encoder_params": given})
+    assert sections["base_params"]["encoder_params"] == {**given, "recurrent_keep_prob": 1.0}
+    assert lines == ["encoder_params/recurrent_keep_prob: 1.0 (that of the config was ignored)"]
+    used = {"encoder": "LMEncoder", "encoder_params": {**given, "use_cudnn_rnn": False, "recurrent_keep_prob": 0.7}}
+    assert filled(base_params=used) == ({"base_params": used}, [])
+
+
 @pytest.mark.parametrize("given", [{"original_defaults": False}, {"original_defaults": 0}, {}])
 def test_todays_defaults_can_be_chosen(given: dict[str, Any]):
     encoder = {"encoder": "TDNNEncoder", **given}

@@ -46,6 +46,11 @@ def test_epochs_and_seeds_shuffle_differently_and_reproducibly(bucketed):
     np.testing.assert_array_equal(order(1, 1), order(1, 1))
 
 
+def test_without_buckets_examples_follow_one_another():
+    plan = plan_epoch(random_lengths(30), batch_size=8, bucketed=False, shuffle=False)
+    np.testing.assert_array_equal(np.concatenate(batches_of(plan)), np.arange(30))
+
+
 def test_buckets_shuffle_ties_and_hold_like_lengths():
     lengths = np.repeat([5, 9], 100)
     first, second = (plan_epoch(lengths, batch_size=50, epoch=epoch) for epoch in (0, 1))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from open_seq2seq.checkpoints.folders import find_checkpoints, list_checkpoints
+from open_seq2seq.checkpoints.original import OriginalFiles
 from open_seq2seq.config.loader import ConfigFile, load_config
 from open_seq2seq.config.resolve import ResolvedConfig, RunOptions
 from open_seq2seq.run.logdir import check_logdir
@@ -286,7 +287,7 @@ def test_load_model_may_be_a_folder_with_checkpoints_of_the_original(tmp_path):
         (tmp_path / f"model.ckpt-{number}.index").write_bytes(b"")
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "/absent/model.ckpt-900"')
     params = {"logdir": str(tmp_path / "new"), "load_model": str(tmp_path)}
-    assert check_logdir(options(), params).base_checkpoint == tmp_path / "model.ckpt-1000"
+    assert check_logdir(options(), params).base_checkpoint == OriginalFiles(tmp_path / "model.ckpt-1000")
     own = checkpoint(tmp_path, "model.ckpt-1000")  # a checkpoint of this package goes first
     assert check_logdir(options(), params).base_checkpoint == own
     assert check_logdir(options(), {**params, "load_model": str(own)}).base_checkpoint == own

@@ -92,7 +92,6 @@ def test_training_cuts_long_pairs_to_max_length(files):
         assert row.tolist() == [2] + ids_of(" ".join(long[:14])) + [1]
 
 
-
 @pytest.mark.parametrize("mode", ["eval", "infer"])
 def test_evaluation_keeps_every_line(files, mode):
     files.source_lines[2], files.source_lines[7] = "", " ".join("a" * 30)
