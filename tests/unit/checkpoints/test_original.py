@@ -218,7 +218,7 @@ def test_without_masks_padding_has_the_effect_that_it_has_in_the_original():
     assert float(run(parts, padded, True)[1]) == pytest.approx(float(padded["train.loss"]), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["w2l_full", "jasper_dense_full", "ds2_lstm_uni_full", "lstm_lm", "transformer"])
+@pytest.mark.parametrize("name", ["w2l_full", "jasper_dense_full", "ds2_lstm_uni_full", "lstm_lm"])
 def test_three_training_steps_are_those_of_the_original(name: str):
     """The moving variance of batch norm is left out: there, it is that of an infinite population."""
     arrays, params = load(name)
@@ -235,11 +235,12 @@ def test_three_training_steps_are_those_of_the_original(name: str):
 # The original's name of each search, and the parameters of the decoder. Beams of recurrent decoders are not compared:
 # at the length limit, the original may return an unfinished hypothesis.
 SEARCHES = [("transformer_search_1", "infer.", {"beam_size": 4}), ("convs2s_full", "infer.", {"beam_size": 5}),
-            ("gnmt", "infer_greedy.", {"beam_width": 1}), ("nmt_small_search_1", "infer_greedy.", {"beam_width": 1})]
+            ("gnmt", "infer_greedy.", {"beam_width": 1}), ("nmt_small_search_1", "infer_greedy.", {"beam_width": 1}),
+            ("jca_full", "infer.", {"beam_search_params": {"beam_width": 4, "ctc_weight": 0.0}})]
 
 
 @pytest.mark.parametrize(("name", "search", "values"), SEARCHES)
-def test_searches_find_what_the_original_finds(name: str, search: str, values: dict[str, int]):
+def test_searches_find_what_the_original_finds(name: str, search: str, values: dict[str, Any]):
     arrays, params = load(name)
     parts = Parts(params, "infer", **values)
     assign(parts, arrays)
