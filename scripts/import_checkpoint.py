@@ -3,7 +3,8 @@
 usage: python scripts/import_checkpoint.py OLD.py OLD/model.ckpt-1000 LOGDIR
 
 OLD.py is the config of the model; its vocabularies have to exist and, without infer_params, the data of eval_params.
-Evaluate the model with python run.py --mode=eval --logdir=LOGDIR (or --mode=infer), or start a run from it with load_model.
+Evaluate the model with python run.py --mode=eval --logdir=LOGDIR (or --mode=infer), or start a run from it with
+load_model.
 """
 
 from __future__ import annotations

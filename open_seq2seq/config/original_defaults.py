@@ -40,8 +40,8 @@ def use_original_defaults(file: ConfigFile, overrides: Sequence[Override] = ()) 
     """Changes a config of NVIDIA's OpenSeq2Seq so that it means the same here, if it is not to have today's defaults.
 
     Parameters that are given are kept, except ``alpha`` of CTC decoders, whose unit differs, ``version`` 1 of
-    ResNets, which is 1.5 here, and dropout that the original ignores. The sections of the config are changed in place. Configs without old names are not
-    changed.
+    ResNets, which is 1.5 here, and dropout that the original ignores. The sections of the config are changed in place.
+    Configs without old names are not changed.
 
     Args:
       file: the config.

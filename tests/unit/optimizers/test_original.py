@@ -47,10 +47,11 @@ def assert_close(ours: Any, key: str, step: int | None = None) -> None:
 
 @pytest.mark.parametrize("name", sorted({*POLICIES} - {*DECAY_FROM_0}))
 def test_policies(name: str):
-    schedule = make_schedule(POLICIES[name]["policy"], POLICIES[name]["params"], 10**9)
+    params = POLICIES[name]["params"]
+    schedule = make_schedule(POLICIES[name]["policy"], params, 10**9)
     steps = ARRAYS["lr_policies.steps"]
     if name == "exp_staircase":  # at multiples of decay_steps, the division is rounded down there
-        steps = steps[(steps - POLICIES[name]["params"]["begin_decay_at"]) % POLICIES[name]["params"]["decay_steps"] > 0]
+        steps = steps[(steps - params["begin_decay_at"]) % params["decay_steps"] > 0]
     ours = [float(schedule(tf.constant(step, tf.int64))) for step in steps]
     theirs = ARRAYS[f"lr_policies.{name}"][np.isin(ARRAYS["lr_policies.steps"], steps)]
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7 * theirs.max())
