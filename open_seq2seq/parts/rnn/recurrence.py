@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.rnn.cells import Cell, Tensors, transposed
 
 STEPS_AT_ONCE = 4  # number of steps per loop iteration; more than one, to reduce the loop's overhead
@@ -31,6 +32,8 @@ def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: S
       For each state, its values after every step, ``[time, batch, size]``; the output is in the compute dtype, an inner
       state in FP32. Steps after the end of an example are computed from its padding; the caller masks their values.
     """
+    if current_pass().portable:
+        return _portable(cell, x, states, weights)
     num_states = cell.num_states
 
     @tf.custom_gradient
@@ -95,6 +98,20 @@ def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tup
 
     _, histories, saved = turns(steps, body, (tuple(states), histories, saved))
     return [array.stack() for array in histories], tuple(array.stack() for array in saved)
+
+
+def _portable(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Computes ``recurrence`` without gradient: one step per iteration, one array per state, written in order."""
+    steps, dtypes = tf.shape(x)[0], _kept_types(cell, x)
+    arrays = tuple(step_array(dtype, steps, state.shape) for state, dtype in zip(states, dtypes, strict=True))
+
+    def body(step: tf.Tensor, states: Tensors, arrays: Any) -> Any:
+        new, _ = cell.step(x[step], states, tuple(weights))
+        return step + 1, new, tuple(array.write(step, tf.cast(state, dtype))
+                                    for array, state, dtype in zip(arrays, new, dtypes, strict=True))
+
+    *_, arrays = tf.while_loop(lambda step, *_: step < steps, body, (tf.constant(0), tuple(states), arrays))
+    return [array.stack() for array in arrays]
 
 
 def _kept_types(cell: Cell, x: tf.Tensor) -> list[tf.DType]:
