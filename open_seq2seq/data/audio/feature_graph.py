@@ -85,11 +85,7 @@ class AudioFeatures:
             audio = _emphasized(audio)
         size, hop = settings.window_samples, settings.hop
         sample_indices = tf.range(samples // hop * hop + size) - settings.samples_before
-        # Each utterance is extended by reflection at both ends, repeatedly if it is very short.
-        period = tf.maximum(1, 2 * (lengths - 1))[:, tf.newaxis]
-        folded = tf.abs(sample_indices) % period
-        indices = tf.minimum(folded, period - folded)
-        indices = tf.clip_by_value(indices, 0, tf.maximum(lengths - 1, 0)[:, tf.newaxis])
+        indices = reflected(sample_indices, lengths[:, tf.newaxis])
         return tf.signal.frame(tf.gather(audio, indices, batch_dims=1), size, hop)
 
     def _psf_windows(self, audio: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
@@ -108,17 +104,8 @@ class AudioFeatures:
 
     def _power(self, windows: tf.Tensor, dither_floor: bool) -> tf.Tensor:
         """Returns the power of each frequency bin ``[batch, frames, bins]``; padding frames have undefined values."""
-        settings, points = self.settings, self.settings.fft_points
-        window = settings.window_values
-        if current_pass().portable:  # other runtimes have no Fourier transform, or hold only its absolute value
-            angles = np.outer(np.arange(len(window)), np.arange(points // 2 + 1)) % points * (2 * np.pi / points)
-            matrix = np.concatenate([np.cos(angles), np.sin(angles)], 1) * window[:, np.newaxis]
-            real, imaginary = tf.split(tf.matmul(windows, tf.constant(matrix, tf.float32)), 2, -1)
-        else:
-            spectrum = tf.signal.rfft(windows * tf.constant(window, tf.float32), [points])
-            real, imaginary = tf.math.real(spectrum), tf.math.imag(spectrum)
-        power = tf.square(real) + tf.square(imaginary)
-        scale = 1.0
+        settings, points, scale = self.settings, self.settings.fft_points, 1.0
+        power = power_of(windows, settings.window_values, points)
         if settings.backend == "psf":
             power, scale = power / points, FULL_SCALE ** 2 / points
         if dither_floor and settings.dither:
@@ -181,6 +168,36 @@ def masked_features(features: tf.Tensor, masks: tf.Tensor) -> tf.Tensor:
     in_columns = (columns >= masks[:, :, 2, tf.newaxis]) & (columns < masks[:, :, 3, tf.newaxis])
     covered = tf.einsum("bmt,bmf->btf", tf.cast(in_time, tf.float32), tf.cast(in_columns, tf.float32))
     return tf.where(covered > 0, tf.zeros([], features.dtype), features)
+
+
+def power_of(windows: tf.Tensor, factors: np.ndarray, points: int) -> tf.Tensor:
+    """Returns the power of each frequency bin ``[..., points // 2 + 1]`` of windows ``[..., samples]``.
+
+    Args:
+      windows: the windows.
+      factors: the window function ``[samples]``.
+      points: number of points of the Fourier transform.
+    """
+    if current_pass().portable:  # other runtimes have no Fourier transform, or hold only its absolute value
+        angles = np.outer(np.arange(len(factors)), np.arange(points // 2 + 1)) % points * (2 * np.pi / points)
+        matrix = np.concatenate([np.cos(angles), np.sin(angles)], 1) * factors[:, np.newaxis]
+        real, imaginary = tf.split(tf.matmul(windows, tf.constant(matrix, tf.float32)), 2, -1)
+    else:
+        spectrum = tf.signal.rfft(windows * tf.constant(factors, tf.float32), [points])
+        real, imaginary = tf.math.real(spectrum), tf.math.imag(spectrum)
+    return tf.square(real) + tf.square(imaginary)
+
+
+def reflected(indices: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Returns the indices of the samples of utterances that are extended by reflection at both ends.
+
+    Args:
+      indices: int32 indices in the extended signals, which may be negative or beyond the end.
+      lengths: number of samples of each utterance, in a shape that can be broadcast with that of ``indices``.
+    """
+    period = tf.maximum(1, 2 * (lengths - 1))
+    folded = tf.abs(indices) % period
+    return tf.clip_by_value(tf.minimum(folded, period - folded), 0, tf.maximum(lengths - 1, 0))
 
 
 def _emphasized(audio: tf.Tensor) -> tf.Tensor:
