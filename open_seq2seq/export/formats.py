@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,15 @@ from open_seq2seq.utils.errors import UserError, did_you_mean
 if TYPE_CHECKING:
     from open_seq2seq.models.serving import ServingFunction
 
-# Name of the format → module of this package whose FORMAT describes it.
-_MODULES = {"savedmodel": "saved_model"}
+# Name of the format → where it is described: module of this package, name in it, and the packages and the extra of
+# setup.py that writing it needs.
+_MODULES: dict[str, tuple[str, str, tuple[str, ...], str]] = {
+    "savedmodel": ("saved_model", "FORMAT", (), ""),
+    "litert": ("litert", "FORMAT", ("ai_edge_litert",), "litert"),
+    "litert_float16": ("litert", "FLOAT16", ("ai_edge_litert",), "litert"),
+    "litert_int8": ("litert", "INT8", ("ai_edge_litert", "ai_edge_quantizer"), "litert"),
+    "onnx": ("onnx", "FORMAT", ("tf2onnx", "onnxruntime"), "onnx"),
+}
 
 FORMATS = tuple(_MODULES)
 """The names of all formats."""
@@ -47,13 +55,19 @@ class Format:
 
 
 def check_format(name: str) -> None:
-    """Raises UserError if no format has this name."""
+    """Raises UserError if no format has this name, or if packages that it needs are not installed."""
     if name not in _MODULES:
         raise UserError(f"--export_format is {name!r} but has to be one of {', '.join(FORMATS)}."
                         f"{did_you_mean(name, FORMATS)}")
+    _, _, packages, extra = _MODULES[name]
+    missing = [package.replace("_", "-") for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise UserError(f"The format {name} needs {' and '.join(missing)}, which cannot be imported: run `pip install "
+                        f"'open-seq2seq[{extra}]'`.")
 
 
 def format_of(name: str) -> Format:
     """Returns the format with this name."""
     check_format(name)
-    return importlib.import_module(f"open_seq2seq.export.{_MODULES[name]}").FORMAT
+    module, variable, *_ = _MODULES[name]
+    return getattr(importlib.import_module(f"open_seq2seq.export.{module}"), variable)

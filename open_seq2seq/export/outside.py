@@ -9,6 +9,7 @@ outputs, under the names ``number:output``, and ``seconds``, how long each call 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -62,7 +63,38 @@ def saved_model(folder: str) -> Call:
     return call
 
 
-RUNTIMES: dict[str, Callable[[str], Call]] = {"savedmodel": saved_model}
+def litert(folder: str) -> Call:
+    """Returns a function that calls a file of LiteRT, on one thread."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    @functools.cache
+    def runner(function: str) -> Callable[..., dict[str, np.ndarray]]:
+        return Interpreter(f"{folder}/{function}.tflite", num_threads=1).get_signature_runner(function)
+
+    return lambda function, inputs: runner(function)(**inputs)
+
+
+def onnx(folder: str) -> Call:
+    """Returns a function that calls a file of ONNX Runtime, on one thread."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+
+    @functools.cache
+    def session(function: str) -> Any:
+        return onnxruntime.InferenceSession(f"{folder}/{function}.onnx", options)
+
+    def call(function: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        loaded = session(function)
+        names = [output.name for output in loaded.get_outputs()]
+        return dict(zip(names, loaded.run(names, dict(inputs)), strict=True))
+
+    return call
+
+
+RUNTIMES: dict[str, Callable[[str], Call]] = {
+    "savedmodel": saved_model, "litert": litert, "litert_float16": litert, "litert_int8": litert, "onnx": onnx}
 """Name of a format → function that loads a folder, and returns the function that calls one of its functions."""
 
 
