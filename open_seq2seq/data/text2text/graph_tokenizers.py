@@ -1,8 +1,8 @@
 """Tokenizers as TensorFlow operations, for exported models.
 
-They return the same ids and texts as the tokenizers in Python, with two exceptions: bytes that are not UTF-8 become
-U+FFFD, and a letter that the vocabulary spells in another Unicode form is recognised if the text consists of composed or
-of decomposed letters, but not if it mixes both within a token.
+They return the same ids and texts as the tokenizers in Python, with two exceptions. Bytes that are not UTF-8 become
+U+FFFD. And words that the vocabulary spells in another Unicode form are recognised if they consist of composed or of
+decomposed letters, but not if they mix both; single characters are recognised only as the vocabulary spells them.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import tensorflow as tf
 
 from open_seq2seq import Run
 from open_seq2seq.cli import main
@@ -83,6 +84,15 @@ def test_results_are_those_of_inference(toys, family):
     for path in folder.rglob("*"):
         if path.suffix in (".pb", ".index"):
             assert b"open_seq2seq" not in path.read_bytes() and str(ROOT).encode() not in path.read_bytes()
+
+
+def test_odd_batches_have_results(toys):
+    if not (folder := toys / "labels").exists():
+        exported("labels", folder)
+    classify = tf.saved_model.load(str(folder)).signatures["classify"]
+    assert classify(texts=tf.constant([], tf.string))["labels"].shape == [0]
+    labels = classify(texts=tf.constant([b"\xff\xfe \xce", b"", b"\x00"]))["labels"].numpy().tolist()
+    assert labels[1] == b"" and all(labels[::2])
 
 
 @pytest.fixture
