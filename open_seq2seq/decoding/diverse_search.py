@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.decoding.beam_search import (
-    NEGATIVE_INFINITY,
     BeamResult,
     Candidates,
     SearchSettings,
@@ -76,7 +75,7 @@ def _candidates(search: Any, state: Any, groups: int) -> Candidates:
     settings = search.settings
     beam, vocab_size = settings.beam_size, settings.vocab_size
     logits, cache = search.step_fn(state.last_ids, state.step, state.cache)
-    log_probs = tf.ensure_shape(tf.cast(logits, tf.float32), [None, beam, vocab_size])
+    log_probs = tf.reshape(tf.cast(logits, tf.float32), [tf.shape(logits)[0], beam, vocab_size])
     if not settings.are_log_probs:
         log_probs = tf.nn.log_softmax(log_probs)
     log_probs = tf.reshape(log_probs + state.alive_log_probs[:, :, tf.newaxis], [-1, groups, beam * vocab_size])
@@ -96,8 +95,8 @@ def _candidates(search: Any, state: Any, groups: int) -> Candidates:
 
 def _continuations(ranks: tf.Tensor, ids: tf.Tensor, settings: SearchSettings) -> tf.Tensor:
     """Returns how many of a group's new unfinished hypotheses end with each id, ``[batch, vocabulary]``."""
-    best, index = tf.math.top_k(tf.where(tf.equal(ids, settings.eos_id), NEGATIVE_INFINITY, ranks), settings.beam_size)
-    counted = tf.cast(best > NEGATIVE_INFINITY, tf.float32)[:, :, tf.newaxis]
+    best, index = tf.math.top_k(tf.where(tf.equal(ids, settings.eos_id), settings.least, ranks), settings.beam_size)
+    counted = tf.cast(settings.exist(best), tf.float32)[:, :, tf.newaxis]
     return tf.reduce_sum(tf.one_hot(tf.gather(ids, index, batch_dims=1), settings.vocab_size) * counted, 1)
 
 

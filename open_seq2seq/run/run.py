@@ -183,6 +183,38 @@ class Run:
         with self._speaking():
             return write_report(Path(logdirs[-1]))
 
+    def export(self, format: str = "savedmodel", folder: str | os.PathLike[str] = "exported",
+               files: Sequence[str | os.PathLike[str]] = (), *, verbose: bool = False) -> dict[str, Any]:
+        """Writes the model of the log directory in a format of another program, and compares its results.
+
+        The model is exported in float32, unless the values of this run say otherwise.
+
+        Args:
+          format: name of the format; see ``open_seq2seq.export.formats``.
+          folder: the folder to write; an earlier export is replaced, and anything else is left as it is.
+          files: files with the examples for the comparison; none for the validation data that the config names.
+          verbose: whether to print the config and all variables.
+
+        Returns:
+          What is in the folder's ``report.json``: the numbers of results compared and of equal ones, the largest
+          difference, the size, and the times of an example.
+
+        Raises:
+          UserError: there is no usable checkpoint, the model cannot be exported, or the results differ.
+        """
+        from open_seq2seq.export.formats import check_format
+
+        with user_code.loading, self._speaking():
+            check_format(format)
+            if not any(one.keys == ("dtype",) for one in self._overrides):
+                self._overrides.append(Override(None, ("dtype",), "float32"))
+            names = [os.fspath(file) for file in files]
+            options = self.options("interactive_infer", verbose=verbose)
+            from open_seq2seq.run.exporting import export_run
+
+            return export_run(options, lambda: self.options("infer", infer_files=names) if names
+                              else self.options("eval"), format, os.fspath(folder))
+
     def load(self) -> TrainedModel:
         """Returns the model of the log directory, whose methods can be called from any thread.
 

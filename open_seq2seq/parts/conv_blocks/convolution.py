@@ -16,6 +16,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d, convolve_images
 from open_seq2seq.parts.conv_blocks.primitives import convolve, convolve_channels
 from open_seq2seq.parts.dense import add_bias, times_matrix
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.machine import has_bfloat16, has_onednn
 
@@ -54,7 +55,7 @@ class Window:
             if isinstance(length, np.ndarray):
                 return np.maximum(count, 0)
             return tf.maximum(count, 0) if tf.is_tensor(length) else max(count, 0)
-        return -(-length // self.stride)
+        return (length + self.stride - 1) // self.stride
 
     @property
     def before(self) -> int:
@@ -141,10 +142,11 @@ class Convolution2D(Module):
         """Returns ``[batch, time', frequency', out_channels]`` in the dtype of ``x``."""
         time, frequency = self.window, self.frequency
         padded = tf.pad(x, [[0, 0], time.pads(tf.shape(x)[1]), frequency.pads(x.shape[2]), [0, 0]])
+        # In a graph, padding by a computed number of frames loses the static shape.
+        padded = in_shape(padded, [None, None, x.shape[2] + sum(frequency.pads(x.shape[2])), x.shape[3]])
         y = convolve_on_device(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
                                [time.dilation, frequency.dilation])
-        # In a graph, padding by a computed number of frames loses the static shape.
-        return tf.ensure_shape(y, [None, None, frequency.outputs(x.shape[2]), self.out_channels])
+        return in_shape(y, [None, None, frequency.outputs(x.shape[2]), self.out_channels])
 
 
 def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Sequence[Window],
@@ -223,4 +225,5 @@ def _gains_from_products(kernel: tf.Tensor) -> bool:
 def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:
     if window.is_plain_same or window.padding == "VALID":
         return x
-    return tf.pad(x, [[0, 0], window.pads(tf.shape(x)[1]), [0, 0]])
+    padded = tf.pad(x, [[0, 0], window.pads(tf.shape(x)[1]), [0, 0]])
+    return in_shape(padded, [None, None, x.shape[2]])

@@ -102,7 +102,7 @@ def _sizes(x: tf.Tensor) -> list[Any]:
 
 def _outputs(size: Any, taps: Any, stride: int, dilation: int, padding: str) -> Any:
     if padding == "SAME":
-        return -(-size // stride)
+        return (size + stride - 1) // stride
     return (size - (taps - 1) * dilation - 1) // stride + 1
 
 

@@ -1,0 +1,78 @@
+"""Formats that hold cores only, one file for each, and that a converter writes in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.export import conversion
+from open_seq2seq.export.tracing import traced
+from open_seq2seq.models.serving import ServingFunction
+from open_seq2seq.utils.errors import UserError
+
+# What converters say about operations that their format does not have.
+_OPERATIONS = (r"TF Select ops: (.+)", r"Custom ops: (.+)", r"Tensorflow op \[[^\]]*: (\w+)\] is not supported",
+               r"'tf\.(\w+)' op ")
+
+
+def writer(kind: str, title: str, ending: str) -> Callable[[Sequence[ServingFunction], Any, Path], None]:
+    """Returns the ``write`` of a ``Format``.
+
+    Args:
+      kind: one of ``conversion.KINDS``.
+      title: name of the format in messages.
+      ending: the ending of its files, which are named after the functions.
+    """
+    def write(functions: Sequence[ServingFunction], module: Any, folder: Path) -> None:
+        for function in functions:
+            if both := {*function.inputs} & {*function.outputs}:
+                raise ValueError(f"inputs and outputs of {function.name} have the same name: {both}")
+            with tempfile.TemporaryDirectory() as place:
+                saved = os.path.join(place, "model")
+                tf.saved_model.save(module, saved, {function.name: traced(function)})
+                _convert(kind, title, saved, function.name, str(folder / f"{function.name}{ending}"))
+
+    return write
+
+
+def _convert(kind: str, title: str, saved: str, function: str, target: str) -> None:
+    """Runs the converter; its log remains, in the folder of temporary files, only if it fails.
+
+    Raises:
+      UserError: it fails.
+    """
+    with tempfile.NamedTemporaryFile("w+", prefix=f"export-{function}-", suffix=".log", delete=False,
+                                     encoding="utf-8", errors="replace") as log:
+        done = subprocess.run([sys.executable, "-P", conversion.__file__, kind, saved, function, target],
+                              stdout=log, stderr=log, check=False)
+        log.seek(0)
+        text = log.read()
+    if done.returncode:
+        raise UserError(f"The format {title} cannot hold the function {function}: {reason(text, done.returncode)}. "
+                        f"Nothing was written; the converter's messages are in {log.name}.")
+    os.unlink(log.name)
+
+
+def reason(log: str, code: int) -> str:
+    """Returns why a converter failed, from its messages and its exit code."""
+    for pattern in _OPERATIONS:
+        if names := re.findall(pattern, log):
+            names = list(dict.fromkeys(name.strip() for line in names for name in line.split(",")))
+            return f"it has no operation for {', '.join(names)} of TensorFlow, as this model uses it"
+    lines = log.strip().splitlines()
+    return f"its converter failed ({lines[-1]:.200})" if lines else f"its converter ended with the code {code}"
+
+
+def arguments_of(function: ServingFunction) -> str:
+    """Returns the inputs of a function as the inside of a dict in Python, with examples for values."""
+    return ", ".join(f"{name!r}: np.{'zeros' if spec.dtype.is_floating else 'ones'}("
+                     f"{[1 if size is None else size for size in spec.shape.as_list()]}, np.{spec.dtype.name})"
+                     for name, spec in function.inputs.items())
