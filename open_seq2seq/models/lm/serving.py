@@ -22,7 +22,7 @@ from open_seq2seq.models.serving import (
 from open_seq2seq.utils.errors import UserError
 
 
-def continuing(model: Any) -> list[ServingFunction]:
+def text_functions(model: Any) -> list[ServingFunction]:
     """Returns the functions ``continue``, from prompts, and ``ids``, from ids.
 
     Args:
