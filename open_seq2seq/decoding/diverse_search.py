@@ -48,9 +48,14 @@ def diverse_beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: 
 
 def _regrouped(tensor: tf.Tensor, factor: int, size: int) -> tf.Tensor:
     """Reshapes ``[batch, beam, …]`` to ``[batch · factor, size, …]``."""
-    shape = tf.shape(tensor)
-    changed = tf.reshape(tensor, tf.concat([[shape[0] * factor, size], shape[2:]], 0))
-    return tf.ensure_shape(changed, [None, size, *tensor.shape[2:]])
+    return _with_rows(tensor, tf.shape(tensor)[0] * factor, size)
+
+
+def _with_rows(tensor: tf.Tensor, rows: tf.Tensor, size: int) -> tf.Tensor:
+    """Reshapes ``[batch, beam, …]`` to ``[rows, size, …]``."""
+    sizes = tf.shape(tensor)
+    others = [sizes[axis] if one is None else one for axis, one in enumerate(tensor.shape) if axis > 1]
+    return tf.reshape(tensor, [rows, size, *others])
 
 
 def _over_groups(step_fn: StepFunction, groups: int) -> StepFunction:
@@ -59,9 +64,7 @@ def _over_groups(step_fn: StepFunction, groups: int) -> StepFunction:
         width = ids.shape[1]
 
         def joined(tensor: tf.Tensor) -> tf.Tensor:
-            shape = tf.shape(tensor)
-            changed = tf.reshape(tensor, tf.concat([[shape[0] // groups, groups * width], shape[2:]], 0))
-            return tf.ensure_shape(changed, [None, groups * width, *tensor.shape[2:]])
+            return _with_rows(tensor, tf.shape(tensor)[0] // groups, groups * width)
 
         logits, cache = step_fn(joined(ids), number, tf.nest.map_structure(joined, cache))
         split = functools.partial(_regrouped, factor=groups, size=width)

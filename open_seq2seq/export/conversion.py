@@ -1,8 +1,8 @@
 """Converts a SavedModel to another format: a program of its own, because converters leak memory and can abort.
 
-usage: python -P conversion.py KIND SAVEDMODEL FUNCTION FILE
+usage: python -P conversion.py KIND SAVEDMODEL FUNCTION FILE [FUNCTION FILE …]
 
-KIND is one of ``KINDS``. The file gets the function of this name. The program imports TensorFlow and the converter only.
+KIND is one of ``KINDS``. Each file gets one function. The program imports TensorFlow and the converter only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 OPSET = 18
+BEGIN = "Converting the function "
+"""Beginning of the line that is printed before a function is converted."""
 _STANDARD_DOMAINS = ("", "ai.onnx")
 
 
@@ -79,11 +81,13 @@ KINDS: dict[str, Callable[[str, str], bytes]] = {
     "litert": litert, "litert_float16": litert_float16, "litert_int8": litert_int8, "onnx": onnx}
 
 
-def main(kind: str, saved: str, function: str, target: str) -> None:
-    """Converts a function, and writes the file."""
-    contents = KINDS[kind](saved, function)
-    with Path(target).open("xb") as file:
-        file.write(contents)
+def main(kind: str, saved: str, *functions_and_files: str) -> None:
+    """Converts functions, and writes a file for each."""
+    for function, target in zip(functions_and_files[::2], functions_and_files[1::2], strict=True):
+        print(f"{BEGIN}{function}", flush=True)
+        contents = KINDS[kind](saved, function)
+        with Path(target).open("xb") as file:
+            file.write(contents)
 
 
 if __name__ == "__main__":

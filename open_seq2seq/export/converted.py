@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,31 +32,40 @@ def writer(kind: str, title: str, ending: str) -> Callable[[Sequence[ServingFunc
       ending: the ending of its files, which are named after the functions.
     """
     def write(functions: Sequence[ServingFunction], module: Any, folder: Path) -> None:
+        targets = {}
         for function in functions:
             if both := {*function.inputs} & {*function.outputs}:
                 raise ValueError(f"inputs and outputs of {function.name} have the same name: {both}")
-            with tempfile.TemporaryDirectory() as place:
-                saved = os.path.join(place, "model")
-                tf.saved_model.save(module, saved, {function.name: traced(function)})
-                _convert(kind, title, saved, function.name, str(folder / f"{function.name}{ending}"))
+            targets[function.name] = str(folder / f"{function.name}{ending}")
+        with tempfile.TemporaryDirectory() as place:
+            saved = os.path.join(place, "model")
+            tf.saved_model.save(module, saved, {function.name: traced(function) for function in functions})
+            _convert(kind, title, saved, targets)
 
     return write
 
 
-def _convert(kind: str, title: str, saved: str, function: str, target: str) -> None:
+def _convert(kind: str, title: str, saved: str, targets: Mapping[str, str]) -> None:
     """Runs the converter; its log remains, in the folder of temporary files, only if it fails.
+
+    Args:
+      kind: see ``writer``.
+      title: see ``writer``.
+      saved: the SavedModel.
+      targets: the file to write for each function.
 
     Raises:
       UserError: it fails.
     """
-    with tempfile.NamedTemporaryFile("w+", prefix=f"export-{function}-", suffix=".log", delete=False,
-                                     encoding="utf-8", errors="replace") as log:
-        done = subprocess.run([sys.executable, "-P", conversion.__file__, kind, saved, function, target],
-                              stdout=log, stderr=log, check=False)
+    words = [kind, saved, *(word for pair in targets.items() for word in pair)]
+    with tempfile.NamedTemporaryFile("w+", prefix=f"export-{kind}-", suffix=".log", delete=False, encoding="utf-8",
+                                     errors="replace") as log:
+        done = subprocess.run([sys.executable, "-P", conversion.__file__, *words], stdout=log, stderr=log, check=False)
         log.seek(0)
-        text = log.read()
+        text = log.read().rpartition(conversion.BEGIN)[2]
     if done.returncode:
-        raise UserError(f"The format {title} cannot hold the function {function}: {reason(text, done.returncode)}. "
+        name, _, messages = text.partition("\n")
+        raise UserError(f"The format {title} cannot hold the function {name}: {reason(messages, done.returncode)}. "
                         f"Nothing was written; the converter's messages are in {log.name}.")
     os.unlink(log.name)
 

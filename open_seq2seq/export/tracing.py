@@ -48,10 +48,9 @@ def _guarded(function: ServingFunction, inputs: Tensors) -> Tensors:
 
 
 def _with_a_row(value: tf.Tensor) -> tf.Tensor:
-    shape = tf.shape(value)
-    missing = tf.maximum(1 - shape, 0)  # 1 in each dimension of size 0
-    value = tf.reshape(value, shape) if value.shape.rank is None else value
-    for axis in range(value.shape.rank or 0):
-        size = tf.tensor_scatter_nd_update(tf.shape(value), [[axis]], missing[axis:axis + 1])
-        value = tf.concat([value, tf.fill(size, tf.zeros([], value.dtype) if value.dtype != tf.string else "")], axis)
+    """Returns a tensor with zeros or empty strings along each dynamic dimension of size 0."""
+    for axis in (axis for axis, size in enumerate(value.shape) if size is None):
+        missing = tf.maximum(1 - tf.shape(value)[axis], 0)
+        sizes = tf.tensor_scatter_nd_update(tf.shape(value), [[axis]], [missing])
+        value = tf.concat([value, tf.zeros(sizes, value.dtype)], axis)
     return value

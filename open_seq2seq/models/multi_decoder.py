@@ -14,7 +14,7 @@ from open_seq2seq.metrics.bleu import TOKENIZERS
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.text2text import Text2Text
-from open_seq2seq.models.text2text.serving import translating
+from open_seq2seq.models.text2text.serving import text_functions
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 
@@ -127,7 +127,7 @@ class MultiDecoderModel(Text2Text):
 
     def serving_functions(self) -> list[ServingFunction]:
         layer: Any = self.data_layer
-        return translating(self, layer.tokenizer_of(self.language))
+        return text_functions(self, layer.tokenizer_of(self.language))
 
     def _text_of(self, example: int, ids: np.ndarray) -> str:
         layer: Any = self.data_layer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import signal
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -206,14 +207,17 @@ class Run:
 
         with user_code.loading, self._speaking():
             check_format(format)
-            if not any(one.keys == ("dtype",) for one in self._overrides):
-                self._overrides.append(Override(None, ("dtype",), "float32"))
             names = [os.fspath(file) for file in files]
-            options = self.options("interactive_infer", verbose=verbose)
+            if "-" in names:
+                raise UserError("An export is checked with files, not with standard input: give the names of files.")
+            run = copy.copy(self)
+            if not any(one.keys == ("dtype",) for one in self._overrides):
+                run._overrides = [*self._overrides, Override(None, ("dtype",), "float32")]
+            options = run.options("interactive_infer", verbose=verbose)
             from open_seq2seq.run.exporting import export_run
 
-            return export_run(options, lambda: self.options("infer", infer_files=names) if names
-                              else self.options("eval"), format, os.fspath(folder))
+            return export_run(options, lambda: run.options("infer", infer_files=names) if names
+                              else run.options("eval"), format, os.fspath(folder))
 
     def load(self) -> TrainedModel:
         """Returns the model of the log directory, whose methods can be called from any thread.

@@ -19,7 +19,7 @@ from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
 from open_seq2seq.metrics.perplexity import text_perplexity
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.neural_cache import NeuralCache, cache_params
-from open_seq2seq.models.lm.serving import continuing
+from open_seq2seq.models.lm.serving import text_functions
 from open_seq2seq.models.lm.transfer import rows_by_token
 from open_seq2seq.models.part import unfit_class
 from open_seq2seq.models.reporter import Reporter
@@ -289,7 +289,7 @@ class LanguageModel(EncoderDecoderModel):
                 for example, prompt, length, new in zip(examples, ids, lengths, output_values[0], strict=True)]
 
     def serving_functions(self) -> list[ServingFunction]:
-        return continuing(self)
+        return text_functions(self)
 
     def answer(self, result: Any) -> str:
         layer: Any = self.data_layer

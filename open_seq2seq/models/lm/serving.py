@@ -22,7 +22,7 @@ from open_seq2seq.models.serving import (
 from open_seq2seq.utils.errors import UserError
 
 
-def continuing(model: Any) -> list[ServingFunction]:
+def text_functions(model: Any) -> list[ServingFunction]:
     """Returns the functions ``continue``, from prompts, and ``ids``, from ids.
 
     Args:
@@ -45,7 +45,7 @@ def continuing(model: Any) -> list[ServingFunction]:
 
     def continue_texts(inputs: Tensors) -> Tensors:
         ids, lengths = layer.graph_batch(inputs["prompts"], tokenizer())
-        prompts = tf.RaggedTensor.from_tensor(ids, lengths)[:, 1:]  # without the end token before each text
+        prompts = tf.RaggedTensor.from_tensor(ids, tf.cast(lengths, tf.int64))[:, 1:]  # without the end token before each text
         new = tf.RaggedTensor.from_tensor(generated(ids, lengths, inputs))
         return {"texts": tokenizer().texts_of(tf.concat([prompts, new], 1))}
 

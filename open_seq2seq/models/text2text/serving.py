@@ -22,7 +22,7 @@ from open_seq2seq.models.serving import (
 from open_seq2seq.utils.errors import UserError
 
 
-def translating(model: Any, target_tokenizer: Any) -> list[ServingFunction]:
+def text_functions(model: Any, target_tokenizer: Any) -> list[ServingFunction]:
     """Returns the functions ``translate``, from texts, and ``ids``, from ids.
 
     Args:

@@ -24,7 +24,7 @@ from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.text2text.result_files import ScoreWriter, TranslationWriter
-from open_seq2seq.models.text2text.serving import translating
+from open_seq2seq.models.text2text.serving import text_functions
 from open_seq2seq.models.text2text.translations import (
     Alignment,
     TargetScore,
@@ -256,7 +256,7 @@ class Text2Text(EncoderDecoderModel):
 
     def serving_functions(self) -> list[ServingFunction]:
         layer: Any = self.data_layer
-        return translating(self, layer.tokenizers[1])
+        return text_functions(self, layer.tokenizers[1])
 
     def _text_of(self, example: int, ids: np.ndarray) -> str:
         """Returns the text of a hypothesis for an example.

@@ -16,6 +16,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d, convolve_images
 from open_seq2seq.parts.conv_blocks.primitives import convolve, convolve_channels
 from open_seq2seq.parts.dense import add_bias, times_matrix
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.machine import has_bfloat16, has_onednn
@@ -169,6 +170,9 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
     Returns:
       ``[batch, time', out_channels]`` in the dtype of ``x``.
     """
+    if current_pass().portable:
+        padding = "SAME" if window.is_plain_same else "VALID"
+        return convolve(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
     if window.stride == 1 and _gains_from_products(kernel):
         return convolve_1d(x, kernel, Steps(1, window.dilation, window.pads(window.span)), by_products=True)
     if not _lacks_onednn(x.dtype):
@@ -192,10 +196,13 @@ def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], 
       about 30 times slower on such CPUs.
     * On CPUs without oneDNN, images are convolved by ``convolve_images``, where possible, because its gradient is
       faster.
+    * In a portable pass, which has no gradient, neither applies.
 
     For a dilation, ``primitives.convolve`` rearranges the input into a larger batch. TensorFlow's dilated kernels are
     not used, because they have no gradient in half precision or on CPUs without oneDNN.
     """
+    if current_pass().portable:
+        return convolve(x, kernel, strides, padding, dilations)
     if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
         wide = convolve_on_device(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations)
         return tf.cast(wide, x.dtype)
