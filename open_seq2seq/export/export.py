@@ -13,7 +13,6 @@ import tensorflow as tf
 from open_seq2seq.export import sentencepiece  # noqa: F401  # the graph form of its tokenizers
 from open_seq2seq.export.check import Infer, Report, check
 from open_seq2seq.export.formats import Format, format_of
-from open_seq2seq.export.tracing import bare_module
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.utils import disk
@@ -41,11 +40,13 @@ def export(model: Model, format_name: str, folder: Path, infer: Infer, examples:
     """
     chosen = format_of(format_name)
     functions = exportable(model, chosen)
-    chosen.write(functions, bare_module(model, functions), folder)
+    chosen.write(model, functions, folder)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     _copy_vocabulary(model, folder)
     disk.write_new(folder / "README.md", _readme(chosen, functions, name))
-    reports = check(chosen, functions, folder, infer, examples)
+    if missing := chosen.missing_runtime:
+        deco_print(f"WARNING: the export is not checked, because {missing} cannot be imported: {chosen.needs}")
+    reports = {} if missing else check(chosen, functions, folder, infer, examples)
     for function, report in reports.items():
         deco_print(_line(function, report))
     contents = {"format": chosen.name, "bytes": size, "tensorflow": tf.__version__,
@@ -60,7 +61,7 @@ def exportable(model: Model, chosen: Format) -> list[ServingFunction]:
     Raises:
       UserError: there is none.
     """
-    declared = model.serving_functions()
+    declared = chosen.functions(model)
     if not declared:
         raise UserError(f"{type(model).__name__} declares no functions to export (serving_functions): use another model.")
     functions = []
@@ -103,7 +104,7 @@ def _plain(report: Report) -> dict[str, Any]:
 
 def _readme(chosen: Format, functions: Sequence[ServingFunction], name: str) -> str:
     """Returns the text of the README."""
-    lines = [f"# {Path(name).name}", "", f"A trained model as {chosen.title}, which needs: `{chosen.needs}`. `report.json` "
+    lines = [*chosen.head, f"# {Path(name).name}", "", f"A trained model as {chosen.title}, which needs: `{chosen.needs}`. `report.json` "
              "compares its results with those of the toolkit that trained it.", ""]
     if any(sentencepiece.is_resource(one) for function in functions for one in function.resources()):
         lines += [f"The texts are tokenised by TensorFlow Text: `{sentencepiece.INSTALL}`. Write `import tensorflow_text` "

@@ -93,8 +93,32 @@ def onnx(folder: str) -> Call:
     return call
 
 
+def hugging_face(folder: str) -> Call:
+    """Returns a function that translates texts, or continues prompts, with ``transformers`` on one thread."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    translates = AutoConfig.from_pretrained(folder).is_encoder_decoder
+    model = (AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM).from_pretrained(folder)
+
+    def call(function: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        texts, limits = [text.decode() for text in inputs["texts"].tolist()], inputs["limits"].tolist()
+        batch = tokenizer(texts, return_tensors="pt", padding=True, truncation=translates, return_token_type_ids=False)
+        ids = model.generate(**batch, max_length=None, max_new_tokens=max(limits)).numpy()
+        if not translates:
+            return {"ids": ids[:, -max(limits):]}
+        found = [tokenizer.decode(row[1:1 + limit], skip_special_tokens=True) if text.strip() else ""
+                 for row, limit, text in zip(ids, limits, texts, strict=True)]
+        return {"texts": np.array([text.encode() for text in found], object)}
+
+    return call
+
+
 RUNTIMES: dict[str, Callable[[str], Call]] = {
-    "savedmodel": saved_model, "litert": litert, "litert_float16": litert, "litert_int8": litert, "onnx": onnx}
+    "savedmodel": saved_model, "litert": litert, "litert_float16": litert, "litert_int8": litert, "onnx": onnx,
+    "huggingface": hugging_face}
 """Name of a format → function that loads a folder, and returns the function that calls one of its functions."""
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.export.formats import Format
-from open_seq2seq.export.tracing import traced
+from open_seq2seq.export.tracing import bare_module, traced
 from open_seq2seq.models.serving import ServingFunction
 
 
-def write(functions: Sequence[ServingFunction], module: Any, folder: Path) -> None:
+def write(model: Any, functions: Sequence[ServingFunction], folder: Path) -> None:
     """Writes a SavedModel with one signature for each function; the first is also ``serving_default``."""
+    module = bare_module(model, functions)
     signatures = {function.name: traced(function, guard_empty=True) for function in functions}
     tf.saved_model.save(module, str(folder), {"serving_default": signatures[functions[0].name], **signatures})
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.export.export import export
+from open_seq2seq.export.formats import format_of
 from open_seq2seq.models.builder import build_data_layer
 from open_seq2seq.run import session, training_setup
 from open_seq2seq.utils.console import deco_print
@@ -33,7 +34,8 @@ def export_run(load_options: RunOptions, data_options: Callable[[], RunOptions],
     with OutputFiles() as outputs:
         place = outputs.folder(folder)
         trained = session.load(load_options)
-        report = export(trained.model, format_name, place, trained.infer, _examples(data_options), folder)
+        compared = trained.variant(format_of(format_name).search(trained.model))
+        report = export(trained.model, format_name, place, compared.infer, _examples(data_options), folder)
     deco_print(f"Wrote {folder} ({report['bytes'] / 1e6:.1f} MB); its README.md says how to load it")
     return report
 
