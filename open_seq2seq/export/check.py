@@ -101,8 +101,8 @@ def _judge(chosen: Format, function: ServingFunction, report: Report) -> None:
     name = f"The function {function.name} of the {chosen.title}"
     if report.equal < chosen.least_equal * report.examples:
         expected, answer = report.first_unequal or (Answer(()), Answer(()))
-        raise UserError(f"{name} computes only {report.equal} of {report.examples} results as inference does, so nothing "
-                        f"was written; the first that differs is {answer.texts!r:.200} instead of "
+        raise UserError(f"{name} computes only {report.equal} of {report.examples} results as inference does, so "
+                        f"nothing was written; the first that differs is {answer.texts!r:.200} instead of "
                         f"{expected.texts!r:.200}.")
     if not report.largest_difference <= chosen.most_difference:
         raise UserError(f"{name} computes numbers that differ by {report.largest_difference:.2g} from those of "
