@@ -20,7 +20,7 @@ from open_seq2seq.utils.errors import UserError
 
 # What converters say about operations that their format does not have.
 _OPERATIONS = (r"TF Select ops: (.+)", r"Custom ops: (.+)", r"Tensorflow op \[[^\]]*: (\w+)\] is not supported",
-               r"'tf\.(\w+)' op ")
+               r"No Op registered for (\w+)", r"'tf\.(\w+)' op ")
 
 
 def writer(kind: str, title: str, ending: str) -> Callable[[Sequence[ServingFunction], Any, Path], None]:
