@@ -133,8 +133,8 @@ def make_parser() -> argparse.ArgumentParser:
                         help="the config: a .py or .yaml file; without it, evaluation, inference and "
                         "--continue_learning use the config saved in a checkpoint in --logdir")
     parser.add_argument("--mode", default="train", help="one of " + ", ".join(_ALL_MODES)
-                        + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir, {EXPORT_MODE} its "
-                        "model for another program")
+                        + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir, "
+                        f"and {EXPORT_MODE} its model for another program")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
                         help="output file of infer mode (default: infer-out.txt); - for stdout, and messages then go "
                         "to stderr")

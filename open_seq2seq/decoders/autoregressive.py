@@ -104,8 +104,8 @@ class Prefix(NamedTuple):
 def with_prefix(step_fn: StepFunction, prefix: Prefix, are_log_probs: bool) -> StepFunction:
     """Returns a step function that allows only the next id of the prefix until the prefix ends.
 
-    All other ids get the log probability ``least_score()``. The ids of the prefix keep the log probabilities that the model gives
-    them, so the scores are those of whole hypotheses, including the prefix.
+    All other ids get the log probability ``least_score()``. The ids of the prefix keep the log probabilities that the
+    model gives them, so the scores are those of whole hypotheses, including the prefix.
 
     Args:
       step_fn: see ``beam_search``.

@@ -91,9 +91,9 @@ def _compared(pairs: Sequence[tuple[Answer, Answer]], seconds: float, seconds_of
     unequal = [pair for pair in pairs if pair[0].texts != pair[1].texts]
     differences = [abs(one - other) for expected, answer in pairs if expected.texts == answer.texts
                    for one, other in zip(expected.numbers, answer.numbers, strict=True)]
-    # Without max's habit of ignoring NaN.
-    largest = float(np.max(differences)) if differences else 0.0
-    return Report(len(pairs), len(pairs) - len(unequal), largest, seconds, seconds_of_infer, (unequal or [None])[0])
+    largest = float(np.max(differences)) if differences else 0.0  # NaN if one of them is
+    return Report(len(pairs), len(pairs) - len(unequal), largest, seconds, seconds_of_infer,
+                  unequal[0] if unequal else None)
 
 
 def _judge(chosen: Format, function: ServingFunction, report: Report) -> None:
@@ -101,8 +101,8 @@ def _judge(chosen: Format, function: ServingFunction, report: Report) -> None:
     name = f"The function {function.name} of the {chosen.title}"
     if report.equal < chosen.least_equal * report.examples:
         expected, answer = report.first_unequal or (Answer(()), Answer(()))
-        raise UserError(f"{name} computes only {report.equal} of {report.examples} results as inference does, so nothing "
-                        f"was written; the first that differs is {answer.texts!r:.200} instead of "
+        raise UserError(f"{name} computes only {report.equal} of {report.examples} results as inference does, so "
+                        f"nothing was written; the first that differs is {answer.texts!r:.200} instead of "
                         f"{expected.texts!r:.200}.")
     if not report.largest_difference <= chosen.most_difference:
         raise UserError(f"{name} computes numbers that differ by {report.largest_difference:.2g} from those of "

@@ -16,11 +16,12 @@ import tensorflow as tf
 from open_seq2seq.export import conversion
 from open_seq2seq.export.tracing import bare_module, traced
 from open_seq2seq.models.serving import ServingFunction
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
 
 # What converters say about operations that their format does not have.
 _OPERATIONS = (r"TF Select ops: (.+)", r"Custom ops: (.+)", r"Tensorflow op \[[^\]]*: (\w+)\] is not supported",
-               r"'tf\.(\w+)' op ")
+               r"No Op registered for (\w+)", r"'tf\.(\w+)' op ")
 
 
 def writer(kind: str, title: str, ending: str) -> Callable[[Any, Sequence[ServingFunction], Path], None]:
@@ -59,16 +60,16 @@ def _convert(kind: str, title: str, saved: str, targets: Mapping[str, str]) -> N
       UserError: it fails.
     """
     words = [kind, saved, *(word for pair in targets.items() for word in pair)]
-    with tempfile.NamedTemporaryFile("w+", prefix=f"export-{kind}-", suffix=".log", delete=False, encoding="utf-8",
-                                     errors="replace") as log:
-        done = subprocess.run([sys.executable, "-P", conversion.__file__, *words], stdout=log, stderr=log, check=False)
-        log.seek(0)
-        text = log.read().rpartition(conversion.BEGIN)[2]
+    log = Path(tempfile.mkdtemp(prefix=f"export-{kind}-")) / "log.txt"
+    with open(log, "xb") as file:
+        done = subprocess.run([sys.executable, "-P", conversion.__file__, *words], stdout=file, stderr=file,
+                              check=False)
     if done.returncode:
+        text = log.read_text(encoding="utf-8", errors="replace").rpartition(conversion.BEGIN)[2]
         name, _, messages = text.partition("\n")
         raise UserError(f"The format {title} cannot hold the function {name}: {reason(messages, done.returncode)}. "
-                        f"Nothing was written; the converter's messages are in {log.name}.")
-    os.unlink(log.name)
+                        f"Nothing was written; the converter's messages are in {log}.")
+    disk.remove_folder(log.parent, [log.name])
 
 
 def reason(log: str, code: int) -> str:

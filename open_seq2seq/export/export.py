@@ -63,7 +63,8 @@ def exportable(model: Model, chosen: Format) -> list[ServingFunction]:
     """
     declared = chosen.functions(model)
     if not declared:
-        raise UserError(f"{type(model).__name__} declares no functions to export (serving_functions): use another model.")
+        raise UserError(f"{type(model).__name__} declares no functions to export (serving_functions), so it cannot be "
+                        "exported.")
     functions = []
     for function in declared:
         try:
@@ -104,11 +105,11 @@ def _plain(report: Report) -> dict[str, Any]:
 
 def _readme(chosen: Format, functions: Sequence[ServingFunction], name: str) -> str:
     """Returns the text of the README."""
-    lines = [*chosen.head, f"# {Path(name).name}", "", f"A trained model as {chosen.title}, which needs: `{chosen.needs}`. `report.json` "
-             "compares its results with those of the toolkit that trained it.", ""]
+    lines = [*chosen.head, f"# {Path(name).name}", "", f"A trained model as {chosen.title}, which needs: `{chosen.needs}`. "
+             "`report.json` compares its results with those of the toolkit that trained it.", ""]
     if any(sentencepiece.is_resource(one) for function in functions for one in function.resources()):
-        lines += [f"The texts are tokenised by TensorFlow Text: `{sentencepiece.INSTALL}`. Write `import tensorflow_text` "
-                  "above the lines that load the model.", ""]
+        lines += [f"The texts are tokenised by TensorFlow Text: `{sentencepiece.INSTALL}`. Write "
+                  "`import tensorflow_text` above the lines that load the model.", ""]
     for function in functions:
         lines += [f"## {function.name}", "", "| input | shape | type |", "|---|---|---|"]
         lines += [f"| `{key}` | {_shape(spec)} | {spec.dtype.name} |" for key, spec in function.inputs.items()]

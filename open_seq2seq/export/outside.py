@@ -20,9 +20,9 @@ import numpy as np
 Call = Callable[[str, Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
 
-def packed(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def packed(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Returns arrays for a file: an array of byte strings becomes their lengths and all their bytes."""
-    flat: dict[str, np.ndarray] = {}
+    flat: dict[str, Any] = {}
     for name, array in arrays.items():
         if array.dtype == object:
             texts = array.reshape(-1).tolist()

@@ -71,7 +71,7 @@ def specs_of_sampling(part: Any) -> dict[str, tf.TensorSpec]:
 
 
 def row_numbers(inputs: Tensors, like: tf.Tensor) -> tf.Tensor:
-    """Returns the index of each row ``[batch]`` int64: the input ``examples``, or 0, 1, 2 … for the rows of ``like``."""
+    """Returns the index of each row ``[batch]`` int64: the input ``examples``, or the row's number in ``like``."""
     if _EXAMPLES in inputs:
         return inputs[_EXAMPLES]
     return tf.range(tf.shape(like, tf.int64)[0])

@@ -332,7 +332,7 @@ class SpeechCommandsDataLayer(DataLayer):
         return [path for path, _, _ in self._rows[:count]]
 
     def graph_sources(self, waveforms: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
-        """Returns the ``source_tensors`` of waveforms ``[batch, samples]`` and their lengths ``[batch]``, in the graph."""
+        """Returns the ``source_tensors`` of waveforms ``[batch, samples]`` with lengths ``[batch]``, in the graph."""
         frames = self.params["audio_length"]
         values = fitted_in_graph(waveforms, lengths, self.params["sample_freq"], self.params["num_audio_features"],
                                  frames)

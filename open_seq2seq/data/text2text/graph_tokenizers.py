@@ -170,8 +170,9 @@ def split_lines(ids: tf.RaggedTensor, end_id: int) -> tuple[tf.RaggedTensor, tf.
 
 def joined_lines(lines: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
     """Joins lines ``[lines]`` with line breaks to texts ``[batch]``, given the number of lines in each of them."""
-    return tf.strings.reduce_join(tf.RaggedTensor.from_row_lengths(lines, counts, validate=False), axis=1,
-                                  separator="\n")
+    # Not with a separator, which TensorFlow leaves out after empty strings at the beginning.
+    breaks = tf.where(tf.ragged.range(counts).flat_values > 0, "\n", "")
+    return tf.strings.reduce_join(tf.RaggedTensor.from_row_lengths(breaks + lines, counts, validate=False), axis=1)
 
 
 class GraphVocabularyTokenizer:
@@ -181,7 +182,8 @@ class GraphVocabularyTokenizer:
         self._tokenizer = tokenizer
         splits = {split_words: _words, split_normalized_words: _normalized_words, split_characters: _characters}
         self._split = splits[tokenizer.splits_by]
-        ids, usual = dict(tokenizer.vocabulary.ids), next((char for char in APOSTROPHES if char in tokenizer.tokens), "")
+        ids: Mapping[str, int] = tokenizer.vocabulary.ids
+        usual = next((char for char in APOSTROPHES if char in ids), "")
         if usual and tokenizer.splits_by is split_characters:
             ids = {**dict.fromkeys(APOSTROPHES, ids[usual]), **ids}
         self._table = TokenTable(tokenizer.tokens, ids, tokenizer.unknown_id)

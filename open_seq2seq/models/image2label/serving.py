@@ -38,9 +38,10 @@ def classifying(model: Any) -> list[ServingFunction]:
         return {"labels": tf.gather(tf.constant(names), tf.argmax(outputs["probabilities"], -1)), **outputs}
 
     def answers(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
-        labels = outputs.get("labels", np.array([names[row.argmax()].encode() for row in outputs["probabilities"]], object))
+        rows = outputs["probabilities"]
+        labels = [names[row.argmax()].encode() for row in rows]
         return [Answer((label.decode(),), (float(row.max()),))
-                for label, row in zip(labels.tolist(), outputs["probabilities"], strict=True)]
+                for label, row in zip(outputs.get("labels", labels), rows, strict=True)]
 
     def expected(result: Any) -> Answer:
         return Answer((model.label_of(result),), (result.probabilities[0],))

@@ -149,7 +149,7 @@ class LSTMLM(LanguageModel, Text2Label):
         return self._task.infer(self, input_values, output_values)
 
     def serving_functions(self) -> list[ServingFunction]:
-        return self._task.serving_functions(self)  # type: ignore[arg-type]
+        return self._task.serving_functions(self)
 
     def answer(self, result: Any) -> str:
         return self._task.answer(self, result)

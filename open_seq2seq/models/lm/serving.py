@@ -45,7 +45,8 @@ def text_functions(model: Any) -> list[ServingFunction]:
 
     def continue_texts(inputs: Tensors) -> Tensors:
         ids, lengths = layer.graph_batch(inputs["prompts"], tokenizer())
-        prompts = tf.RaggedTensor.from_tensor(ids, tf.cast(lengths, tf.int64))[:, 1:]  # without the end token before each text
+        # Without the end token before each text.
+        prompts = tf.RaggedTensor.from_tensor(ids, tf.cast(lengths, tf.int64))[:, 1:]
         new = tf.RaggedTensor.from_tensor(generated(ids, lengths, inputs))
         return {"texts": tokenizer().texts_of(tf.concat([prompts, new], 1))}
 

@@ -21,8 +21,8 @@ from open_seq2seq.utils.errors import NoGraphForm
 
 SPECIAL = ["<PAD>", "</S>", "<S>", "<UNK>"]
 TOKENS = ["a", "b", "é", "n't", "do", "-", "▁x", "y", "don't", "名"]
-LINES = ["a b", "", "   ", "a\u3000b\u00a0é\x85b\ta", "e\u0301 E\u0301 c", "don\u2019t don't do n 't", "a@-@b a-b", "|a||b| é|",
-         "</S> <S> a", "a\x00b \ufeffa", "▁x y", "名 a\r", "b" * 3000, "a " * 3000, "\U0001f600 a"]
+LINES = ["a b", "", "   ", "a\u3000b\u00a0é\x85b\ta", "e\u0301 E\u0301 c", "don\u2019t don't do n 't", "a@-@b a-b",
+         "|a||b| é|", "</S> <S> a", "a\x00b \ufeffa", "▁x y", "名 a\r", "b" * 3000, "a " * 3000, "\U0001f600 a"]
 
 
 def lm(split, separator):
