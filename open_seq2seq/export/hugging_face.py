@@ -43,9 +43,9 @@ def functions(model: Any) -> list[ServingFunction]:
     Raises:
       UserError: the format cannot hold the model.
     """
-    problem = _refusal_of_translation(model) if type(model) is Text2Text else (
-        _refusal_of_language(model) if type(model) is LanguageModel else f"it is a {type(model).__name__}")
-    if problem:
+    refusal = _refusal_of_translation if type(model) is Text2Text else (
+        _refusal_of_language if isinstance(model, LanguageModel) else lambda model: f"it is a {type(model).__name__}")
+    if problem := refusal(model):
         raise UserError(f"The model cannot be written for Hugging Face, because {problem}: the format holds models of "
                         "TransformerEncoder and TransformerDecoder with one vocabulary, and language models of "
                         "TransformerLMEncoder with sinusoids and without a bias of the output layer.")
@@ -59,7 +59,7 @@ def _refusal_of_translation(model: Any) -> str | None:
     if layer.params["use_start_token"]:
         return "'data_layer_params/use_start_token' is True"
     source, target = layer.tokenizers
-    if source is not target:
+    if source.fingerprint != target.fingerprint:
         return "source and target have different vocabularies"
     return _refusal_of_norms(encoder, decoder) or hugging_face_tokenizer.refusal(source)
 
