@@ -243,11 +243,11 @@ class ImageDataLayer(DataLayer):
     def interactive_examples(self, count: int) -> list[Any]:
         """Returns the paths of images of the data set, or their pixels if they are not in files of their own."""
         source, numbers = self._images, range(min(count, self.num_examples))
-        if isinstance(source, FileSet):
-            return source.paths[:count]
         if isinstance(source, PixelSet):
             return [source.pixels[number].numpy() for number in numbers]
-        return [decode_rgb(source.load(tf.constant(number, tf.int64))[0]).numpy() for number in numbers]
+        if isinstance(source, RecordSet):
+            return [decode_rgb(source.load(tf.constant(number, tf.int64))[0]).numpy() for number in numbers]
+        return source.paths[:count]
 
     def graph_pixels(self, contents: tf.Tensor) -> tf.Tensor:
         """Returns the ``interactive_pixels`` of the contents of files, strings ``[batch]``, in the graph."""

@@ -62,8 +62,8 @@ class Alphabet(abc.ABC):
           ids: ids; those without a label are skipped.
           lengths: number of ids before ``</S>`` ``[batch]``.
         """
-        visible = tf.sequence_mask(lengths, tf.shape(ids)[1]) & (ids < len(self.labels))
-        labels = tf.gather(tf.constant(self.labels), tf.minimum(ids, len(self.labels) - 1))
+        visible = tf.sequence_mask(lengths, tf.shape(ids)[1]) & (ids >= 0) & (ids < len(self.labels))
+        labels = tf.gather(tf.constant(self.labels), tf.clip_by_value(ids, 0, len(self.labels) - 1))
         return tf.strings.reduce_join(tf.where(visible, labels, ""), 1)
 
     @abc.abstractmethod
