@@ -42,6 +42,13 @@ $(VENV)/.installed: setup.py | $(BIN)/python
 	@$(PIP_INSTALL) --editable '.[$(DEVICE)]' $(PINNED)
 	@touch $@
 
+# TensorFlow Text, with which the texts of SentencePiece models are exported, is for this version of TensorFlow only.
+$(VENV)/.installed-test: $(VENV)/.installed
+	@echo "Installing the tools of the tests …"
+	@$(PIP_INSTALL) --editable '.[$(DEVICE),test]' $(PINNED)
+	@$(if $(TENSORFLOW),:,$(PIP_INSTALL) --no-deps 'tensorflow-text==2.21.*')
+	@touch $@
+
 $(VENV)/.installed-%: $(VENV)/.installed
 	@echo "Installing the tools of the extra '$*' …"
 	@$(PIP_INSTALL) --editable '.[$(DEVICE),$*]' $(PINNED)
@@ -69,7 +76,7 @@ test-onednn: $(VENV)/.installed-test  ## Run the quick numeric tests with oneDNN
 	TF_ENABLE_ONEDNN_OPTS=$$($(BIN)/python -c 'from open_seq2seq.utils.machine import has_onednn; print(int(not has_onednn()))') \
 	  $(PYTEST) $(NUMERIC_TESTS)
 
-test-outside: $(VENV)/.installed-test  ## Run the notebook, and the configs in the folder that OPENSEQ2SEQ_ORIGINAL names.
+test-outside: $(VENV)/.installed-test $(VENV)/.installed-outside  ## Run the notebook, exports in other runtimes, and configs in OPENSEQ2SEQ_ORIGINAL.
 	$(PYTEST) -m "outside"
 
 test-all: $(VENV)/.installed-test  ## Run all tests sequentially, including long training runs.

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from open_seq2seq.config.old_names import port_of
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, RunOptions, check_mode
+from open_seq2seq.export.formats import FORMATS, check_format
 from open_seq2seq.run.run import Run
 from open_seq2seq.utils.console import deco_print, enduring_output, need_output, print_to_stderr
 from open_seq2seq.utils.data_files import is_count
@@ -33,13 +34,13 @@ from open_seq2seq.version import __version__
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
-REPORT_MODE = "report"
-_ALL_MODES = (*MODES, REPORT_MODE)
+REPORT_MODE, EXPORT_MODE = "report", "export"
+_ALL_MODES = (*MODES, REPORT_MODE, EXPORT_MODE)
 
 _LONGEST_WORD = 1000  # characters; longer words of a message are shortened
 
 _VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start",
-                "--infer_files")
+                "--infer_files", "--export_format", "--export_dir")
 _SWITCHES = {
     "--continue_learning": "resume training from the newest checkpoint in logdir",
     "--no_dir_check": "only warn about problems of the logdir and about a config that does not fit its checkpoint",
@@ -86,6 +87,7 @@ with a trained model, wherever its logdir is (run.py VERB --help):
   python run.py classify LOGDIR pictures/ > out.csv
   python run.py generate LOGDIR < beginnings.txt
   python run.py speak LOGDIR "a text" > out.wav
+  python run.py export LOGDIR --export_format=savedmodel --export_dir=exported
 """
 
 
@@ -131,12 +133,18 @@ def make_parser() -> argparse.ArgumentParser:
                         help="the config: a .py or .yaml file; without it, evaluation, inference and "
                         "--continue_learning use the config saved in a checkpoint in --logdir")
     parser.add_argument("--mode", default="train", help="one of " + ", ".join(_ALL_MODES)
-                        + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir")
+                        + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir, "
+                        f"and {EXPORT_MODE} its model for another program")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
                         help="output file of infer mode (default: infer-out.txt); - for stdout, and messages then go "
                         "to stderr")
     parser.add_argument("--infer_files", metavar="FILE", nargs="+",
-                        help="infer mode only: files or folders to read instead of the config's data, or - for stdin")
+                        help="infer mode: files or folders to read instead of the config's data, or - for stdin; "
+                        "export mode: the same, for the comparison with inference")
+    parser.add_argument("--export_format", metavar="FORMAT", default=FORMATS[0],
+                        help=f"export mode only: one of {', '.join(FORMATS)} (default: {FORMATS[0]})")
+    parser.add_argument("--export_dir", metavar="FOLDER",
+                        help="export mode only: folder to write; an earlier export is replaced")
     for name, text in _SWITCHES.items():
         parser.add_argument(name, action="store_true", help=text)
     parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,
@@ -264,9 +272,15 @@ def _is_from_tensorflow(error: Exception) -> bool:
 def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in VERBS:
         return _run_verb(arguments[0], arguments)
+    if arguments and arguments[0] == EXPORT_MODE:
+        arguments = _of_export(arguments)
     flags, overrides = parse_words(arguments)
     if flags.mode == REPORT_MODE:
         return _report_on(overrides)
+    if flags.mode == EXPORT_MODE:
+        _run_of(flags, overrides).export(flags.export_format, flags.export_dir, flags.infer_files or (),
+                                         verbose=flags.verbose)
+        return 0
     outcome = _run_of(flags, overrides).perform(flags.mode, **_options(flags, arguments))
     return 0 if outcome.signum is None else 128 + outcome.signum
 
@@ -301,6 +315,18 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     return 0
 
 
+def _of_export(arguments: list[str]) -> list[str]:
+    """Returns the words of the mode for ``export LOGDIR [FILE ...] --export_dir=FOLDER [flags] [--key=value ...]``."""
+    names = [*itertools.takewhile(lambda word: not word.startswith("-"), arguments[1:])]
+    others = arguments[1 + len(names):]
+    if {"-h", "--help"} & {*others}:
+        return others
+    if not names:
+        raise UserError("The logdir of a trained model is missing: export LOGDIR [FILE ...] --export_dir=FOLDER.")
+    files = ["--infer_files", *names[1:]] if names[1:] else []
+    return [f"--mode={EXPORT_MODE}", f"--logdir={names[0]}", *files, *others]
+
+
 def _report_on(overrides: list[Override]) -> int:
     if [one.keys for one in overrides] != [("logdir",)] or not overrides[0].text:
         raise UserError("--mode=report needs --logdir and no other config value: "
@@ -318,7 +344,7 @@ def parse_words(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Over
       UserError: a word is not understood.
     """
     flags, leftover = make_parser().parse_known_args(_plain_switches([with_home(word) for word in arguments]))
-    if leftover and (hint := did_you_mean(leftover[0], VERBS)) and not leftover[0].startswith("-"):
+    if leftover and (hint := did_you_mean(leftover[0], (*VERBS, EXPORT_MODE))) and not leftover[0].startswith("-"):
         raise UserError(f"The argument '{leftover[0]}' is not understood.{hint}")
     check_mode(flags.mode, _ALL_MODES)
     if flags.infer_output_file == "-":
@@ -330,8 +356,12 @@ def parse_words(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Over
     if flags.mode == "infer":
         check_output_file(flags.infer_output_file)
     overrides = parse_overrides(leftover, _WORDS)
-    if flags.infer_files is not None and flags.mode != "infer":
+    if flags.infer_files is not None and flags.mode not in ("infer", EXPORT_MODE):
         raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
+    if flags.mode == EXPORT_MODE:
+        check_format(flags.export_format)
+        if not flags.export_dir:
+            raise UserError("--mode=export needs --export_dir, the folder to write.")
     return flags, overrides
 
 

@@ -235,6 +235,10 @@ class DataLayer(Component):
         """Returns a batch of inputs that the user typed, or passed to the Python API."""
         raise NotImplementedError(f"{type(self).__name__} does not support interactive input.")
 
+    def interactive_examples(self, count: int) -> list[Any]:
+        """Returns at most ``count`` of the layer's examples as inputs of ``make_interactive_batch``."""
+        raise NotImplementedError(f"{type(self).__name__} does not support interactive input.")
+
     def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
         """Returns the lengths ``[inputs]`` of inputs for ``make_interactive_batch``, in the unit of ``lengths``.
 

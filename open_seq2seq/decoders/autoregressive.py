@@ -10,13 +10,14 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, with_change
 from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoding.beam_search import NEGATIVE_INFINITY, BeamResult, SearchSettings, StepFunction, beam_search
+from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, StepFunction, beam_search
 from open_seq2seq.decoding.diverse_search import diverse_beam_search
 from open_seq2seq.decoding.hypothesis_scores import CTRANSLATE2, WU
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
 from open_seq2seq.parts.attention_record import mean_attention, recording_attention
 from open_seq2seq.parts.keys import lengths_of
+from open_seq2seq.parts.portable import in_shape, least_score
 from open_seq2seq.utils.errors import ConfigError
 
 
@@ -103,8 +104,8 @@ class Prefix(NamedTuple):
 def with_prefix(step_fn: StepFunction, prefix: Prefix, are_log_probs: bool) -> StepFunction:
     """Returns a step function that allows only the next id of the prefix until the prefix ends.
 
-    All other ids get the log probability -inf. The ids of the prefix keep the log probabilities that the model gives
-    them, so the scores are those of whole hypotheses, including the prefix.
+    All other ids get the log probability ``least_score()``. The ids of the prefix keep the log probabilities that the
+    model gives them, so the scores are those of whole hypotheses, including the prefix.
 
     Args:
       step_fn: see ``beam_search``.
@@ -120,7 +121,7 @@ def with_prefix(step_fn: StepFunction, prefix: Prefix, are_log_probs: bool) -> S
         forced = ids[:, tf.minimum(number, tf.shape(ids)[1] - 1)]
         is_free = (number >= prefix.lengths)[:, tf.newaxis]
         allowed = is_free | tf.equal(tf.range(tf.shape(scores)[2]), forced[:, tf.newaxis])
-        return tf.where(allowed[:, tf.newaxis], log_probs, NEGATIVE_INFINITY), cache
+        return tf.where(allowed[:, tf.newaxis], log_probs, least_score()), cache
 
     return step
 
@@ -143,7 +144,7 @@ def with_coverage(step_fn: StepFunction, cache: Any, lengths: tf.Tensor, hypothe
         inner, coverage = cache
         with recording_attention() as record:
             scores, inner = step_fn(ids, number, inner)
-        return scores, (inner, tf.ensure_shape(coverage + mean_attention(record), coverage.shape))
+        return scores, (inner, in_shape(coverage + mean_attention(record), coverage.shape))
 
     padding = tf.cast(~tf.sequence_mask(lengths, width), tf.float32)
     return step, (cache, tf.tile(padding[:, tf.newaxis], [1, hypotheses, 1]))
@@ -453,10 +454,11 @@ class AutoregressiveDecoder(Decoder):
         return SearchSettings(
             self.vocabulary_size, self.start_id, self.end_id, params[self.alpha_param], beam,
             beam if params["n_best"] is None else params["n_best"], are_log_probs, params.get("beam_rules", WU),
-            params.get("beam_groups", 1), params.get("diversity_penalty", 0.0), params.get("coverage_penalty", 0.0))
+            params.get("beam_groups", 1), params.get("diversity_penalty", 0.0), params.get("coverage_penalty", 0.0),
+            least_score())
 
 
 def _follow(scorer: PrefixScorer, prefixes: Any, ids: tf.Tensor, step: tf.Tensor) -> Any:
     """Extends the prefixes by the newest ids, except at the first step, where the newest ids are start ids."""
     grown = tf.cond(step > 0, lambda: tuple(scorer.follow(prefixes, ids)), lambda: tuple(prefixes))
-    return type(prefixes)(*(tf.ensure_shape(new, old.shape) for new, old in zip(grown, prefixes, strict=True)))
+    return type(prefixes)(*(in_shape(new, old.shape) for new, old in zip(grown, prefixes, strict=True)))

@@ -9,6 +9,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.parts.dense import times_matrix
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.errors import ConfigError
 
@@ -106,4 +107,4 @@ class FullyConnectedSCDecoder(FullyConnectedDecoder):
         if hidden.shape.rank == 2:
             return hidden
         inputs, channels = self._kernel.shape[0], hidden.shape[2]
-        return tf.reshape(tf.ensure_shape(hidden, [None, inputs // channels, channels]), [-1, inputs])
+        return tf.reshape(in_shape(hidden, [None, inputs // channels, channels]), [-1, inputs])

@@ -11,10 +11,8 @@ import tensorflow as tf
 from open_seq2seq.decoding.hypothesis_scores import CTRANSLATE2, WU, coverage_penalty, length_divisor, length_penalty
 from open_seq2seq.decoding.top_k import top_k
 
-__all__ = ["NEGATIVE_INFINITY", "BeamResult", "SearchSettings", "StepFunction", "beam_search", "growing_shape",
+__all__ = ["BeamResult", "SearchSettings", "StepFunction", "beam_search", "growing_shape",
            "highest_probability", "length_penalty"]
-
-NEGATIVE_INFINITY = float("-inf")
 
 StepFunction = Callable[[tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
 
@@ -42,6 +40,7 @@ class SearchSettings:
       coverage: weight of the coverage penalty; 0 disables it.
       are_log_probs: True if the step function returns log probabilities, or weighted sums of several models' log
         probabilities; these must be at most 0 and are used without normalisation. False if it returns logits.
+      least: score of hypotheses that do not exist: -inf, or a finite number for runtimes that multiply it by 0.
     """
 
     vocab_size: int
@@ -55,6 +54,11 @@ class SearchSettings:
     groups: int = 1
     diversity: float = 0.0
     coverage: float = 0.0
+    least: float = float("-inf")
+
+    def exist(self, scores: tf.Tensor) -> tf.Tensor:
+        """Returns which hypotheses exist, given their scores, which may have been divided by length penalties."""
+        return scores > self.least / 1e10
 
 
 class BeamResult(NamedTuple):
@@ -178,11 +182,11 @@ def _initial_state(search: _Search, cache: Any) -> _State:
     settings = search.settings
     batch, beam = tf.shape(search.max_lengths)[0], settings.beam_size
     # All hypotheses of a sentence start out identical, so only the first one may be extended.
-    first = tf.concat([tf.zeros([1]), tf.fill([beam - 1], NEGATIVE_INFINITY)], 0)
+    first = tf.concat([tf.zeros([1]), tf.fill([beam - 1], settings.least)], 0)
     hypotheses = tf.stack([batch, beam])
     no_ids = tf.zeros(tf.stack([batch, beam, 0]), tf.int32)
     log_probs = tf.tile(first[tf.newaxis], tf.stack([batch, 1]))
-    unused = tf.fill(hypotheses, NEGATIVE_INFINITY)
+    unused = tf.fill(hypotheses, settings.least)
     return _State(
         tf.constant(0), tf.fill(hypotheses, settings.start_id), no_ids, log_probs, tf.zeros(hypotheses), no_ids, unused,
         tf.zeros(hypotheses, tf.int32), tf.zeros([batch], tf.int32), tf.zeros([batch], tf.bool),
@@ -206,16 +210,16 @@ def _advance(search: _Search, state: _State) -> _State:
     found = search.candidates(search, state)
     is_eos = tf.equal(found.ids, search.settings.eos_id)
     sequences = tf.concat([tf.gather(state.alive_ids, found.parents, batch_dims=1), found.ids[:, :, tf.newaxis]], 2)
-    length = state.step + 1
+    length, least = state.step + 1, search.settings.least
 
-    _, chosen = tf.math.top_k(tf.where(is_eos, NEGATIVE_INFINITY, found.ranks), search.settings.beam_size)
-    alive_log_probs = tf.gather(tf.where(is_eos, NEGATIVE_INFINITY, found.log_probs), chosen, batch_dims=1)
+    _, chosen = tf.math.top_k(tf.where(is_eos, least, found.ranks), search.settings.beam_size)
+    alive_log_probs = tf.gather(tf.where(is_eos, least, found.log_probs), chosen, batch_dims=1)
     alive_ids = tf.gather(sequences, chosen, batch_dims=1)
     alive_parents = tf.gather(found.parents, chosen, batch_dims=1)
     ends = _ends(search, found.log_probs, is_eos, length)
     penalties = _penalties(search, found)
     scores = found.log_probs / length_divisor(length, search.settings.alpha, search.settings.rules) + penalties
-    finished = _merge_finished(search, state, sequences, tf.where(ends, scores, NEGATIVE_INFINITY), length)
+    finished = _merge_finished(search, state, sequences, tf.where(ends, scores, least), length)
     num_finished = state.num_finished + tf.math.count_nonzero(ends, axis=1, dtype=tf.int32)
     top_finished = state.top_finished | ends[:, 0]
     done = state.done | (length >= search.max_lengths)
@@ -239,7 +243,7 @@ def _ends(search: _Search, log_probs: tf.Tensor, is_eos: tf.Tensor, length: tf.T
         return is_eos
     among_best = tf.range(tf.shape(log_probs)[1]) < search.settings.beam_size
     is_last = (length >= search.max_lengths)[:, tf.newaxis]
-    return (is_eos | is_last) & among_best & (log_probs > NEGATIVE_INFINITY)
+    return (is_eos | is_last) & among_best & search.settings.exist(log_probs)
 
 
 def _penalties(search: _Search, found: Candidates) -> tf.Tensor:
@@ -266,7 +270,7 @@ def _reorder(tensor: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
     rows = parents + beam * tf.range(tf.shape(parents)[0])[:, tf.newaxis]
     shape = tf.shape(tensor)
     flat = tf.reshape(tensor, tf.concat([[shape[0] * beam], shape[2:]], 0))
-    return tf.ensure_shape(tf.gather(flat, rows), tensor.shape)
+    return tf.reshape(tf.gather(flat, rows), shape)
 
 
 def candidates_wanted(beam_size: int) -> int:
@@ -282,7 +286,7 @@ def _candidates(search: _Search, state: _State) -> Candidates:
     """Returns the continuations of highest log probability."""
     beam = search.settings.beam_size
     logits, cache = search.step_fn(state.last_ids, state.step, state.cache)
-    logits = tf.ensure_shape(tf.cast(logits, tf.float32), [None, beam, search.settings.vocab_size])
+    logits = tf.reshape(tf.cast(logits, tf.float32), [tf.shape(logits)[0], beam, search.settings.vocab_size])
     width = candidates_wanted(beam)
     per_beam = min(width, search.settings.vocab_size)
     values, ids = top_k(logits, per_beam)
@@ -312,7 +316,7 @@ def _one_longer(ids: tf.Tensor) -> tf.Tensor:
 def _merge_finished(search: _Search, state: _State, sequences: tf.Tensor, scores: tf.Tensor,
                     length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns ids, scores and lengths of the best finished hypotheses, old or new; for done sentences, the old ones."""
-    scores = tf.where(state.done[:, tf.newaxis], NEGATIVE_INFINITY, scores)
+    scores = tf.where(state.done[:, tf.newaxis], search.settings.least, scores)
     all_scores = tf.concat([state.finished_scores, scores], 1)
     best, index = tf.math.top_k(all_scores, search.settings.beam_size)  # on equal scores, older ones come first
     ids = tf.gather(tf.concat([_one_longer(state.finished_ids), sequences], 1), index, batch_dims=1)
@@ -340,15 +344,15 @@ def _result(search: _Search, state: _State) -> BeamResult:
     By the rules of CTranslate2, hypotheses that reach the maximum length count as finished, and no others are added.
     """
     settings = search.settings
-    found = state.finished_scores > NEGATIVE_INFINITY
+    found = settings.exist(state.finished_scores)
     missing = tf.cumsum(tf.cast(~found, tf.int32), axis=1, exclusive=True)
     ids = tf.where(found[:, :, tf.newaxis], state.finished_ids, tf.gather(state.alive_ids, missing, batch_dims=1))
     alive_scores = state.alive_log_probs / length_divisor(
         search.max_lengths, settings.alpha, settings.rules)[:, tf.newaxis] + state.alive_penalties
     if settings.rules == CTRANSLATE2:
-        alive_scores = tf.fill(tf.shape(alive_scores), NEGATIVE_INFINITY)
+        alive_scores = tf.fill(tf.shape(alive_scores), settings.least)
     scores = tf.where(found, state.finished_scores, tf.gather(alive_scores, missing, batch_dims=1))
-    exists = scores > NEGATIVE_INFINITY
+    exists = settings.exist(scores)
     ids = tf.where(exists[:, :, tf.newaxis], ids, 0)
     lengths = tf.where(exists, tf.where(found, state.finished_lengths, search.max_lengths[:, tf.newaxis]), 0)
     return BeamResult(*(part[:, :settings.n_best] for part in (ids, scores, lengths)))

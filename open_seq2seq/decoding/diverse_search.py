@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.decoding.beam_search import (
-    NEGATIVE_INFINITY,
     BeamResult,
     Candidates,
     SearchSettings,
@@ -49,9 +48,14 @@ def diverse_beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: 
 
 def _regrouped(tensor: tf.Tensor, factor: int, size: int) -> tf.Tensor:
     """Reshapes ``[batch, beam, …]`` to ``[batch · factor, size, …]``."""
-    shape = tf.shape(tensor)
-    changed = tf.reshape(tensor, tf.concat([[shape[0] * factor, size], shape[2:]], 0))
-    return tf.ensure_shape(changed, [None, size, *tensor.shape[2:]])
+    return _with_rows(tensor, tf.shape(tensor)[0] * factor, size)
+
+
+def _with_rows(tensor: tf.Tensor, rows: tf.Tensor, size: int) -> tf.Tensor:
+    """Reshapes ``[batch, beam, …]`` to ``[rows, size, …]``."""
+    sizes = tf.shape(tensor)
+    others = [sizes[axis] if one is None else one for axis, one in enumerate(tensor.shape) if axis > 1]
+    return tf.reshape(tensor, [rows, size, *others])
 
 
 def _over_groups(step_fn: StepFunction, groups: int) -> StepFunction:
@@ -60,9 +64,7 @@ def _over_groups(step_fn: StepFunction, groups: int) -> StepFunction:
         width = ids.shape[1]
 
         def joined(tensor: tf.Tensor) -> tf.Tensor:
-            shape = tf.shape(tensor)
-            changed = tf.reshape(tensor, tf.concat([[shape[0] // groups, groups * width], shape[2:]], 0))
-            return tf.ensure_shape(changed, [None, groups * width, *tensor.shape[2:]])
+            return _with_rows(tensor, tf.shape(tensor)[0] // groups, groups * width)
 
         logits, cache = step_fn(joined(ids), number, tf.nest.map_structure(joined, cache))
         split = functools.partial(_regrouped, factor=groups, size=width)
@@ -76,7 +78,7 @@ def _candidates(search: Any, state: Any, groups: int) -> Candidates:
     settings = search.settings
     beam, vocab_size = settings.beam_size, settings.vocab_size
     logits, cache = search.step_fn(state.last_ids, state.step, state.cache)
-    log_probs = tf.ensure_shape(tf.cast(logits, tf.float32), [None, beam, vocab_size])
+    log_probs = tf.reshape(tf.cast(logits, tf.float32), [tf.shape(logits)[0], beam, vocab_size])
     if not settings.are_log_probs:
         log_probs = tf.nn.log_softmax(log_probs)
     log_probs = tf.reshape(log_probs + state.alive_log_probs[:, :, tf.newaxis], [-1, groups, beam * vocab_size])
@@ -96,8 +98,8 @@ def _candidates(search: Any, state: Any, groups: int) -> Candidates:
 
 def _continuations(ranks: tf.Tensor, ids: tf.Tensor, settings: SearchSettings) -> tf.Tensor:
     """Returns how many of a group's new unfinished hypotheses end with each id, ``[batch, vocabulary]``."""
-    best, index = tf.math.top_k(tf.where(tf.equal(ids, settings.eos_id), NEGATIVE_INFINITY, ranks), settings.beam_size)
-    counted = tf.cast(best > NEGATIVE_INFINITY, tf.float32)[:, :, tf.newaxis]
+    best, index = tf.math.top_k(tf.where(tf.equal(ids, settings.eos_id), settings.least, ranks), settings.beam_size)
+    counted = tf.cast(settings.exist(best), tf.float32)[:, :, tf.newaxis]
     return tf.reduce_sum(tf.one_hot(tf.gather(ids, index, batch_dims=1), settings.vocab_size) * counted, 1)
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.decoding.beam_search import (
-    NEGATIVE_INFINITY,
     BeamResult,
     SearchSettings,
     StepFunction,
@@ -47,7 +46,7 @@ class _State(NamedTuple):
       last_ids: newest id of each hypothesis ``[batch, hypotheses]``.
       ids: ``[batch, hypotheses, step]``, 0 after the end.
       log_probs: ``[batch, hypotheses]``.
-      scores: ``[batch, hypotheses]``; -inf until EOS.
+      scores: ``[batch, hypotheses]``; ``SearchSettings.least`` until EOS.
       lengths: ``[batch, hypotheses]``, including EOS; 0 until EOS.
       done: ``[batch, hypotheses]``: whether a hypothesis has ended or reached its maximum length.
       cache: the decoder's cache.
@@ -116,7 +115,7 @@ def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, setti
 
     def advance(state: _State) -> _State:
         logits, cache = step_fn(state.last_ids, state.step, state.cache)
-        logits = tf.ensure_shape(tf.cast(logits, tf.float32), [None, hypotheses, settings.vocab_size])
+        logits = tf.reshape(tf.cast(logits, tf.float32), [tf.shape(logits)[0], hypotheses, settings.vocab_size])
         highest, best = top_k(logits, 1)
         ids = choose(logits, best[:, :, 0], state.step)
         gains = tf.gather(logits, ids, batch_dims=2)
@@ -130,21 +129,21 @@ def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, setti
             tf.where(ends, log_probs / length_divisor(length, *rules), state.scores),
             tf.where(ends, length, state.lengths), state.done | ends | (length >= max_lengths), cache)
 
-    state = _initial_state(tf.stack([tf.shape(max_lengths)[0], hypotheses]), max_lengths, settings.start_id, cache)
+    state = _initial_state(tf.stack([tf.shape(max_lengths)[0], hypotheses]), max_lengths, settings, cache)
     invariants = _State(*(tf.nest.map_structure(growing_shape, part) for part in state))
     state = _State(*tf.while_loop(lambda *s: tf.logical_not(tf.reduce_all(_State(*s).done)),
                                   lambda *s: tuple(advance(_State(*s))), tuple(state),
                                   shape_invariants=tuple(invariants)))
-    ended = state.scores > NEGATIVE_INFINITY
+    ended = settings.exist(state.scores)
     scores = tf.where(ended, state.scores, state.log_probs / length_divisor(max_lengths, *rules))
-    exists = scores > NEGATIVE_INFINITY
+    exists = settings.exist(scores)
     return BeamResult(tf.where(exists[:, :, tf.newaxis], state.ids, 0), scores,
                       tf.where(exists, tf.where(ended, state.lengths, max_lengths), 0))
 
 
-def _initial_state(shape: tf.Tensor, max_lengths: tf.Tensor, start_id: int, cache: Any) -> _State:
-    return _State(tf.constant(0), tf.fill(shape, start_id), tf.zeros(tf.concat([shape, [0]], 0), tf.int32),
-                  tf.zeros(shape), tf.fill(shape, NEGATIVE_INFINITY), tf.zeros(shape, tf.int32),
+def _initial_state(shape: tf.Tensor, max_lengths: tf.Tensor, settings: SearchSettings, cache: Any) -> _State:
+    return _State(tf.constant(0), tf.fill(shape, settings.start_id), tf.zeros(tf.concat([shape, [0]], 0), tf.int32),
+                  tf.zeros(shape), tf.fill(shape, settings.least), tf.zeros(shape, tf.int32),
                   tf.broadcast_to(max_lengths <= 0, shape), cache)
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, SAY, Param
 from open_seq2seq.encoders.speech_encoder import SpeechEncoder
+from open_seq2seq.parts.portable import in_shape
 
 # Declaration of data_format, for encoders with convolutions over time.
 DATA_FORMAT = Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; has no effect, "
@@ -77,7 +78,7 @@ def audio_features(input_dict: Mapping[str, Any], num_audio_features: int, dtype
       mask: whether to set padding to zero.
     """
     x, lengths = input_dict["source_tensors"][:2]
-    x = tf.ensure_shape(tf.cast(x, dtype), [None, None, num_audio_features])
+    x = in_shape(tf.cast(x, dtype), [None, None, num_audio_features])
     if mask:
         held = tf.sequence_mask(lengths, tf.shape(x)[1])[:, :, tf.newaxis]
         x = tf.where(held, x, tf.zeros([], x.dtype))

@@ -13,6 +13,7 @@ from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.encoders.image_params import DATA_FORMAT, image_source
 from open_seq2seq.parts.image_blocks.convolution import global_mean
 from open_seq2seq.parts.image_blocks.layers import Kernels, Layer, Shape, make_layer
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.utils.errors import ConfigError
 
 # on_change of the lists of layers. If a layer differs from that of the checkpoint, a changed dropout rate causes a
@@ -91,7 +92,7 @@ class CNNEncoder(Encoder):
           A dict with ``outputs`` ``[batch, output_size]`` in the compute dtype.
         """
         x, held = image_source(input_dict, self._channels, self.dtype_of("convolution"))
-        x = tf.ensure_shape(x, [None, *self.params["image_shape"]])
+        x = in_shape(x, [None, *self.params["image_shape"]])
         x = tf.cast(self._applied(self.layers, x, held), self.compute_dtype)
         if self.fc_layers:
             x = self._applied(self.fc_layers, tf.reshape(x, [-1, math.prod(x.shape[1:])]), held)

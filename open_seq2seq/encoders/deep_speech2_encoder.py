@@ -186,7 +186,7 @@ class DeepSpeech2Encoder(SpeechEncoder):
           ``outputs_length`` ``[batch]``, the numbers of output frames.
         """
         x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.dtype_of("convolution"))
-        x = x[..., tf.newaxis]
+        x = tf.expand_dims(x, -1)
         for block in self.convolutions:
             x, lengths = block(x, lengths, training=self.training)
         x = tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1], x.shape[2] * x.shape[3]])

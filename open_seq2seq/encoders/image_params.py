@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.parts.portable import in_shape
 
 DATA_FORMAT = Param(["channels_first", "channels_last"], "channels_last", "Accepted for old configs; has no effect, "
                     "because images are always channels-last and TensorFlow chooses the layout of each convolution for "
@@ -33,6 +34,6 @@ def image_source(input_dict: Mapping[str, Any], in_channels: int,
       (images ``[batch, height, width, in_channels]``; boolean ``[batch]``, False for rows with a negative id, which
       contain no example, or None without ``ids``).
     """
-    x = tf.ensure_shape(input_dict["source_tensors"][0], [None, None, None, in_channels])
+    x = in_shape(input_dict["source_tensors"][0], [None, None, None, in_channels])
     ids = input_dict.get("ids")
     return tf.cast(x, dtype), None if ids is None else ids >= 0

@@ -15,6 +15,7 @@ from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer, checked_adaptive
 from open_seq2seq.parts.output_layer import OutputLayer, needs_logits
 from open_seq2seq.parts.pooling import pooled
+from open_seq2seq.parts.portable import least_score
 from open_seq2seq.utils.errors import ConfigError
 
 _READ_AT_ONCE = 256  # maximum number of tokens of a prompt per call of ``read``; limits the memory of attention
@@ -267,7 +268,7 @@ class LanguageEncoder(Encoder):
           examples: indices of the prompts in the data set ``[batch]``.
         """
         params = self.params
-        settings = SearchSettings(params["vocab_size"], 0, _NO_END)
+        settings = SearchSettings(params["vocab_size"], 0, _NO_END, least=least_score())
         if params["sampling_temperature"] is None:
             return greedy_search(step, cache, limits, settings).ids[:, 0]
         sampling = Sampling(params["sampling_temperature"], params["sampling_top_k"], params["sampling_top_p"],

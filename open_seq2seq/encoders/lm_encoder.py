@@ -12,6 +12,7 @@ from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale, locked_dropout, mask_out
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.rnn.core_cells import (
     CUDNN_LAYERS,
     BasicLSTMCell,
@@ -135,7 +136,7 @@ def last_values(history: tf.Tensor, first: tf.Tensor, lengths: tf.Tensor) -> tf.
     """
     rows = tf.range(tf.shape(lengths)[0])
     steps = tf.concat([tf.cast(first, tf.float32)[tf.newaxis], tf.cast(history, tf.float32)], 0)
-    return tf.ensure_shape(tf.gather_nd(steps, tf.stack([lengths, rows], 1)), first.shape)
+    return in_shape(tf.gather_nd(steps, tf.stack([lengths, rows], 1)), first.shape)
 
 
 # Cells that WeightDropDirection supports.
@@ -312,7 +313,7 @@ class LMEncoder(LanguageEncoder):
 
     def _states(self, cache: States) -> States:
         """Returns the states ``[batch, size]`` in a cache, with static shapes, which the loop of generation loses."""
-        return [[tf.ensure_shape(value[:, 0], [None, columns])
+        return [[in_shape(value[:, 0], [None, columns])
                  for value, columns in zip(of_layer, layer.state_sizes, strict=True)]
                 for layer, of_layer in zip(self.stack.layers, cache, strict=True)]
 

@@ -12,6 +12,7 @@ from open_seq2seq.config.params import REFUSE, Param, check_params, declared_by
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.keys import lengths_of
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.errors import ConfigError
 
@@ -205,4 +206,4 @@ class MultiEncoder(Encoder):
         shape = tf.concat([tf.shape(joined)[:2], [len(outputs), self.output_size]], 0)
         weights = tf.cast(tf.nn.softmax(tf.reshape(scores, shape), axis=2), joined.dtype)
         combined = tf.reduce_sum(weights * tf.reshape(joined, shape), axis=2)
-        return tf.ensure_shape(combined, [None, None, self.output_size])
+        return in_shape(combined, [None, None, self.output_size])

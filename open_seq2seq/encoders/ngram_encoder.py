@@ -73,7 +73,7 @@ class NgramEncoder(Encoder):
             mask &= keep_mask(tf.shape(mask), self.params["dropout"])
         scale = self.params["embedding_scale"] * keep_scale(self.params["dropout"], self.training)
         factors = tf.where(mask, scale, 0.0)
-        embedded = tf.gather(self.embedding, rows) * factors[..., tf.newaxis]
+        embedded = tf.gather(self.embedding, rows) * tf.expand_dims(factors, -1)
         return {"outputs": tf.cast(tf.reduce_sum(embedded, axis=2), self.compute_dtype), "outputs_length": lengths}
 
     def _rows(self, ids: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -39,7 +39,7 @@ class TimeWindows:
           The numbers of outputs, of the same type and shape.
         """
         if not self.time_windows:
-            return -(-lengths // self.time_stride)
+            return (lengths + self.time_stride - 1) // self.time_stride
         for window in self.time_windows:
             lengths = window.outputs(lengths)
         return lengths

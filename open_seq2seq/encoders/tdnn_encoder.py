@@ -149,7 +149,7 @@ class TDNNEncoder(SpeechEncoder):
         x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.dtype_of("convolution"),
                                     self.params["use_conv_mask"])
         if self._entries[0].kind == "conv2d":
-            x = x[:, :, tf.newaxis] if as_channels else x[..., tf.newaxis]
+            x = x[:, :, tf.newaxis] if as_channels else tf.expand_dims(x, -1)
         x, lengths = self._run_blocks(x, lengths)
         return {"outputs": tf.cast(_flat(x), self.compute_dtype), "src_length": lengths, "outputs_length": lengths}
 

@@ -12,6 +12,7 @@ from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.encoders.transformer_encoder import EncoderLayer, check_heads
 from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.recompute import run_layers
 from open_seq2seq.parts.transformer.attention import Cache, SelfAttention
 from open_seq2seq.parts.transformer.embedding import scaled_rows
@@ -193,7 +194,7 @@ class TransformerLMEncoder(LanguageEncoder):
 
     def step(self, ids: tf.Tensor, number: tf.Tensor, cache: list[Cache],
              prepared: Any) -> tuple[tf.Tensor, list[Cache]]:
-        x, cache = self._continued(tf.ensure_shape(ids, [None, 1]), number[tf.newaxis], cache, prepared)
+        x, cache = self._continued(in_shape(ids, [None, 1]), number[tf.newaxis], cache, prepared)
         return self.output_layer.logits(self.output_norm(x), prepared["output"]), cache
 
     def read(self, ids: tf.Tensor, number: tf.Tensor, cache: list[Cache], prepared: Any) -> list[Cache]:
@@ -203,7 +204,7 @@ class TransformerLMEncoder(LanguageEncoder):
                    prepared: Any) -> tuple[tf.Tensor, list[Cache]]:
         """Returns (output of the last layer ``[batch, new, hidden]``, the new cache) for ids ``[batch, new]``."""
         x = tf.cast(self._embedded(ids, positions), self.compute_dtype)
-        x = tf.ensure_shape(x, [None, ids.shape[1], self.params["hidden_size"]])
+        x = in_shape(x, [None, ids.shape[1], self.params["hidden_size"]])
         grown: list[Any] = []
         bias = self._bias_so_far(positions)
         for layer, old, weights in zip(self.layers, cache, prepared["layers"], strict=True):

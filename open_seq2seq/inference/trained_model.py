@@ -161,7 +161,7 @@ class TrainedModel:
         self._check_verb("translate")
         if n_best is None:
             return self._answers(sentences)
-        model = self._variant({"decoder_params": {"n_best": n_best}})
+        model = self.variant({"decoder_params": {"n_best": n_best}})
         texts = [[hypothesis.text for hypothesis in result] for result in model.infer(_listed(sentences))]
         return texts[0] if _is_single(sentences) else texts
 
@@ -221,7 +221,7 @@ class TrainedModel:
           DataError: a prompt is not a string.
         """
         self._check_verb("generate")
-        return self._variant({"infer_task": "generate"})._answers(prompts)
+        return self.variant({"infer_task": "generate"})._answers(prompts)
 
     @overload
     def synthesize(self, texts: str, speed: float | None = None) -> tuple[np.ndarray, int]: ...
@@ -270,7 +270,7 @@ class TrainedModel:
         """
         if targets is None:
             self._check_verb("generate", "score lines without targets")
-            return self._variant({"infer_task": "score"}).infer(inputs)
+            return self.variant({"infer_task": "score"}).infer(inputs)
         return self._target_scores(inputs, targets)
 
     def _target_scores(self, inputs: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
@@ -310,7 +310,7 @@ class TrainedModel:
                   f"first is number {min(cut) + 1:,}", file=sys.stderr, flush=True)
         return results
 
-    def _variant(self, values: Mapping[str, Any]) -> TrainedModel:
+    def variant(self, values: Mapping[str, Any]) -> TrainedModel:
         """Returns this model with other values of some parameters, and the same weights."""
         if self._spec is None or _has(self.model.params, values):
             return self

@@ -228,6 +228,16 @@ def check_model(spec: ModelSpec) -> None:
         check_shapes(model, describe_variables(model, functools.partial(_add_parts, model, spec)))
 
 
+def build_data_layer(spec: ModelSpec) -> DataLayer:
+    """Builds the data layer of a model alone.
+
+    Raises:
+      UserError: the parameters or the data are invalid.
+    """
+    with untrusted(spec.data_config):
+        return _without_parts(spec).data_layer
+
+
 def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = None) -> Model:
     """Builds a model.
 

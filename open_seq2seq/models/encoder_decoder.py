@@ -42,9 +42,12 @@ class EncoderDecoderModel(Model):
         return [*terms, *self.penalties(encoded, batch)] if training else terms, decoded
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        return self.prediction_tensors(self.decoded(batch))
+
+    def decoded(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Returns the decoder's output for a batch without targets; see ``parts.keys.DecoderOutput``."""
         encoded = self.encoder.encode(encoder_input(batch), False)
-        inputs = {"encoder_output": encoded, "ids": batch.get("ids")}
-        return self.prediction_tensors(self.decoder.decode(inputs, False))
+        return self.decoder.decode({"encoder_output": encoded, "ids": batch.get("ids")}, False)
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
         """Returns the tensors that evaluation and inference need; by default ``outputs``.

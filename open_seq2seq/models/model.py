@@ -18,6 +18,7 @@ from open_seq2seq.models.model_params import optimization_params, reporting_para
 from open_seq2seq.models.part import Part
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of
 from open_seq2seq.parts.component import Component
 
@@ -275,6 +276,13 @@ class Model(Component):
           output_values: the arrays that ``predict`` computed for the batch, without empty rows.
         """
         raise NotImplementedError("For inference, a model must implement infer(input_values, output_values).")
+
+    def serving_functions(self) -> list[ServingFunction]:
+        """Returns what an exported model can do, the function of raw inputs first; by default nothing.
+
+        The model has been built for ``interactive_infer``.
+        """
+        return []
 
     @property
     def can_score(self) -> bool:

@@ -12,7 +12,9 @@ from open_seq2seq.decoders.multi_decoder import MultiDecoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.metrics.bleu import TOKENIZERS
 from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.text2text import Text2Text
+from open_seq2seq.models.text2text.serving import text_functions
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 
@@ -122,6 +124,10 @@ class MultiDecoderModel(Text2Text):
                           f"train_target_{language}": layer.ids_to_text(batch["target_tensors"][0][row], language),
                           f"teacher_forced_{language}": layer.ids_to_text(outputs[0][row], language)}
         reporter.texts(texts)
+
+    def serving_functions(self) -> list[ServingFunction]:
+        layer: Any = self.data_layer
+        return text_functions(self, layer.tokenizer_of(self.language))
 
     def _text_of(self, example: int, ids: np.ndarray) -> str:
         layer: Any = self.data_layer

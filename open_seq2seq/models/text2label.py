@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.text2text.graph_tokenizers import graph_tokenizer
 from open_seq2seq.losses.cross_entropy_loss import CrossEntropyLoss
 from open_seq2seq.metrics.classification import classification_scores, confusion_matrix
 from open_seq2seq.models.confusion import print_confusion, report_confusion
@@ -14,6 +17,7 @@ from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.part import unfit_class
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
+from open_seq2seq.models.serving import Answer, ServingFunction, Tensors, core_of_ids, feed_of_texts, row_numbers
 from open_seq2seq.utils.console import deco_print
 
 _NOTHING = ("", 0.0)  # label and probability that are returned for an empty text
@@ -83,6 +87,44 @@ class Text2Label(EncoderDecoderModel):
         empty = input_values["source_tensors"][1] <= getattr(layer, "num_special", 0)
         return [(int(example), _NOTHING if nothing else (layer.labels[row.argmax()], float(row.max())))
                 for example, nothing, row in zip(input_values["ids"], empty, output_values[0], strict=True)]
+
+    def serving_functions(self) -> list[ServingFunction]:
+        layer: Any = self.data_layer
+
+        @functools.cache
+        def tokenizer() -> Any:
+            return graph_tokenizer(layer.tokenizer)
+
+        def probabilities(inputs: Tensors) -> Tensors:
+            source = [inputs["source_ids"], inputs["source_lengths"]]
+            (by_class,) = self.predict({"source_tensors": source, "ids": row_numbers(inputs, source[1])})
+            is_text = source[1] > layer.num_special
+            return {"probabilities": tf.where(is_text[:, tf.newaxis], by_class, 0.0)}
+
+        def classify(inputs: Tensors) -> Tensors:
+            ids, lengths = layer.graph_batch(inputs["texts"], tokenizer())
+            outputs = probabilities({"source_ids": ids, "source_lengths": lengths})
+            labels = tf.gather(tf.constant(layer.labels), tf.argmax(outputs["probabilities"], -1))
+            return {"labels": tf.where(lengths > layer.num_special, labels, ""), **outputs}
+
+        def answers(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
+            return [Answer((layer.labels[row.argmax()],), (float(row.max()),)) if row.any() else Answer(("",))
+                    for row in outputs["probabilities"]]
+
+        def answers_of_labels(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
+            return [Answer((label.decode(),), (float(row.max()),)) if label else Answer(("",))
+                    for label, row in zip(outputs["labels"].tolist(), outputs["probabilities"], strict=True)]
+
+        def expected(result: Any) -> Answer:
+            return Answer(("",)) if result == _NOTHING else Answer((result[0],), (result[1],))
+
+        described = {"probabilities": f"probability of each class [batch, {len(layer.labels)}], float32; 0 for an "
+                     "empty text"}
+        return [ServingFunction("classify", classify, {"texts": tf.TensorSpec([None], tf.string)},
+                                {"labels": "the most probable class [batch]; empty for an empty text", **described},
+                                False, feed_of_texts({}), answers_of_labels, expected,
+                                lambda: tokenizer().resources),
+                core_of_ids("probabilities", layer, probabilities, {}, described, answers, expected)]
 
     def answer(self, result: Any) -> str:
         return "" if result == _NOTHING else f"{result[0]} ({result[1]:.4f})"

@@ -38,6 +38,8 @@ class ForwardPass:
         random numbers.
       for_xla: whether layers are traced in a form that XLA can compile, with the same results: no shape depends on
         values (padding is computed and then ignored), and only operations that XLA supports are used.
+      portable: whether layers are traced in a form that other runtimes can hold, with the same results up to rounding.
+        A portable pass is also one for XLA.
       ranks: a ``JoinedRanks``, which computes sums over ranks; None if ranks are not joined.
       carried: the ``carried_state.CarriedValues`` of the states that the previous batch has left; None without any.
       is_recomputing: whether layers are recomputed in a backward pass, where they must not update statistics again.
@@ -48,6 +50,7 @@ class ForwardPass:
     seed: int = 0
     micro_batch: tf.Tensor | None = None
     for_xla: bool = False
+    portable: bool = False
     ranks: Any = None
     carried: Any = None
     is_recomputing: bool = False
@@ -83,11 +86,11 @@ def entered(forward: ForwardPass) -> Iterator[None]:
         _PASSES.entries.pop()
 
 
-def forward_pass(seed: int = 0, micro_batch: Any = None, *, for_xla: bool = False, ranks: Any = None,
-                 carried: Any = None) -> contextlib.AbstractContextManager[None]:
+def forward_pass(seed: int = 0, micro_batch: Any = None, *, for_xla: bool = False, portable: bool = False,
+                 ranks: Any = None, carried: Any = None) -> contextlib.AbstractContextManager[None]:
     """Returns a context manager within which a new pass is the current one; see ``ForwardPass`` for the arguments."""
     index = None if micro_batch is None else tf.cast(micro_batch, tf.int64)
-    return entered(ForwardPass(seed, index, for_xla, ranks, carried))
+    return entered(ForwardPass(seed, index, for_xla or portable, portable, ranks, carried))
 
 
 # Function from (tensors by name, name of the reduction) to the sums of the tensors over ranks.

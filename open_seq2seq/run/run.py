@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import signal
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -182,6 +183,41 @@ class Run:
             raise UserError("A report needs the log directory of a run: give logdir.")
         with self._speaking():
             return write_report(Path(logdirs[-1]))
+
+    def export(self, format: str = "savedmodel", folder: str | os.PathLike[str] = "exported",
+               files: Sequence[str | os.PathLike[str]] = (), *, verbose: bool = False) -> dict[str, Any]:
+        """Writes the model of the log directory in a format of another program, and compares its results.
+
+        The model is exported in float32, unless the values of this run say otherwise.
+
+        Args:
+          format: name of the format; see ``open_seq2seq.export.formats``.
+          folder: the folder to write; an earlier export is replaced, and anything else is left as it is.
+          files: files with the examples for the comparison; none for the validation data that the config names.
+          verbose: whether to print the config and all variables.
+
+        Returns:
+          What is in the folder's ``report.json``: the numbers of results compared and of equal ones, the largest
+          difference, the size, and the times of an example.
+
+        Raises:
+          UserError: there is no usable checkpoint, the model cannot be exported, or the results differ.
+        """
+        from open_seq2seq.export.formats import check_format
+
+        with user_code.loading, self._speaking():
+            check_format(format)
+            names = [os.fspath(file) for file in files]
+            if "-" in names:
+                raise UserError("An export is checked with files, not with standard input: give the names of files.")
+            run = copy.copy(self)
+            if not any(one.keys == ("dtype",) for one in self._overrides):
+                run._overrides = [*self._overrides, Override(None, ("dtype",), "float32")]
+            options = run.options("interactive_infer", verbose=verbose)
+            from open_seq2seq.run.exporting import export_run
+
+            return export_run(options, lambda: run.options("infer", infer_files=names) if names
+                              else run.options("eval"), format, os.fspath(folder))
 
     def load(self) -> TrainedModel:
         """Returns the model of the log directory, whose methods can be called from any thread.

@@ -38,6 +38,10 @@ class CheckpointAccessError(CheckpointError):
     """A checkpoint that cannot be read because access rights are missing; it is not damaged."""
 
 
+class NoGraphForm(UserError):
+    """A function of raw inputs that operations of TensorFlow cannot compute, so that no export can contain it."""
+
+
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Returns the known name most similar to ``name``, or None if none is similar."""
     matches = difflib.get_close_matches(name, [str(k) for k in known], n=1, cutoff=0.6)

@@ -21,7 +21,7 @@ LAYERS = (
     ("runners",),
     ("checkpoints",),
     ("training",),
-    ("inference", "report"),
+    ("inference", "export", "report"),
     ("run",),
     ("cli",),
     ("rescoring",),

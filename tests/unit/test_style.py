@@ -43,6 +43,9 @@ ALLOWED = {
     ("parts/initializers.py", "tf.compat.v1"), ("config/serialize.py", "tf.compat.v1"),
     ("config/old_names.py", "tf.contrib"), ("config/old_names.py", "tf.compat.v1"),
     ("config/old_names.py", "tensorflow.compat.v1"), ("config/old_names.py", "tensorflow.contrib"),
+    # SentencePiece in exported models; not a dependency.
+    ("export/sentencepiece.py", "tensorflow_text"), ("export/outside.py", "tensorflow_text"),
+    ("export/export.py", "tensorflow_text"),
     # Nothing public frees the graph of a function; without these modules, it remains in memory.
     ("utils/graphs.py", "from tensorflow.python.framework import func_graph, ops"),
 }

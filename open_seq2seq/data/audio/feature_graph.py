@@ -1,9 +1,10 @@
-"""The backend ``tf``: features of a padded batch in TensorFlow, with the same values as those of ``librosa``."""
+"""Features of a padded batch in TensorFlow: the backend ``tf``, and all backends in exported models."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.audio.feature_settings import (
@@ -12,16 +13,26 @@ from open_seq2seq.data.audio.feature_settings import (
     SMALLEST_DEVIATION,
     FeatureSettings,
 )
-from open_seq2seq.data.audio.features import DECIBEL_EPSILON, DECIBEL_RANGE, LOG_EPSILON, TINY_POWER
+from open_seq2seq.data.audio.features import (
+    DECIBEL_EPSILON,
+    DECIBEL_RANGE,
+    EMPTY_FILTER,
+    FULL_SCALE,
+    LOG_EPSILON,
+    TINY_POWER,
+)
+from open_seq2seq.parts.forward_pass import current_pass
+from open_seq2seq.parts.portable import in_shape
 
 
 class AudioFeatures:
     """Computes features from audio in the graph of training steps and exported models.
 
+    The values are those of ``features.audio_features`` up to rounding; for the backend ``tf``, those of ``librosa``.
     An utterance's features do not depend on the other utterances of the batch.
 
     Args:
-      settings: the feature settings; all settings of the backend ``librosa`` are supported.
+      settings: the feature settings.
     """
 
     def __init__(self, settings: FeatureSettings) -> None:
@@ -46,10 +57,9 @@ class AudioFeatures:
         audio = tf.where(tf.sequence_mask(lengths, tf.shape(audio)[1]), audio, 0.0)
         if normalize_audio:
             audio = self._normalized(audio)
-        frames = tf.where(lengths > 0, 1 + lengths // settings.hop, 0)
-        power = self._power(audio, lengths)
-        if dither_floor and settings.dither:
-            power += tf.constant(settings.dither_power, tf.float32)
+        frames = tf.where(lengths > 0, self._num_frames(lengths), 0)
+        windows = self._psf_windows(audio, lengths) if settings.backend == "psf" else self._windows(audio, lengths)
+        power = self._power(windows, dither_floor)
         mask = tf.sequence_mask(frames, tf.shape(power)[1])[:, :, tf.newaxis]
         features = self._normalize_features(self._features(power, mask), frames, mask)
         return self._padded(features), frames
@@ -59,33 +69,66 @@ class AudioFeatures:
             return audio * self.settings.gain
         return audio / (tf.reduce_max(tf.abs(audio), axis=1, keepdims=True) + PEAK_EPSILON)
 
-    def _power(self, audio: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the power of each frequency bin ``[batch, frames, bins]``; padding frames have undefined values."""
+    def _num_frames(self, lengths: tf.Tensor, pad_signal: bool | None = None) -> tf.Tensor:
+        """Returns ``settings.num_frames`` of int32 tensors; ``pad_signal`` replaces that of the settings."""
+        settings = self.settings
+        if settings.backend != "psf":
+            return 1 + lengths // settings.hop
+        frames = 1 + tf.maximum(0, lengths - settings.window_samples + settings.hop - 1) // settings.hop
+        pads = settings.pad_signal if pad_signal is None else pad_signal
+        return _rounded_up(frames, settings.pad_to) if pads else frames
+
+    def _windows(self, audio: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns windows ``[batch, frames, window_samples]`` centred on multiples of the hop."""
         settings, samples = self.settings, tf.shape(audio)[1]
         if settings.has_preemphasis:
-            audio -= PREEMPHASIS * tf.pad(audio[:, :-1], [[0, 0], [1, 0]])
-        points, size, hop = settings.fft_points, settings.window_samples, settings.hop
+            audio = _emphasized(audio)
+        size, hop = settings.window_samples, settings.hop
         sample_indices = tf.range(samples // hop * hop + size) - settings.samples_before
-        # Each utterance is extended by reflection at both ends, repeatedly if it is very short.
-        period = tf.maximum(1, 2 * (lengths - 1))[:, tf.newaxis]
-        folded = tf.abs(sample_indices) % period
-        indices = tf.minimum(folded, period - folded)
-        indices = tf.clip_by_value(indices, 0, tf.maximum(lengths - 1, 0)[:, tf.newaxis])
-        frames = tf.signal.frame(tf.gather(audio, indices, batch_dims=1), size, hop)
-        spectrum = tf.signal.rfft(frames * tf.constant(settings.window_values, tf.float32), [points])
-        return tf.square(tf.math.real(spectrum)) + tf.square(tf.math.imag(spectrum))
+        indices = reflected(sample_indices, lengths[:, tf.newaxis])
+        return tf.signal.frame(tf.gather(audio, indices, batch_dims=1), size, hop)
+
+    def _psf_windows(self, audio: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns windows of 16-bit samples ``[batch, frames, window_samples]``; the first starts at sample 0."""
+        settings, samples = self.settings, tf.shape(audio)[1]
+        size, hop = settings.window_samples, settings.hop
+        audio = tf.clip_by_value(audio * FULL_SCALE, -FULL_SCALE - 1, FULL_SCALE)
+        audio = tf.cast(tf.cast(audio, tf.int32), tf.float32)  # rounds towards zero
+        audio = tf.pad(audio, [[0, 0], [0, (self._num_frames(samples) - 1) * hop + size - samples]])
+        if settings.has_preemphasis:
+            audio = _emphasized(audio)
+            # A sample after the end is emphasized, too, but only if it belongs to the padded signal.
+            ends = lengths + (self._num_frames(lengths) - self._num_frames(lengths, False)) * hop
+            audio = tf.where(tf.sequence_mask(ends, tf.shape(audio)[1]), audio, 0.0)
+        return tf.signal.frame(audio, size, hop)
+
+    def _power(self, windows: tf.Tensor, dither_floor: bool) -> tf.Tensor:
+        """Returns the power of each frequency bin ``[batch, frames, bins]``; padding frames have undefined values."""
+        settings, points, scale = self.settings, self.settings.fft_points, 1.0
+        power = power_of(windows, settings.window_values, points)
+        if settings.backend == "psf":
+            power, scale = power / points, FULL_SCALE ** 2 / points
+        if dither_floor and settings.dither:
+            power += tf.constant(settings.dither_power * scale, tf.float32)
+        return power
 
     def _features(self, power: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        settings = self.settings
+        """Returns the unnormalised features ``[batch, frames, num_features]``."""
+        settings, is_psf = self.settings, self.settings.backend == "psf"
         if settings.input_type == "spectrogram":
-            return _decibels(power[:, :, :settings.num_features], TINY_POWER)
+            if not is_psf:
+                return _decibels(power[:, :, :settings.num_features], TINY_POWER)
+            decibels = _decibels(power, TINY_POWER)
+            return (decibels - _loudest(decibels, mask, TINY_POWER))[:, :, :settings.num_features]
         mel = tf.matmul(power, tf.constant(settings.filters, tf.float32))
         if settings.input_type == "logfbank":
-            return tf.math.log(mel + LOG_EPSILON)
-        decibels = _decibels(mel, DECIBEL_EPSILON)
-        lowest = tf.constant(10 * math.log10(DECIBEL_EPSILON), tf.float32)
-        loudest = tf.reduce_max(tf.where(mask, decibels, lowest), axis=[1, 2], keepdims=True)
-        return tf.matmul(tf.maximum(decibels, loudest - DECIBEL_RANGE), tf.constant(settings.cosines, tf.float32))
+            return tf.math.log(tf.where(mel == 0.0, EMPTY_FILTER, mel) if is_psf else mel + LOG_EPSILON)
+        if is_psf:
+            values = tf.math.log(tf.where(mel == 0.0, EMPTY_FILTER, mel))
+        else:
+            decibels = _decibels(mel, DECIBEL_EPSILON)
+            values = tf.maximum(decibels, _loudest(decibels, mask, DECIBEL_EPSILON) - DECIBEL_RANGE)
+        return tf.matmul(values, tf.constant(settings.cosines, tf.float32))
 
     def _normalize_features(self, features: tf.Tensor, frames: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         settings = self.settings
@@ -108,10 +151,9 @@ class AudioFeatures:
         return tf.where(mask, (features - mean) / deviation, 0.0)
 
     def _padded(self, features: tf.Tensor) -> tf.Tensor:
-        pad_to = self.settings.pad_to
-        missing = -tf.shape(features)[1] % pad_to if pad_to > 1 else 0
-        padded = tf.pad(features, [[0, 0], [0, missing], [0, 0]])
-        return tf.ensure_shape(padded, [None, None, self.settings.num_features])
+        frames = tf.shape(features)[1]
+        padded = tf.pad(features, [[0, 0], [0, _rounded_up(frames, self.settings.pad_to) - frames], [0, 0]])
+        return in_shape(padded, [None, None, self.settings.num_features])
 
 
 def masked_features(features: tf.Tensor, masks: tf.Tensor) -> tf.Tensor:
@@ -126,6 +168,50 @@ def masked_features(features: tf.Tensor, masks: tf.Tensor) -> tf.Tensor:
     in_columns = (columns >= masks[:, :, 2, tf.newaxis]) & (columns < masks[:, :, 3, tf.newaxis])
     covered = tf.einsum("bmt,bmf->btf", tf.cast(in_time, tf.float32), tf.cast(in_columns, tf.float32))
     return tf.where(covered > 0, tf.zeros([], features.dtype), features)
+
+
+def power_of(windows: tf.Tensor, factors: np.ndarray, points: int) -> tf.Tensor:
+    """Returns the power of each frequency bin ``[..., points // 2 + 1]`` of windows ``[..., samples]``.
+
+    Args:
+      windows: the windows.
+      factors: the window function ``[samples]``.
+      points: number of points of the Fourier transform.
+    """
+    if current_pass().portable:  # other runtimes have no Fourier transform, or hold only its absolute value
+        angles = np.outer(np.arange(len(factors)), np.arange(points // 2 + 1)) % points * (2 * np.pi / points)
+        matrix = np.concatenate([np.cos(angles), np.sin(angles)], 1) * factors[:, np.newaxis]
+        real, imaginary = tf.split(tf.matmul(windows, tf.constant(matrix, tf.float32)), 2, -1)
+    else:
+        spectrum = tf.signal.rfft(windows * tf.constant(factors, tf.float32), [points])
+        real, imaginary = tf.math.real(spectrum), tf.math.imag(spectrum)
+    return tf.square(real) + tf.square(imaginary)
+
+
+def reflected(indices: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Returns the indices of the samples of utterances that are extended by reflection at both ends.
+
+    Args:
+      indices: int32 indices in the extended signals, which may be negative or beyond the end.
+      lengths: number of samples of each utterance, in a shape that can be broadcast with that of ``indices``.
+    """
+    period = tf.maximum(1, 2 * (lengths - 1))
+    folded = tf.abs(indices) % period
+    return tf.clip_by_value(tf.minimum(folded, period - folded), 0, tf.maximum(lengths - 1, 0))
+
+
+def _emphasized(audio: tf.Tensor) -> tf.Tensor:
+    return audio - PREEMPHASIS * tf.pad(audio[:, :-1], [[0, 0], [1, 0]])
+
+
+def _rounded_up(numbers: tf.Tensor, multiple: int) -> tf.Tensor:
+    return (numbers + multiple - 1) // multiple * multiple if multiple > 1 else numbers
+
+
+def _loudest(decibels: tf.Tensor, mask: tf.Tensor, least: float) -> tf.Tensor:
+    """Returns the highest value of each utterance ``[batch, 1, 1]``; ``least`` is the lowest power."""
+    lowest = tf.constant(10 * math.log10(least), tf.float32)
+    return tf.reduce_max(tf.where(mask, decibels, lowest), axis=[1, 2], keepdims=True)
 
 
 def _decibels(power: tf.Tensor, least: float) -> tf.Tensor:

@@ -21,7 +21,10 @@ DECIBEL_EPSILON = 1e-10
 """Lower bound of the power of a mel filter for ``mfcc`` (``librosa``)."""
 DECIBEL_RANGE = 80.0
 """For ``mfcc`` (``librosa``): values lower than the utterance's maximum minus this many dB are raised to that level."""
-_FULL_SCALE = 32767.0
+FULL_SCALE = 32767.0
+"""Factor from audio with a peak of 1 to 16-bit samples (``psf``)."""
+EMPTY_FILTER = float(np.finfo(np.float64).eps)
+"""Power of a mel filter in which it is 0 (``psf``)."""
 
 
 def normalized_audio(audio: np.ndarray, gain: float | None) -> np.ndarray:
@@ -116,7 +119,7 @@ def _psf_values(audio: np.ndarray, settings: FeatureSettings, frames: range, sta
 
     The first window of the utterance starts at sample 0, and the last one is padded with zeros.
     """
-    samples = np.trunc(np.clip(audio * np.float32(_FULL_SCALE), -_FULL_SCALE - 1, _FULL_SCALE)).astype(np.float64)
+    samples = np.trunc(np.clip(audio * np.float32(FULL_SCALE), -FULL_SCALE - 1, FULL_SCALE)).astype(np.float64)
     hop, size = settings.hop, settings.window_samples
     unpadded = int(replace(settings, pad_signal=False).num_frames(start + len(samples)))
     samples = np.pad(samples, (0, max(0, frames.stop - unpadded) * hop))
@@ -126,11 +129,11 @@ def _psf_values(audio: np.ndarray, settings: FeatureSettings, frames: range, sta
     samples = np.pad(samples, (0, max(0, end - len(samples))))
     power = _power(samples[first:end], settings.window_values, hop, settings.fft_points) / settings.fft_points
     if dither_floor and settings.dither:
-        power += settings.dither_power * (_FULL_SCALE ** 2 / settings.fft_points)
+        power += settings.dither_power * (FULL_SCALE ** 2 / settings.fft_points)
     if settings.input_type == "spectrogram":
         return 10 * np.log10(np.maximum(power, TINY_POWER))
     mel = _mel(power, settings)
-    return np.log(np.where(mel == 0, np.finfo(np.float64).eps, mel))
+    return np.log(np.where(mel == 0, EMPTY_FILTER, mel))
 
 
 def centred_power(audio: np.ndarray, points: int, hop: int) -> np.ndarray:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from open_seq2seq.parts.forward_pass import current_pass
+
 # Places of 32-bit numbers in the header of a BMP file, in bytes: where the pixels begin, the size of the part of the
 # header that begins at 14, and the compression; and of a 16-bit number, the bits per pixel.
 _PIXELS, _SIZE, _BITS, _COMPRESSION = 10, 14, 28, 30
@@ -25,7 +27,7 @@ def decode_rgb(content: tf.Tensor) -> tf.Tensor:
     start = tf.strings.substr(content, 0, 3)
     image = tf.case([(tf.io.is_jpeg(content), lambda: tf.io.decode_jpeg(content, channels=3)),
                      (start == b"\x89PN", lambda: on_white(_decode_png(content))),
-                     (start == b"GIF", lambda: _first_frame(tf.numpy_function(_white_gif, [content], tf.string))),
+                     (start == b"GIF", lambda: _first_frame(_opaque_gif(content))),
                      (_has_palette(content), lambda: _decode_palette(content))],
                     lambda: on_white(_with_used_alpha(_first_frame(content))))
     return tf.ensure_shape(image, [None, None, 3])
@@ -58,6 +60,11 @@ def _with_used_alpha(image: tf.Tensor) -> tf.Tensor:
     """Returns the image of a BMP file without its fourth channel if that is 0 everywhere, that is, not used."""
     unused = (tf.shape(image)[2] == 4) & ~tf.reduce_any(image[..., -1] > 0)
     return tf.cond(unused, lambda: image[..., :3], lambda: image)
+
+
+def _opaque_gif(content: tf.Tensor) -> tf.Tensor:
+    """Returns a GIF file whose first frame is not transparent; in a portable pass, without Python, the file itself."""
+    return content if current_pass().portable else tf.numpy_function(_white_gif, [content], tf.string)
 
 
 def _white_gif(content: bytes) -> bytes:

@@ -232,9 +232,33 @@ class ImageDataLayer(DataLayer):
         """
         if not len(inputs):
             raise DataError("There are no images: pass a list of paths or arrays.")
-        images = tf.stack([self._pipeline.read(self._seen(image), None) for image in inputs])
-        images = standardized(self._pipeline.finished(images, None, True), self.params["standardize"])
+        images = self.standardized(self.interactive_pixels(inputs))
         return {"source_tensors": [images.numpy()], "ids": np.arange(len(inputs))}
+
+    def interactive_pixels(self, inputs: Sequence[Any]) -> tf.Tensor:
+        """Returns images of ``make_interactive_batch`` with values from 0 to 255, FP32 ``[batch, size, size, 3]``."""
+        images = tf.stack([self._pipeline.read(self._seen(image), None) for image in inputs])
+        return self._pipeline.finished(images, None, True)
+
+    def interactive_examples(self, count: int) -> list[Any]:
+        """Returns the paths of images of the data set, or their pixels if they are not in files of their own."""
+        source, numbers = self._images, range(min(count, self.num_examples))
+        if isinstance(source, PixelSet):
+            return [source.pixels[number].numpy() for number in numbers]
+        if isinstance(source, RecordSet):
+            return [decode_rgb(source.load(tf.constant(number, tf.int64))[0]).numpy() for number in numbers]
+        return source.paths[:count]
+
+    def graph_pixels(self, contents: tf.Tensor) -> tf.Tensor:
+        """Returns the ``interactive_pixels`` of the contents of files, strings ``[batch]``, in the graph."""
+        size = self._pipeline.read_size(False)
+        images = tf.map_fn(lambda content: self._pipeline.read(decode_rgb(content), None), contents,
+                           fn_output_signature=tf.TensorSpec([size, size, 3], tf.float32))
+        return self._pipeline.finished(images, None, True)
+
+    def standardized(self, pixels: tf.Tensor) -> tf.Tensor:
+        """Returns the ``source_tensors`` of images with values from 0 to 255, FP32 ``[batch, size, size, 3]``."""
+        return standardized(pixels, self.params["standardize"])
 
     def _seen(self, given: Any) -> tf.Tensor:
         if not isinstance(given, (str, os.PathLike)):

@@ -72,11 +72,11 @@ class VocabularyTokenizer(LookupTokenizer):
 
     def __init__(self, vocabulary: LMVocabulary, split: Split, separator: str) -> None:
         super().__init__(vocabulary, vocabulary.unknown_id)
-        self._split, self._separator, self.end_id = split, separator, vocabulary.end_id
+        self.splits_by, self.separator, self.end_id = split, separator, vocabulary.end_id
         self.fingerprint = hashlib.sha256(f"plain {split.__name__} {vocabulary.fingerprint}".encode()).hexdigest()
 
     def split(self, line: str) -> Sequence[str]:
-        return self._split(spelled(line, self._ids) if self._split is split_characters else line)
+        return self.splits_by(spelled(line, self._ids) if self.splits_by is split_characters else line)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids; end tokens become line breaks."""
@@ -86,7 +86,7 @@ class VocabularyTokenizer(LookupTokenizer):
                 lines.append([])
             else:
                 lines[-1].append(self.tokens[number if 0 <= number < self.vocab_size else self.unknown_id])
-        return "\n".join(self._separator.join(line) for line in lines)
+        return "\n".join(self.separator.join(line) for line in lines)
 
 
 class PieceTokenizer(SentencePieceTokenizer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from typing import Any
 
@@ -31,6 +32,7 @@ from open_seq2seq.utils.errors import ConfigError, DataError
 _HALVED = 0.05  # probability that the mean of a length is half of the base length
 _DEVIATION = 5.0  # standard deviation of the lengths, in tokens
 _SHORTEST = 5
+_PROMPT_WORDS = 4  # of the beginnings of lines in ``interactive_examples``
 
 SHORTEST_BASE = 2 * _SHORTEST
 """Smallest allowed base length; half of it is the shortest length that is drawn."""
@@ -296,6 +298,13 @@ class WKTDataLayer(LMTextDataLayer):
     def ids_to_text(self, ids: Any) -> str:
         """Returns the text of ids."""
         return self.tokenizer.decode(ids)
+
+    def interactive_examples(self, count: int) -> list[Any]:
+        """Returns the beginnings of lines of the text, or the prompts."""
+        if self._text is None:
+            return super().interactive_examples(count)
+        lines = (self._text.line(number).split() for number in range(len(self._text)))
+        return [" ".join(words[:_PROMPT_WORDS]) for words in itertools.islice(filter(None, lines), count)]
 
     def prompt_text(self, example: int) -> str:
         """Returns the text of an example in inference, as it is in the file or in ``seed_tokens``."""

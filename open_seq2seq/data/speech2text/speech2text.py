@@ -46,6 +46,7 @@ class Speech2TextDataLayer(DataLayer):
     Attributes:
       alphabet: converts text to ids and back.
       settings: the feature settings.
+      float_type: dtype of the features.
 
     Raises:
       ConfigError: the parameters are invalid or contradict each other.
@@ -63,7 +64,7 @@ class Speech2TextDataLayer(DataLayer):
         augmentation = make_augmentation(params["augmentation"], params["num_audio_features"], params["dither"],
                                          f"{path}/augmentation")
         self._augmentation = augmentation if self.mode == "train" else None
-        self._dtype = _float_type(params["dtype"], path)
+        self.float_type = _float_type(params["dtype"], path)
         self.alphabet: Alphabet = make_alphabet(params["vocab_file"], params["bpe"], params["autoregressive"])
         self._in_graph = AudioFeatures(self.settings) if params["backend"] == "tf" else None
         self._threads = min(params["map_parallel_calls"], os.cpu_count() or 1)
@@ -222,7 +223,7 @@ class Speech2TextDataLayer(DataLayer):
         longest = int(lengths.max(initial=least))
         if self._in_graph is None:
             longest += -longest % max(1, self.settings.pad_to)
-            padded = np.zeros([len(items), longest, self.settings.num_features], self._dtype.as_numpy_dtype)
+            padded = np.zeros([len(items), longest, self.settings.num_features], self.float_type.as_numpy_dtype)
         else:
             padded = np.zeros([len(items), longest], np.float32)
         for place, (values, _) in enumerate(items):
@@ -252,7 +253,7 @@ class Speech2TextDataLayer(DataLayer):
         features, lengths = self._in_graph(source[0], source[1], normalize_audio=False, dither_floor=not training)
         if training and len(source) > 2:
             features = masked_features(features, source[2])
-        return [tf.cast(features, self._dtype), lengths]
+        return [tf.cast(features, self.float_type), lengths]
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -262,7 +263,7 @@ class Speech2TextDataLayer(DataLayer):
             if self._masks_in_graph:
                 source.append(Field(tf.int32, (None, self._masks_in_graph, 4)))
         else:
-            source = [Field(self._dtype, (None, None, self.settings.num_features), 1, 1), lengths]
+            source = [Field(self.float_type, (None, None, self.settings.num_features), 1, 1), lengths]
         fields: dict[str, Any] = {"source_tensors": source, "ids": Field(tf.int64, (None,))}
         if self.mode in ("train", "eval"):
             fields["target_tensors"] = [Field(tf.int32, (None, None), 1, 1), lengths]
@@ -286,6 +287,12 @@ class Speech2TextDataLayer(DataLayer):
         audio = (given_audio(recording, self.settings.sample_freq, warns=False) for recording in inputs)
         samples = np.fromiter(map(len, audio), np.int64)
         return samples if self._in_graph is not None else self.settings.num_frames(samples)
+
+    def interactive_examples(self, count: int) -> list[Any]:
+        """Returns recordings of the data set ``[samples]``."""
+        found = self._set
+        return [self._pipeline.audio(found.utterances[row].path, int(found.samples[row]), found.segments.get(row))
+                for row in found.rows[:count].tolist()]
 
     def example_files(self) -> list[str]:
         return [utterance.path for utterance in self._set.utterances]

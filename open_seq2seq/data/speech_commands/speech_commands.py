@@ -21,6 +21,7 @@ from open_seq2seq.data.audio.audio_files import (
     recordings_of,
     resampled,
 )
+from open_seq2seq.data.audio.feature_graph import power_of, reflected
 from open_seq2seq.data.audio.features import centred_power
 from open_seq2seq.data.audio.filter_banks import htk_mel_filters
 from open_seq2seq.data.data_layer import DataLayer
@@ -109,6 +110,27 @@ def fitted(features: np.ndarray, frames: int, draw: Draw | None) -> np.ndarray:
         start = -missing // 2 if draw is None else int(draw.stream(_SLICE).integers(0, 1 - missing))
         return features[start:start + frames]
     return np.pad(features, [(missing // 2, missing - missing // 2), (0, 0)])
+
+
+def fitted_in_graph(waveforms: tf.Tensor, lengths: tf.Tensor, rate: int, num_features: int, frames: int) -> tf.Tensor:
+    """Returns what ``fitted`` returns for the ``log_mel`` of each recording, FP32 ``[batch, frames, num_features]``.
+
+    Args:
+      waveforms: ``[batch, samples]``; padding is ignored.
+      lengths: number of samples ``[batch]``.
+      rate: sampling rate in Hz.
+      num_features: number of filters.
+      frames: number of frames.
+    """
+    count = 1 + lengths // _HOP
+    before = tf.maximum(frames - count, 0) // 2 - tf.maximum(count - frames, 0) // 2
+    numbers = tf.range(frames) - before[:, tf.newaxis]  # [batch, frames], of the frames in the recording
+    samples = (numbers * _HOP - _POINTS // 2)[:, :, tf.newaxis] + tf.range(_POINTS)
+    windows = tf.gather(waveforms, reflected(samples, lengths[:, tf.newaxis, tf.newaxis]), batch_dims=1)
+    power = power_of(windows, np.hanning(_POINTS + 1)[:-1], _POINTS)
+    values = tf.math.log(tf.maximum(tf.matmul(power, tf.constant(_filters(rate, num_features, 1.0))), _SMALLEST))
+    inside = (numbers >= 0) & (numbers < count[:, tf.newaxis])
+    return tf.where(inside[:, :, tf.newaxis], values, 0.0)
 
 
 class SpeechCommandsDataLayer(DataLayer):
@@ -304,6 +326,19 @@ class SpeechCommandsDataLayer(DataLayer):
             raise DataError("There are no recordings: pass a list of paths or arrays of samples.")
         items = [self._spectrogram(given_audio(recording, self.params["sample_freq"]), None) for recording in inputs]
         return {"source_tensors": self._source(items), "ids": np.arange(len(items))}
+
+    def interactive_examples(self, count: int) -> list[Any]:
+        """Returns the paths of recordings of the data set."""
+        return [path for path, _, _ in self._rows[:count]]
+
+    def graph_sources(self, waveforms: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
+        """Returns the ``source_tensors`` of waveforms ``[batch, samples]`` with lengths ``[batch]``, in the graph."""
+        frames = self.params["audio_length"]
+        values = fitted_in_graph(waveforms, lengths, self.params["sample_freq"], self.params["num_audio_features"],
+                                 frames)
+        if self.params["model_format"] == "jasper":
+            return [tf.expand_dims(values, 2), tf.fill(tf.shape(lengths), frames)]
+        return [tf.expand_dims(values, -1)]
 
     def examine(self) -> list[str]:
         """Decodes every recording, for ``--check``.

@@ -205,9 +205,13 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
         table, inside = self._located(example)
         return self.languages[0 if table.labels is None else int(table.labels[inside])]
 
+    def tokenizer_of(self, language: str) -> Any:
+        """Returns the tokenizer of a target language."""
+        return self._tokenizers[language]
+
     def ids_to_text(self, ids: Any, language: str | None = None) -> str:
         """Returns the text of target ids ``[time]`` up to EOS; ``language`` is needed if vocabularies differ."""
-        return self._tokenizers[language or self.languages[0]].decode(ids)
+        return self.tokenizer_of(language or self.languages[0]).decode(ids)
 
     def examine(self) -> list[str]:
         """Examines all corpora, and returns the share of each in the examples."""

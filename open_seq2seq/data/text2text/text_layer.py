@@ -13,6 +13,7 @@ from open_seq2seq.config.params import CheckedParams
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.corpus import Layout, TokenCorpus, load_corpus
+from open_seq2seq.data.text2text.graph_tokenizers import whole_texts
 from open_seq2seq.data.text2text.token_table import Column, MixedTables, TokenTable
 from open_seq2seq.data.text_remarks import column_remarks
 from open_seq2seq.utils.data_files import shown
@@ -180,6 +181,25 @@ class TextDataLayer(DataLayer):
         """
         table = self._noted(self._typed(inputs))
         return table.batch(np.arange(len(table)))
+
+    def graph_batch(self, texts: tf.Tensor, tokenizer: Any) -> list[tf.Tensor]:
+        """Returns the ``source_tensors`` of ``make_interactive_batch`` as operations, for exported models.
+
+        Args:
+          texts: ``[batch]`` strings.
+          tokenizer: the graph form of the tokenizer of the sources; see ``graph_tokenizers``.
+        """
+        layout, rows = self._layout, tf.shape(texts)[0]
+        ids = tokenizer.ids_of(whole_texts(texts))
+        ids = ids[:, -layout.max_tokens:] if layout.keep_end else ids[:, :layout.max_tokens]
+        parts = [None if end is None else tf.fill([rows, 1], end) for end in (layout.start, layout.end)]
+        ids = tf.concat([part for part in (parts[0], ids, parts[1]) if part is not None], 1)
+        return [ids.to_tensor(layout.padding), tf.cast(ids.row_lengths(), tf.int32)]
+
+    def interactive_examples(self, count: int) -> list[Any]:
+        columns = [number for number, column in enumerate(self._tables[0].columns) if column.side == "source"]
+        places = [self._located(example) for example in range(min(count, self.num_examples))]
+        return ["\t".join(table.text(column, inside) for column in columns) for table, inside in places]
 
     def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
         table = self._typed(inputs)

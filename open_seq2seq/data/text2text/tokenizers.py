@@ -114,14 +114,14 @@ class DelimiterTokenizer(LookupTokenizer):
             raise ConfigError(["'data_layer_params/delimiter' is empty: set it to the separator of tokens."])
         super().__init__(vocabulary, int(SpecialTextTokens.UNK_ID))
         self.delimiter, self.detokenize = delimiter, detokenize
-        self._at_white_space = delimiter == " " and not any(len(token.split()) > 1 for token in vocabulary.tokens)
+        self.at_white_space = delimiter == " " and not any(len(token.split()) > 1 for token in vocabulary.tokens)
         self.fingerprint = hashlib.sha256(f"split at {delimiter!r} {vocabulary.fingerprint}".encode()).hexdigest()
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.join(self.tokens_of(ids))
 
     def split(self, line: str) -> list[str]:
-        if self._at_white_space:
+        if self.at_white_space:
             return line.split()
         return [token for token in line.strip().split(self.delimiter) if token]
 

@@ -77,11 +77,11 @@ class CtcPrefixScorer:
         first = tf.where(state.last == self._blank, 0.0, _LOG_ZERO)
         before_any = _shifted(_either(state.by_symbol, state.by_blank), first)
         before_same = _shifted(state.by_blank, first)
-        scores = tf.reduce_logsumexp(before_any[..., tf.newaxis] + start, 2)
+        scores = tf.reduce_logsumexp(tf.expand_dims(before_any, -1) + start, 2)
         of_last = tf.gather(tf.transpose(self._log_probs, [0, 2, 1]), state.last, batch_dims=1)
         same = tf.reduce_logsumexp(before_same + of_last, 2)
         repeats = tf.one_hot(state.last, self._blank + 1, True, False, dtype=tf.bool)
-        return tf.where(repeats, same[..., tf.newaxis], scores)
+        return tf.where(repeats, tf.expand_dims(same, -1), scores)
 
     def follow(self, state: PrefixState, symbols: tf.Tensor) -> PrefixState:
         """Returns the state after each hypothesis is extended by its symbol in ``symbols`` ``[batch, beam]``.
@@ -92,7 +92,7 @@ class CtcPrefixScorer:
         emitted = tf.gather(tf.transpose(self._log_probs, [0, 2, 1]), symbols, batch_dims=1)  # [batch, beam, time]
         blanks = self._log_probs[:, tf.newaxis, :, self._blank]
         first = tf.where(state.last == self._blank, 0.0, _LOG_ZERO)
-        complete = tf.where((symbols == state.last)[..., tf.newaxis], state.by_blank,
+        complete = tf.where(tf.expand_dims(symbols == state.last, -1), state.by_blank,
                             _either(state.by_symbol, state.by_blank))
         before = tf.transpose(_shifted(complete, first), [2, 0, 1])  # [time, batch, beam]
         inputs = (before, tf.transpose(emitted, [2, 0, 1]), tf.transpose(blanks, [2, 0, 1]))
@@ -117,4 +117,4 @@ def _either(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 def _shifted(values: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
     """Delays values ``[batch, beam, time]`` by one frame and puts ``first`` ``[batch, beam]`` in front."""
-    return tf.concat([first[..., tf.newaxis], values[:, :, :-1]], 2)
+    return tf.concat([tf.expand_dims(first, -1), values[:, :, :-1]], 2)

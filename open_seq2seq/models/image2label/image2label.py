@@ -17,8 +17,10 @@ from open_seq2seq.encoders.speech_encoder import TimeWindows
 from open_seq2seq.metrics.classification import confusion_matrix, in_top, most_confused
 from open_seq2seq.models.confusion import report_confusion
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
+from open_seq2seq.models.image2label.serving import classifying
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
 
@@ -218,6 +220,9 @@ class Image2Label(EncoderDecoderModel):
     def answer(self, result: Prediction) -> str:
         return ", ".join(f"{self._class_name(number)} ({probability:.3f})"
                          for number, probability in zip(*result, strict=True))
+
+    def serving_functions(self) -> list[ServingFunction]:
+        return classifying(self)
 
     def label_of(self, result: Prediction) -> str:
         """Returns the name of the most probable class in one of ``infer``'s results."""

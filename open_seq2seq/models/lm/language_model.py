@@ -19,10 +19,12 @@ from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
 from open_seq2seq.metrics.perplexity import text_perplexity
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.neural_cache import NeuralCache, cache_params
+from open_seq2seq.models.lm.serving import text_functions
 from open_seq2seq.models.lm.transfer import rows_by_token
 from open_seq2seq.models.part import unfit_class
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
+from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.parts.cross_entropy import SoftTargets
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
@@ -285,6 +287,9 @@ class LanguageModel(EncoderDecoderModel):
         ids, lengths = input_values["source_tensors"]
         return [(example, np.concatenate([prompt[1:length], new]))
                 for example, prompt, length, new in zip(examples, ids, lengths, output_values[0], strict=True)]
+
+    def serving_functions(self) -> list[ServingFunction]:
+        return text_functions(self)
 
     def answer(self, result: Any) -> str:
         layer: Any = self.data_layer

@@ -15,6 +15,7 @@ from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.language_model import PENALTIES, LanguageModel
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.text2label import Text2Label
 from open_seq2seq.parts.adaptive_softmax import AdaptiveProjection
 from open_seq2seq.parts.cross_entropy import SoftTargets
@@ -146,6 +147,9 @@ class LSTMLM(LanguageModel, Text2Label):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:
         return self._task.infer(self, input_values, output_values)
+
+    def serving_functions(self) -> list[ServingFunction]:
+        return self._task.serving_functions(self)
 
     def answer(self, result: Any) -> str:
         return self._task.answer(self, result)

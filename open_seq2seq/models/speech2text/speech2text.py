@@ -21,6 +21,8 @@ from open_seq2seq.metrics.wer import count_errors, error_rates, report
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.serving import ServingFunction
+from open_seq2seq.models.speech2text.serving import recognizing
 from open_seq2seq.models.speech2text.transcript_files import DumpWriter, SpokenWord, TranscriptWriter
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.console import deco_print
@@ -122,6 +124,14 @@ class Speech2Text(EncoderDecoderModel):
     def beam_search(self) -> CtcDecoder | None:
         """The prefix beam search of evaluation and inference; None for greedy decoding."""
         return self._search
+
+    @property
+    def has_ctc_results(self) -> bool:
+        """Whether results are those of CTC, not of attention."""
+        return isinstance(self.decoder, FullyConnectedCTCDecoder) or self._searches
+
+    def serving_functions(self) -> list[ServingFunction]:
+        return recognizing(self)
 
     @property
     def _dumps_logits(self) -> bool:

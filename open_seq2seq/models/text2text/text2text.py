@@ -22,7 +22,9 @@ from open_seq2seq.metrics.bleu import (
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.text2text.result_files import ScoreWriter, TranslationWriter
+from open_seq2seq.models.text2text.serving import text_functions
 from open_seq2seq.models.text2text.translations import (
     Alignment,
     TargetScore,
@@ -251,6 +253,10 @@ class Text2Text(EncoderDecoderModel):
             scores = self.target_scores(output_values)
             return [(int(example), score) for example, score in zip(input_values["ids"], scores, strict=True)]
         return self._hypotheses(input_values, output_values)
+
+    def serving_functions(self) -> list[ServingFunction]:
+        layer: Any = self.data_layer
+        return text_functions(self, layer.tokenizers[1])
 
     def _text_of(self, example: int, ids: np.ndarray) -> str:
         """Returns the text of a hypothesis for an example.

@@ -16,6 +16,8 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d, convolve_images
 from open_seq2seq.parts.conv_blocks.primitives import convolve, convolve_channels
 from open_seq2seq.parts.dense import add_bias, times_matrix
+from open_seq2seq.parts.forward_pass import current_pass
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.machine import has_bfloat16, has_onednn
 
@@ -54,7 +56,7 @@ class Window:
             if isinstance(length, np.ndarray):
                 return np.maximum(count, 0)
             return tf.maximum(count, 0) if tf.is_tensor(length) else max(count, 0)
-        return -(-length // self.stride)
+        return (length + self.stride - 1) // self.stride
 
     @property
     def before(self) -> int:
@@ -141,10 +143,11 @@ class Convolution2D(Module):
         """Returns ``[batch, time', frequency', out_channels]`` in the dtype of ``x``."""
         time, frequency = self.window, self.frequency
         padded = tf.pad(x, [[0, 0], time.pads(tf.shape(x)[1]), frequency.pads(x.shape[2]), [0, 0]])
+        # In a graph, padding by a computed number of frames loses the static shape.
+        padded = in_shape(padded, [None, None, x.shape[2] + sum(frequency.pads(x.shape[2])), x.shape[3]])
         y = convolve_on_device(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
                                [time.dilation, frequency.dilation])
-        # In a graph, padding by a computed number of frames loses the static shape.
-        return tf.ensure_shape(y, [None, None, frequency.outputs(x.shape[2]), self.out_channels])
+        return in_shape(y, [None, None, frequency.outputs(x.shape[2]), self.out_channels])
 
 
 def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Sequence[Window],
@@ -167,6 +170,9 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
     Returns:
       ``[batch, time', out_channels]`` in the dtype of ``x``.
     """
+    if current_pass().portable:
+        padding = "SAME" if window.is_plain_same else "VALID"
+        return convolve(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
     if window.stride == 1 and _gains_from_products(kernel):
         return convolve_1d(x, kernel, Steps(1, window.dilation, window.pads(window.span)), by_products=True)
     if not _lacks_onednn(x.dtype):
@@ -190,10 +196,13 @@ def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], 
       about 30 times slower on such CPUs.
     * On CPUs without oneDNN, images are convolved by ``convolve_images``, where possible, because its gradient is
       faster.
+    * In a portable pass, which has no gradient, neither applies.
 
     For a dilation, ``primitives.convolve`` rearranges the input into a larger batch. TensorFlow's dilated kernels are
     not used, because they have no gradient in half precision or on CPUs without oneDNN.
     """
+    if current_pass().portable:
+        return convolve(x, kernel, strides, padding, dilations)
     if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
         wide = convolve_on_device(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations)
         return tf.cast(wide, x.dtype)
@@ -223,4 +232,5 @@ def _gains_from_products(kernel: tf.Tensor) -> bool:
 def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:
     if window.is_plain_same or window.padding == "VALID":
         return x
-    return tf.pad(x, [[0, 0], window.pads(tf.shape(x)[1]), [0, 0]])
+    padded = tf.pad(x, [[0, 0], window.pads(tf.shape(x)[1]), [0, 0]])
+    return in_shape(padded, [None, None, x.shape[2]])

@@ -17,6 +17,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.parts.forward_pass import current_pass
+
 
 def convolve(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], padding: str,
              dilations: Sequence[int]) -> tf.Tensor:
@@ -34,10 +36,21 @@ def convolve(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], padding: s
     """
     if {*kernel.shape[:-2]} == {1} and {*strides} != {1}:
         x, strides = x[(slice(None), *(slice(None, None, stride) for stride in strides))], [1] * len(strides)
-    y = tf.nn.convolution(x, kernel, strides, padding, dilations=dilations)
+    run = _convolve_portably if current_pass().portable else tf.nn.convolution
+    y = run(x, kernel, strides, padding, dilations=dilations)
     axes = zip(kernel.shape[:-2], strides, dilations, strict=True)
     return _in_shape(y, x, [_outputs(size, *steps, padding) for size, steps in zip(_sizes(x), axes, strict=True)],
                      kernel.shape[-1])
+
+
+def _convolve_portably(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], padding: str,
+                       dilations: Sequence[int]) -> tf.Tensor:
+    """Computes ``tf.nn.convolution`` by a single operation, which has a dilation as an attribute, but no gradient."""
+    if x.shape.rank == 4:
+        return tf.nn.conv2d(x, kernel, list(strides), padding, dilations=list(dilations))
+    y = tf.nn.conv2d(tf.expand_dims(x, 1), tf.expand_dims(kernel, 0), [1, *strides], padding,
+                     dilations=[1, *dilations])
+    return tf.squeeze(y, [1])
 
 
 def convolve_channels(x: tf.Tensor, kernel: tf.Tensor, stride: int, padding: str, dilation: int = 1) -> tf.Tensor:
@@ -102,7 +115,7 @@ def _sizes(x: tf.Tensor) -> list[Any]:
 
 def _outputs(size: Any, taps: Any, stride: int, dilation: int, padding: str) -> Any:
     if padding == "SAME":
-        return -(-size // stride)
+        return (size + stride - 1) // stride
     return (size - (taps - 1) * dilation - 1) // stride + 1
 
 

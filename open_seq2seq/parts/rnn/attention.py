@@ -113,7 +113,7 @@ class AdditiveAttention(Module):
         if self._kind == "zhaopeng":
             vector = tf.convert_to_tensor(self.fertility_vector)
             fertility = tf.sigmoid(times_matrix(tf.cast(query, tf.float32), vector))
-            return (fertility * coverage)[..., tf.newaxis] * self.place_kernel[0]
+            return tf.expand_dims(fertility * coverage, -1) * self.place_kernel[0]
         shape = tf.shape(coverage)
         rows = tf.reshape(coverage, [shape[0] * shape[1], shape[2], 1])
         features = convolve(rows, tf.convert_to_tensor(self.place_filters), [1], "SAME", [1]) + self.place_bias

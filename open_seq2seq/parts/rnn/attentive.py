@@ -11,6 +11,7 @@ from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
 from open_seq2seq.parts.rnn.fed_recurrence import FedLayer, FedWeights, fed_recurrence, fed_step, first_weights
 from open_seq2seq.parts.rnn.monotonic import MonotonicAttention
@@ -26,7 +27,7 @@ class AttentiveState(NamedTuple):
       cells: the states of each layer's cell, ``[batch, beam, size]`` FP32 each.
       context: the context of the step, ``[batch, beam, memory_size]`` in the compute dtype.
       weights: the attention weights of the step, ``[batch, beam, source]`` FP32, if the attention is monotonic;
-        otherwise ``[batch, beam, 0]``.
+        otherwise zeros ``[batch, beam, 1]``.
     """
 
     cells: list[list[tf.Tensor]]
@@ -205,7 +206,7 @@ class AttentiveStack(Module):
             cells = [[tf.zeros([batch, beam_size, size]) for size in sizes] for sizes in self.state_sizes]
         else:
             cells = [[tf.repeat(state[:, tf.newaxis], beam_size, 1) for state in layer] for layer in states]
-        weights = tf.zeros([batch, beam_size, 0])
+        weights = tf.zeros([batch, beam_size, 1])  # other runtimes cannot hold arrays without columns
         if isinstance(self.attention, MonotonicAttention):
             weights = self.attention.first_weights([batch, beam_size], tf.shape(source)[1])
         return AttentiveState(cells, tf.zeros([batch, beam_size, self.memory_size], source.dtype), weights)
@@ -228,7 +229,7 @@ class AttentiveStack(Module):
           (output ``[batch, beam, output_size]``, new state).
         """
         # In beam search, the static number of channels is unknown.
-        before = tf.ensure_shape(state.context, [None, None, self.memory_size])
+        before = in_shape(state.context, [None, None, self.memory_size])
         cells: list[list[tf.Tensor]] = []
         x = context = embedded
         weights = state.weights
@@ -243,8 +244,8 @@ class AttentiveStack(Module):
                 record_attention(weights[:, tf.newaxis])
         weights = weights if self.attention.is_monotonic else state.weights
         output = x if len(self.layers) > self.num_inner else context
-        return output, AttentiveState(cells, tf.ensure_shape(context, state.context.shape),
-                                      tf.ensure_shape(weights, state.weights.shape))
+        return output, AttentiveState(cells, in_shape(context, state.context.shape),
+                                      in_shape(weights, state.weights.shape))
 
 
 def _factors(like: tf.Tensor, size: int, rate: float, training: bool) -> tf.Tensor | None:
@@ -252,7 +253,7 @@ def _factors(like: tf.Tensor, size: int, rate: float, training: bool) -> tf.Tens
     if not training or rate == 0.0:
         return None
     mask = keep_mask(tf.concat([tf.shape(like)[:2], [size]], 0), rate)
-    return tf.ensure_shape(tf.where(mask, tf.cast(keep_scale(rate), like.dtype), 0.0), [None, None, size])
+    return in_shape(tf.where(mask, tf.cast(keep_scale(rate), like.dtype), 0.0), [None, None, size])
 
 
 def _step_layer(layer: ResidualLayer, x: tf.Tensor, extra: tf.Tensor | None, states: Sequence[tf.Tensor],
@@ -263,7 +264,7 @@ def _step_layer(layer: ResidualLayer, x: tf.Tensor, extra: tf.Tensor | None, sta
     rows = direction.with_bias(tf.matmul(tf.reshape(joined, [-1, joined.shape[-1]]), kernel))
     before = tuple(tf.reshape(state, [-1, size]) for state, size in zip(states, direction.state_sizes, strict=True))
     after, _ = direction.step_cell().step(rows, before, weights)
-    new = [tf.ensure_shape(tf.reshape(part, tf.concat([beams, [size]], 0)), old.shape)
+    new = [in_shape(tf.reshape(part, tf.concat([beams, [size]], 0)), old.shape)
            for part, old, size in zip(after, states, direction.state_sizes, strict=True)]
-    y = tf.ensure_shape(tf.cast(new[0], x.dtype), [None, None, layer.output_size])
+    y = in_shape(tf.cast(new[0], x.dtype), [None, None, layer.output_size])
     return (y + x if layer.residual else y), new

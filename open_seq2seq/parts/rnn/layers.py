@@ -11,6 +11,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.forward_pass import current_pass
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.cells import Cell
 from open_seq2seq.parts.rnn.lstm_variants import CELLS
@@ -80,7 +81,7 @@ def cudnn_outputs(direction: Any, x: tf.Tensor, lengths: tf.Tensor, states: Sequ
         input=x_padded, input_h=first[0], input_c=inner, params=packed_weights(direction, dtype),
         sequence_lengths=lengths, rnn_mode=direction.cell.name, is_training=True, time_major=True)
     output = tf.cast(outputs.output[:steps, :rows], x.dtype)
-    return tf.ensure_shape(output, [*x.shape[:2], direction.hidden_size])
+    return in_shape(output, [*x.shape[:2], direction.hidden_size])
 
 
 @tf.custom_gradient
@@ -98,7 +99,7 @@ def permute_steps(x: tf.Tensor, order: tf.Tensor) -> Any:
     def gather(x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(tf.gather(tf.reshape(x, [-1, x.shape[-1]]), order), tf.shape(x))
 
-    return tf.ensure_shape(gather(x), x.shape), lambda dy: (gather(dy), None)
+    return in_shape(gather(x), x.shape), lambda dy: (gather(dy), None)
 
 
 def reversing_order(lengths: tf.Tensor, time: tf.Tensor) -> tf.Tensor:
@@ -373,7 +374,7 @@ def final_states(direction: Direction, x: tf.Tensor, lengths: tf.Tensor, trainin
     rows = tf.stack([lengths, tf.range(tf.shape(lengths)[0])], 1)
     states = [tf.gather_nd(tf.concat([state[tf.newaxis], tf.cast(history, tf.float32)], 0), rows)
               for state, history in zip(first, histories, strict=True)]
-    return histories[0], [tf.ensure_shape(state, [x.shape[1], size])
+    return histories[0], [in_shape(state, [x.shape[1], size])
                           for state, size in zip(states, direction.state_sizes, strict=True)]
 
 

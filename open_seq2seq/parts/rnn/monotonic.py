@@ -29,8 +29,8 @@ def monotonic_weights(scores: tf.Tensor, before: tf.Tensor, mask: tf.Tensor) -> 
     passed = tf.cumsum(tf.math.log_sigmoid(-scores), axis=-1, exclusive=True)
     positions = tf.range(tf.shape(scores)[-1])
     reached = tf.where(positions[:, tf.newaxis] <= positions,
-                       passed[..., tf.newaxis, :] - passed[..., tf.newaxis], -1e9)
-    return tf.sigmoid(scores) * tf.reduce_sum(before[..., tf.newaxis] * tf.exp(reached), -2)
+                       tf.expand_dims(passed, -2) - tf.expand_dims(passed, -1), -1e9)
+    return tf.sigmoid(scores) * tf.reduce_sum(tf.expand_dims(before, -1) * tf.exp(reached), -2)
 
 
 class MonotonicAttention(GlobalAttention):

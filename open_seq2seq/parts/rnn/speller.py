@@ -10,6 +10,7 @@ import tensorflow as tf
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.dropout import keep_mask, keep_scale
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.attention import AdditiveAttention, Memory
 from open_seq2seq.parts.rnn.layers import Direction
@@ -111,13 +112,13 @@ class Speller(Module):
         """
         beams, cells = tf.shape(embedded)[:2], []
         # In beam search, the static number of channels is unknown.
-        x = tf.concat([embedded, tf.ensure_shape(state.attended, [None, None, self.output_size])], -1)
+        x = tf.concat([embedded, in_shape(state.attended, [None, None, self.output_size])], -1)
         for number, (layer, (kernel, bias, weights)) in enumerate(zip(self.layers, prepared, strict=True)):
             rows = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), kernel) + bias
             before = tuple(tf.reshape(part, [-1, self._hidden_size]) for part in state.cells[number])
             after, _ = layer.cell.step(rows, before, weights)
             shape = tf.concat([beams, [self._hidden_size]], 0)
-            cells.append([tf.ensure_shape(tf.reshape(part, shape), old.shape)
+            cells.append([in_shape(tf.reshape(part, shape), old.shape)
                           for part, old in zip(after, state.cells[number], strict=True)])
             x = tf.cast(cells[-1][0], x.dtype)
             x = x if factors is None else x * factors[number]
@@ -129,9 +130,9 @@ class Speller(Module):
         for head, kernel, before, memory in zip(self.heads, self.output_kernels, state.coverage, memories, strict=True):
             context, weight, after = head(x, before, memory)
             outputs.append(times_matrix(tf.concat([x, context], -1), cast_weight(kernel, x.dtype)))
-            coverage.append(tf.ensure_shape(after, before.shape))
+            coverage.append(in_shape(after, before.shape))
             weights.append(weight)
-        return SpellerState(cells, tf.ensure_shape(tf.concat(outputs, -1), state.attended.shape), coverage), weights
+        return SpellerState(cells, in_shape(tf.concat(outputs, -1), state.attended.shape), coverage), weights
 
     def __call__(self, embedded: tf.Tensor, source: tf.Tensor, lengths: tf.Tensor, dropout_rate: float = 0.0,
                  training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:

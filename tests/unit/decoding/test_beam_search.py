@@ -18,7 +18,8 @@ STATES = 997
 
 
 @functools.cache
-def compiled_search(beam: int, alpha: float, n_best: int, vocab: int, dtype: tf.DType) -> Callable[..., BeamResult]:
+def compiled_search(beam: int, alpha: float, n_best: int, vocab: int, dtype: tf.DType,
+                    least: float = float("-inf")) -> Callable[..., BeamResult]:
     """Returns the search as a graph with unknown batch: (tables ``[batch, STATES, vocab]``, limits ``[batch]``)."""
     @tf.function(input_signature=[tf.TensorSpec([None, STATES, vocab]), tf.TensorSpec([None], tf.int32)])
     def run(tables: tf.Tensor, limits: tf.Tensor) -> BeamResult:
@@ -35,7 +36,7 @@ def compiled_search(beam: int, alpha: float, n_best: int, vocab: int, dtype: tf.
         batch = tf.shape(limits)[0]
         zeros = tf.zeros(tf.stack([batch, beam]), tf.int32)
         cache = {"state": zeros, "total": zeros, "history": tf.zeros(tf.stack([batch, beam, 0, 1]), tf.int32)}
-        return beam_search(step_fn, cache, limits, SearchSettings(vocab, START, EOS, alpha, beam, n_best))
+        return beam_search(step_fn, cache, limits, SearchSettings(vocab, START, EOS, alpha, beam, n_best, least=least))
 
     return run
 
@@ -64,9 +65,9 @@ class RandomModel:
         return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
 
     def search(self, beam: int, alpha: float, max_lengths: Any, sentences: list[int] | None = None, n_best: int = 1,
-               dtype: tf.DType = tf.float32) -> BeamResult:
+               dtype: tf.DType = tf.float32, least: float = float("-inf")) -> BeamResult:
         tables = self.tables if sentences is None else self.tables[sentences]
-        run = compiled_search(beam, alpha, n_best, self.vocab, dtype)
+        run = compiled_search(beam, alpha, n_best, self.vocab, dtype, least)
         return BeamResult(*(part.numpy() for part in run(tf.constant(tables), tf.constant(max_lengths, tf.int32))))
 
     def brute_force(self, sentence: int, alpha: float, max_length: int) -> list[tuple[float, tuple[int, ...]]]:
@@ -99,6 +100,17 @@ def test_equals_brute_force(vocab: int, max_length: int, alpha: float):
         expected = model.brute_force(sentence, alpha, max_length)[:n_best]
         assert [hypothesis(result, sentence, rank) for rank in range(n_best)] == [ids for _, ids in expected]
         np.testing.assert_allclose(result.scores[sentence], [score for score, _ in expected], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, -1.0])
+def test_a_finite_least_score_changes_nothing(alpha: float):
+    model = RandomModel(8, 4, seed=5, eos_bonus=-1.0)
+    limits = [0, 1, 2, 3, 4, 5, 6, 7]
+    usual = model.search(3, alpha, limits, n_best=3)
+    finite = model.search(3, alpha, limits, n_best=3, least=-1e30)
+    np.testing.assert_array_equal(finite.ids, usual.ids)
+    np.testing.assert_array_equal(finite.lengths, usual.lengths)
+    np.testing.assert_array_equal(np.maximum(finite.scores, -1e20), np.maximum(usual.scores, -1e20))
 
 
 def plain_beam_search(model: RandomModel, sentence: int, beam: int, alpha: float, limit: int,

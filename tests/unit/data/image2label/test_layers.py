@@ -2,6 +2,7 @@
 
 import pickle
 import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.data import CifarDataLayer, ImageFolderDataLayer, ImagenetDataLayer
 from open_seq2seq.data.batch_loader import Wanted
+from open_seq2seq.parts.forward_pass import forward_pass
 from tests.unit.data.image2label.conftest import CLASSES, folder_params, picture
 
 EVERYTHING = {"train_crop": "padded", "crop_padding": 2, "color_jitter": 0.3, "randaugment_layers": 2, "mixup": 0.5}
@@ -173,3 +175,12 @@ def test_names_of_folders_and_labels_may_be_in_another_unicode_form(folder, form
         "folder": None, "dataset_files": [str(folder / "list.csv")]})
     labels = layer.make_batch(np.arange(2))["target_tensors"][0]
     np.testing.assert_array_equal(labels, [[1, 0], [0, 1]])
+
+
+def test_files_are_read_in_the_graph_as_in_interactive_inference(folder):
+    layer = ImageFolderDataLayer(folder_params(folder, mode="eval"))
+    names = layer.interactive_examples(3)
+    contents = tf.constant([Path(name).read_bytes() for name in names])
+    with forward_pass(portable=True):
+        images = layer.standardized(tf.function(layer.graph_pixels)(contents))
+    np.testing.assert_allclose(images, layer.make_interactive_batch(names)["source_tensors"][0], atol=1e-5)

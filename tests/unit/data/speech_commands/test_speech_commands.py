@@ -3,11 +3,13 @@ import os
 import numpy as np
 import pytest
 import soundfile
+import tensorflow as tf
 
 from open_seq2seq.data import SpeechCommandsDataLayer
 from open_seq2seq.data.speech2text.augmentation import Draw
 from open_seq2seq.data.speech_commands import speech_commands
-from open_seq2seq.data.speech_commands.speech_commands import fitted, log_mel
+from open_seq2seq.data.speech_commands.speech_commands import fitted, fitted_in_graph, log_mel
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.librosa_import import import_librosa
 
@@ -64,6 +66,20 @@ def test_features_are_cut_or_padded():
     padded = fitted(features, 9, None)
     assert not padded[:1].any() and not padded[7:].any()
     np.testing.assert_array_equal(padded[1:7], features)
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_the_graph_computes_the_same(portable):
+    """Of recordings shorter and longer than the features, one shorter than a window."""
+    clips = [np.random.default_rng(number).normal(size=size).astype(np.float32) / 9
+             for number, size in enumerate([300, 2000, 5000, 5377, 9001])]
+    padded = np.full([len(clips), 9500], 0.7, np.float32)
+    for row, clip in zip(padded, clips, strict=True):
+        row[:len(clip)] = clip
+    with forward_pass(portable=portable):
+        found = fitted_in_graph(tf.constant(padded), tf.constant([len(clip) for clip in clips]), RATE, 40, 20)
+    for row, clip in zip(found, clips, strict=True):
+        np.testing.assert_allclose(row, fitted(log_mel(clip, RATE, 40), 20, None), atol=1e-3)
 
 
 @pytest.mark.parametrize("cache", [False, True])

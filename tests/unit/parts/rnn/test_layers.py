@@ -97,6 +97,14 @@ def test_equals_keras(cell_type):
 
 
 @pytest.mark.parametrize("cell_type", sorted(CELLS))
+def test_a_portable_pass_computes_the_same(cell_type):
+    layer, (x, lengths) = make(cell_type), batch(padding=2)
+    with forward_pass(portable=True):
+        portable = layer(x, lengths)
+    np.testing.assert_allclose(portable, layer(x, lengths), atol=2e-6)
+
+
+@pytest.mark.parametrize("cell_type", sorted(CELLS))
 def test_alone_as_in_a_batch(cell_type):
     with creating_variables(3):
         stack = RecurrentStack(SIZE, HIDDEN, 2, cell_type, bidirectional=True)

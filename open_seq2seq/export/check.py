@@ -1,0 +1,137 @@
+"""The check of an export: its results, computed by its runtime in a new process, are those of inference."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.export import outside
+from open_seq2seq.export.formats import Format
+from open_seq2seq.models.serving import Answer, ServingFunction
+from open_seq2seq.utils.errors import UserError
+
+_IN_BATCH = 32  # examples
+_SINGLE = 50  # examples that are also computed one by one
+
+Infer = Callable[[Sequence[Any]], list[Any]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """How the results of a function compare with those of inference.
+
+    Attributes:
+      examples: number of results compared; an example counts twice if it was computed both alone and in a batch.
+      equal: number of those whose texts are equal.
+      largest_difference: largest difference between numbers such as scores, where the texts are equal.
+      seconds: median time of an example that is computed alone, without the first.
+      seconds_of_infer: the same for ``TrainedModel.infer``.
+      first_unequal: (expected, found) of the first example that is not equal.
+    """
+
+    examples: int
+    equal: int
+    largest_difference: float
+    seconds: float
+    seconds_of_infer: float
+    first_unequal: tuple[Answer, Answer] | None = None
+
+
+def check(chosen: Format, functions: Sequence[ServingFunction], folder: Path, infer: Infer,
+          examples: Sequence[Any]) -> dict[str, Report]:
+    """Compares an export with inference; returns a report for each function.
+
+    Args:
+      chosen: the format.
+      functions: the functions of the export.
+      folder: the export.
+      infer: computes the results of inference for inputs, without an export.
+      examples: the inputs.
+
+    Raises:
+      UserError: the export cannot be used, or its results differ.
+    """
+    results = infer(examples)
+    seconds_of_infer = _times(lambda number: infer([examples[number]]), min(len(examples), _SINGLE))
+    batches = [np.arange(begin, min(begin + _IN_BATCH, len(examples))) for begin in range(0, len(examples), _IN_BATCH)]
+    batches += [np.array([number]) for number in range(min(len(examples), _SINGLE))]
+    calls = [(function, numbers) for function in functions for numbers in batches]
+    outputs, seconds = _run(chosen, folder, [
+        (function.name, function.feed([examples[number] for number in numbers], numbers.astype(np.int64)))
+        for function, numbers in calls])
+    reports = {}
+    for function in functions:
+        places = [place for place, (one, _) in enumerate(calls) if one is function]
+        pairs = [(function.expected(results[number]), answer) for place in places
+                 for number, answer in zip(calls[place][1], function.answers(outputs[place]), strict=True)]
+        alone = [seconds[place] for place in places if len(calls[place][1]) == 1]
+        reports[function.name] = _compared(pairs, float(np.median(alone[1:] or alone)), seconds_of_infer)
+        _judge(chosen, function, reports[function.name])
+    return reports
+
+
+def _times(call: Callable[[int], Any], count: int) -> float:
+    seconds = []
+    for number in range(count):
+        start = time.perf_counter()
+        call(number)
+        seconds.append(time.perf_counter() - start)
+    return float(np.median(seconds[1:] or seconds))
+
+
+def _compared(pairs: Sequence[tuple[Answer, Answer]], seconds: float, seconds_of_infer: float) -> Report:
+    unequal = [pair for pair in pairs if pair[0].texts != pair[1].texts]
+    differences = [abs(one - other) for expected, answer in pairs if expected.texts == answer.texts
+                   for one, other in zip(expected.numbers, answer.numbers, strict=True)]
+    largest = float(np.max(differences)) if differences else 0.0  # NaN if one of them is
+    return Report(len(pairs), len(pairs) - len(unequal), largest, seconds, seconds_of_infer,
+                  unequal[0] if unequal else None)
+
+
+def _judge(chosen: Format, function: ServingFunction, report: Report) -> None:
+    """Raises UserError if the results of a function differ too much."""
+    name = f"The function {function.name} of the {chosen.title}"
+    if report.equal < chosen.least_equal * report.examples:
+        expected, answer = report.first_unequal or (Answer(()), Answer(()))
+        raise UserError(f"{name} computes only {report.equal} of {report.examples} results as inference does, so "
+                        f"nothing was written; the first that differs is {answer.texts!r:.200} instead of "
+                        f"{expected.texts!r:.200}.")
+    if not report.largest_difference <= chosen.most_difference:
+        raise UserError(f"{name} computes numbers that differ by {report.largest_difference:.2g} from those of "
+                        f"inference, but at most {chosen.most_difference:g} is accepted, so nothing was written.")
+
+
+def _run(chosen: Format, folder: Path,
+         calls: Sequence[tuple[str, dict[str, np.ndarray]]]) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
+    """Returns the outputs of each call, and its time in seconds; see ``outside``.
+
+    Raises:
+      UserError: the process failed.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        inputs, results = Path(place) / "calls.npz", Path(place) / "results.npz"
+        with open(inputs, "xb") as file:
+            np.savez(file, **outside.packed({f"{number}:{name}:{key}": value for number, (name, feed)
+                                             in enumerate(calls) for key, value in feed.items()}))
+        done = subprocess.run([sys.executable, "-P", outside.__file__, chosen.name, str(folder), str(inputs),
+                               str(results)], cwd=place, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode:
+            last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+            raise UserError(f"The {chosen.title} cannot be used in a process of its own, so nothing was written: "
+                            f"{last:.500}")
+        with np.load(results) as file:
+            arrays = outside.unpacked(dict(file))
+    outputs: list[dict[str, np.ndarray]] = [{} for _ in calls]
+    for key, value in arrays.items():
+        number, _, name = key.partition(":")
+        if name:
+            outputs[int(number)][name] = value
+    return outputs, arrays["seconds"]

@@ -1,0 +1,89 @@
+"""Formats that hold cores only, one file for each, and that a converter writes in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.export import conversion
+from open_seq2seq.export.tracing import bare_module, traced
+from open_seq2seq.models.serving import ServingFunction
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.errors import UserError
+
+# What converters say about operations that their format does not have.
+_OPERATIONS = (r"TF Select ops: (.+)", r"Custom ops: (.+)", r"Tensorflow op \[[^\]]*: (\w+)\] is not supported",
+               r"No Op registered for (\w+)", r"'tf\.(\w+)' op ")
+
+
+def writer(kind: str, title: str, ending: str) -> Callable[[Any, Sequence[ServingFunction], Path], None]:
+    """Returns the ``write`` of a ``Format``.
+
+    Args:
+      kind: one of ``conversion.KINDS``.
+      title: name of the format in messages.
+      ending: the ending of its files, which are named after the functions.
+    """
+    def write(model: Any, functions: Sequence[ServingFunction], folder: Path) -> None:
+        module = bare_module(model, functions)
+        targets = {}
+        for function in functions:
+            if both := {*function.inputs} & {*function.outputs}:
+                raise ValueError(f"inputs and outputs of {function.name} have the same name: {both}")
+            targets[function.name] = str(folder / f"{function.name}{ending}")
+        with tempfile.TemporaryDirectory() as place:
+            saved = os.path.join(place, "model")
+            tf.saved_model.save(module, saved, {function.name: traced(function) for function in functions})
+            _convert(kind, title, saved, targets)
+
+    return write
+
+
+def _convert(kind: str, title: str, saved: str, targets: Mapping[str, str]) -> None:
+    """Runs the converter; its log remains, in the folder of temporary files, only if it fails.
+
+    Args:
+      kind: see ``writer``.
+      title: see ``writer``.
+      saved: the SavedModel.
+      targets: the file to write for each function.
+
+    Raises:
+      UserError: it fails.
+    """
+    words = [kind, saved, *(word for pair in targets.items() for word in pair)]
+    log = Path(tempfile.mkdtemp(prefix=f"export-{kind}-")) / "log.txt"
+    with open(log, "xb") as file:
+        done = subprocess.run([sys.executable, "-P", conversion.__file__, *words], stdout=file, stderr=file,
+                              check=False)
+    if done.returncode:
+        text = log.read_text(encoding="utf-8", errors="replace").rpartition(conversion.BEGIN)[2]
+        name, _, messages = text.partition("\n")
+        raise UserError(f"The format {title} cannot hold the function {name}: {reason(messages, done.returncode)}. "
+                        f"Nothing was written; the converter's messages are in {log}.")
+    disk.remove_folder(log.parent, [log.name])
+
+
+def reason(log: str, code: int) -> str:
+    """Returns why a converter failed, from its messages and its exit code."""
+    for pattern in _OPERATIONS:
+        if names := re.findall(pattern, log):
+            names = list(dict.fromkeys(name.strip() for line in names for name in line.split(",")))
+            return f"it has no operation for {', '.join(names)} of TensorFlow, as this model uses it"
+    lines = log.strip().splitlines()
+    return f"its converter failed ({lines[-1]:.200})" if lines else f"its converter ended with the code {code}"
+
+
+def arguments_of(function: ServingFunction) -> str:
+    """Returns the inputs of a function as the inside of a dict in Python, with examples for values."""
+    return ", ".join(f"{name!r}: np.{'zeros' if spec.dtype.is_floating else 'ones'}("
+                     f"{[1 if size is None else size for size in spec.shape.as_list()]}, np.{spec.dtype.name})"
+                     for name, spec in function.inputs.items())

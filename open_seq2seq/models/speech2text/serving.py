@@ -1,0 +1,99 @@
+"""What an exported recogniser can do: transcribe waveforms, or return ids or logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.audio.audio_files import given_audio
+from open_seq2seq.data.audio.feature_graph import AudioFeatures
+from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
+from open_seq2seq.parts.keys import lengths_of
+from open_seq2seq.utils.errors import NoGraphForm
+
+FRONT_END = "front_end"
+"""Name scope of features, which stay in float32 where other parts of a model are quantized."""
+
+
+def waveform_specs() -> dict[str, tf.TensorSpec]:
+    """Returns the specs of the inputs ``waveforms`` and ``lengths``."""
+    return {"waveforms": tf.TensorSpec([None, None], tf.float32), "lengths": tf.TensorSpec([None], tf.int32)}
+
+
+def feed_of_waveforms(sample_freq: int) -> Callable[[Sequence[Any], np.ndarray], dict[str, np.ndarray]]:
+    """Returns the ``feed`` of a function that reads ``waveforms`` and ``lengths``; see ``ServingFunction``."""
+    def feed(inputs: Sequence[Any], numbers: np.ndarray) -> dict[str, np.ndarray]:
+        audio = [given_audio(one, sample_freq) for one in inputs]
+        lengths = np.array([len(one) for one in audio], np.int32)
+        waveforms = np.zeros([len(audio), int(lengths.max(initial=0))], np.float32)
+        for row, one in zip(waveforms, audio, strict=True):
+            row[:len(one)] = one
+        return {"waveforms": waveforms, "lengths": lengths}
+
+    return feed
+
+
+def recognizing(model: Any) -> list[ServingFunction]:
+    """Returns the functions ``transcribe``, ``ids`` and, with CTC, ``logits``.
+
+    The prefix beam search of CTC has no graph form: if the model uses it, only ``logits`` can be exported.
+
+    Args:
+      model: a ``Speech2Text`` built for ``interactive_infer``.
+    """
+    layer, features = model.data_layer, AudioFeatures(model.data_layer.settings)
+
+    def decoded(inputs: Tensors) -> dict[str, Any]:
+        with tf.name_scope(FRONT_END):
+            x, frames = features(inputs["waveforms"], inputs["lengths"])
+        return model.decoded({"source_tensors": [tf.cast(x, layer.float_type), frames]})
+
+    def ids(inputs: Tensors) -> Tensors:
+        best, lengths = decoded(inputs)["outputs"][:2]
+        return {"ids": best, "id_lengths": lengths}
+
+    def transcribe(inputs: Tensors) -> Tensors:
+        return {"texts": layer.alphabet.texts_of(*ids(inputs).values())}
+
+    def logits(inputs: Tensors) -> Tensors:
+        outputs = decoded(inputs)
+        outputs = outputs.get("ctc_output", outputs)
+        return {"logits": outputs["logits"], "logit_lengths": lengths_of(outputs, "the decoder")}
+
+    def resources() -> Sequence[Any]:
+        if model.beam_search is not None:
+            raise NoGraphForm("prefix beam search is not computed by TensorFlow (give "
+                              "--decoder_params/use_language_model=False for greedy decoding)")
+        return ()
+
+    def function(name: str, call: Callable[[Tensors], Tensors], outputs: dict[str, str],
+                 answers: Callable[[Mapping[str, np.ndarray]], list[str]],
+                 needs: Callable[[], Sequence[Any]] = tuple) -> ServingFunction:
+        return ServingFunction(name, call, waveform_specs(), outputs, name != "transcribe",
+                               feed_of_waveforms(layer.settings.sample_freq),
+                               lambda arrays: [Answer((text,)) for text in answers(arrays)],
+                               lambda result: Answer((result.text,)), needs)
+
+    cores = [function("ids", ids, {"ids": "ids of the symbols [batch, symbols], int32",
+                                   "id_lengths": "number of symbols [batch], int32"},
+                      lambda arrays: [layer.ids_to_text(row[:length]) for row, length
+                                      in zip(arrays["ids"], arrays["id_lengths"], strict=True)], resources)]
+    if model.has_ctc_results:
+        cores.append(function("logits", logits, {
+            "logits": "scores of the symbols, the blank last [batch, steps, symbols], float32",
+            "logit_lengths": "number of steps [batch], int32"},
+            lambda arrays: [_text(model, row[:length]) for row, length
+                            in zip(arrays["logits"], arrays["logit_lengths"], strict=True)]))
+    return [function("transcribe", transcribe, {"texts": "transcripts [batch]"},
+                     lambda arrays: [text.decode() for text in arrays["texts"].tolist()], resources), *cores]
+
+
+def _text(model: Any, logits: np.ndarray) -> str:
+    """Returns the text of logits ``[steps, symbols]``: that of the model's search, or of the likeliest symbols."""
+    if model.beam_search is not None:
+        return model.beam_search.decode(logits)[0].text
+    path = logits.argmax(1)
+    return model.data_layer.ids_to_text(path[np.diff(path, prepend=-1) != 0])

@@ -1,0 +1,94 @@
+"""What an exported text-to-text model can do: translate texts, or ids."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.text2text.graph_tokenizers import graph_tokenizer, without_special
+from open_seq2seq.models.serving import (
+    Answer,
+    ServingFunction,
+    Tensors,
+    core_of_ids,
+    feed_of_texts,
+    row_numbers,
+    specs_of_sampling,
+)
+from open_seq2seq.utils.errors import UserError
+
+
+def text_functions(model: Any, target_tokenizer: Any) -> list[ServingFunction]:
+    """Returns the functions ``translate``, from texts, and ``ids``, from ids.
+
+    Args:
+      model: a ``Text2Text`` built for ``interactive_infer``.
+      target_tokenizer: the tokenizer of its translations.
+
+    Raises:
+      UserError: the settings of inference have no graph form.
+    """
+    _check(model)
+    layer, specs = model.data_layer, specs_of_sampling(model.decoder)
+
+    @functools.cache
+    def tokenizers() -> tuple[Any, Any]:
+        return graph_tokenizer(layer.tokenizers[0]), graph_tokenizer(target_tokenizer)
+
+    def search(source: Sequence[tf.Tensor], inputs: Tensors) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        ids, scores = model.predict({"source_tensors": source, "ids": row_numbers(inputs, source[1])})
+        is_text = source[1] > layer.num_special
+        return ids, tf.where(is_text[:, tf.newaxis], scores, 0.0), is_text
+
+    def translate(inputs: Tensors) -> Tensors:
+        source, target = tokenizers()
+        ids, scores, is_text = search(layer.graph_batch(inputs["texts"], source), inputs)
+        texts = target.texts_of(without_special(tf.reshape(ids, [-1, tf.shape(ids)[2]])))
+        texts = tf.reshape(texts, tf.shape(ids)[:2])
+        return {"texts": tf.where(is_text[:, tf.newaxis], texts, ""), "scores": scores}
+
+    def ids_of(inputs: Tensors) -> Tensors:
+        ids, scores, _ = search([inputs["source_ids"], inputs["source_lengths"]], inputs)
+        return {"ids": ids, "scores": scores}
+
+    def answers_of_texts(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
+        return [_answer([text.decode() for text in texts], scores)
+                for texts, scores in zip(outputs["texts"].tolist(), outputs["scores"], strict=True)]
+
+    def answers_of_ids(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
+        return [_answer([target_tokenizer.decode(one) for one in ids], scores)
+                for ids, scores in zip(outputs["ids"], outputs["scores"], strict=True)]
+
+    def expected(result: Any) -> Answer:
+        return _answer([one.text for one in result], np.array([one.score for one in result]))
+
+    described = {"scores": "score of each hypothesis [batch, hypotheses], float32; 0 for an empty text"}
+    return [
+        ServingFunction("translate", translate, {"texts": tf.TensorSpec([None], tf.string), **specs},
+                        {"texts": "hypotheses, best first [batch, hypotheses]; empty for an empty text", **described},
+                        False, feed_of_texts(specs), answers_of_texts, expected,
+                        lambda: [table for one in tokenizers() for table in one.resources]),
+        core_of_ids("ids", layer, ids_of, specs, {"ids": "ids of the hypotheses, best first, each up to id 1 (EOS) "
+                                                  "[batch, hypotheses, time], int32", **described},
+                    answers_of_ids, expected),
+    ]
+
+
+def _answer(texts: list[str], scores: np.ndarray) -> Answer:
+    """Returns the hypotheses and their scores; only one hypothesis for an empty sentence."""
+    is_empty = not any(texts) and not np.any(scores)
+    return Answer(("",)) if is_empty else Answer(tuple(texts), tuple(map(float, scores)))
+
+
+def _check(model: Any) -> None:
+    params, layer = model.params, model.data_layer.params
+    for name in ("replace_unknowns", "save_alignments"):
+        if params[name]:
+            raise UserError(f"'{name}' is True, but an export has no alignments: give --{name}=False.")
+    if layer.get("prefix_column") or getattr(model.data_layer, "num_sources", 1) > 1:
+        raise UserError("The model reads several texts for each translation, but an export reads one: this model "
+                        "cannot be exported.")

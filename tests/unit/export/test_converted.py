@@ -1,0 +1,61 @@
+"""Conversion of cores in a process of its own, and why it fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.export import formats
+from open_seq2seq.export.check import check
+from open_seq2seq.export.converted import reason
+from open_seq2seq.models.serving import Answer, ServingFunction
+from open_seq2seq.utils.errors import UserError
+
+
+@pytest.mark.parametrize(("log", "named"), [
+    ("Some ops\nTF Select ops: Conv2D, EuclideanNorm\nDetails:", "Conv2D, EuclideanNorm"),
+    ("Tensorflow op [a/b: Bitcast] is not supported\nTensorflow op [c: Bitcast] is not supported", "Bitcast of"),
+    ("error: 'tf.TensorListReserve' op requires element_shape to be static", "TensorListReserve"),
+    ("Traceback\nMemoryError: no memory", "MemoryError: no memory"), ("", "the code 3"),
+])
+def test_the_reason_of_a_failure(log: str, named: str):
+    assert named in reason(log, 3)
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(formats.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"tf2onnx and onnxruntime.*open-seq2seq\[onnx\]"):
+        formats.check_format("onnx")
+
+
+def core(module: Any, function: Any) -> ServingFunction:
+    """Returns a core that scales vectors by the module's weights."""
+    def answers(outputs: Any) -> list[Answer]:
+        return [Answer((), tuple(map(float, row))) for row in outputs["scaled"]]
+
+    return ServingFunction("scaled", lambda inputs: {"scaled": function(inputs["values"] * module.weights)},
+                           {"values": tf.TensorSpec([None, 3], tf.float32)}, {"scaled": "vectors [batch, 3]"}, True,
+                           lambda inputs, numbers: {"values": np.array(inputs, np.float32)}, answers,
+                           lambda result: Answer((), tuple(result)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["litert", "onnx"])
+def test_a_core_is_converted_checked_and_refused(tmp_path: Path, name: str):
+    package = "ai_edge_litert" if name == "litert" else "tf2onnx"
+    pytest.importorskip(package, reason=f"needs the extra {name} of setup.py")
+    module: Any = tf.Module()
+    module.weights = tf.Variable([1.0, 2.0, 3.0])
+    chosen, function = formats.format_of(name), core(module, tf.identity)
+    chosen.write([function], module, tmp_path)
+    reports = check(chosen, [function], tmp_path, lambda inputs: [np.array(row) * [1.0, 2.0, 3.0] for row in inputs],
+                    [[1.0, 2.0, 3.0], [0.0, 1.0, 4.0]])
+    assert reports["scaled"].largest_difference < 1e-6
+    strange = core(module, tf.math.erfinv)
+    with pytest.raises(UserError, match=r"no operation for .*Erfinv"):
+        chosen.write([strange], module, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
