@@ -98,7 +98,9 @@ def _new_axes(node: Any, by_name: dict[str, Any]) -> list[int]:
     """Returns the axes to insert one after the other; none for a slice that does anything else."""
     import tensorflow as tf
 
-    masks = {name: node.attr[f"{name}_mask"].i for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    # Attributes with default values are not stored, and reading them would store empty ones.
+    masks = {name: node.attr[f"{name}_mask"].i if f"{name}_mask" in node.attr else 0
+             for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
     strides = by_name.get(node.input[3].partition(":")[0])
     if masks["shrink_axis"] or strides is None or strides.op != "Const":
         return []
