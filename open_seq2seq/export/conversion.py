@@ -49,7 +49,7 @@ def litert_int8(saved: str, function: str) -> bytes:
     quantized = quantizer.Quantizer(float_model=bytearray(litert(saved, function)))
     quantized.add_dynamic_config(regex=r"^(?!.*front_end).*", operation_name=qtyping.TFLOperationName.ALL_SUPPORTED,
                                  num_bits=8)
-    return bytes(quantized.quantize().quantized_model)
+    return bytes(quantized.quantize(enable_progress_report=False).quantized_model)
 
 
 def onnx(saved: str, function: str) -> bytes:
