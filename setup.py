@@ -60,8 +60,8 @@ setup(
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
         "ctranslate2": ["ctranslate2>=4.8,<5"],  # scripts/export_ctranslate2.py; the tests have passed with 4.8.5
-        "litert": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.4"],  # the tests have passed with 2.3.0 and 0.10.0
-        "onnx": ["onnxruntime>=1.20", "tf2onnx>=1.17"],  # the tests have passed with 1.32 and 1.17
+        "litert": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10"],  # tried with 2.3.0 and 0.10.0
+        "onnx": ["onnxruntime>=1.20", "tf2onnx>=1.17"],  # tried with 1.32 and 1.17
         "align": ["pocketsphinx>=5.1"],  # scripts/align_speech.py; 5.1.1 aligned 450 of 450 clips
         "numbers": ["num2words>=0.5.14"],  # texts with digits, in speech synthesis
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments

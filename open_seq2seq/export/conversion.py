@@ -49,7 +49,7 @@ def litert_int8(saved: str, function: str) -> bytes:
     quantized = quantizer.Quantizer(float_model=bytearray(litert(saved, function)))
     quantized.add_dynamic_config(regex=r"^(?!.*front_end).*", operation_name=qtyping.TFLOperationName.ALL_SUPPORTED,
                                  num_bits=8)
-    return bytes(quantized.quantize().quantized_model)
+    return bytes(quantized.quantize(enable_progress_report=False).quantized_model)
 
 
 def onnx(saved: str, function: str) -> bytes:
@@ -98,7 +98,9 @@ def _new_axes(node: Any, by_name: dict[str, Any]) -> list[int]:
     """Returns the axes to insert one after the other; none for a slice that does anything else."""
     import tensorflow as tf
 
-    masks = {name: node.attr[f"{name}_mask"].i for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    # Attributes with default values are not stored, and reading them would store empty ones.
+    masks = {name: node.attr[f"{name}_mask"].i if f"{name}_mask" in node.attr else 0
+             for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
     strides = by_name.get(node.input[3].partition(":")[0])
     if masks["shrink_axis"] or strides is None or strides.op != "Const":
         return []

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.text2text.graph_tokenizers import graph_tokenizer, without_special
+from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.models.serving import (
     Answer,
     ServingFunction,
@@ -39,21 +40,20 @@ def text_functions(model: Any, target_tokenizer: Any) -> list[ServingFunction]:
     def tokenizers() -> tuple[Any, Any]:
         return graph_tokenizer(layer.tokenizers[0]), graph_tokenizer(target_tokenizer)
 
-    def search(source: Sequence[tf.Tensor], inputs: Tensors) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def search(source: Sequence[tf.Tensor], inputs: Tensors) -> Tensors:
         ids, scores = model.predict({"source_tensors": source, "ids": row_numbers(inputs, source[1])})
-        is_text = source[1] > layer.num_special
-        return ids, tf.where(is_text[:, tf.newaxis], scores, 0.0), is_text
+        is_text = (source[1] > layer.num_special)[:, tf.newaxis]
+        return {"ids": tf.where(tf.expand_dims(is_text, 2), ids, int(SpecialTextTokens.PAD_ID)),
+                "scores": tf.where(is_text, scores, 0.0)}
 
     def translate(inputs: Tensors) -> Tensors:
         source, target = tokenizers()
-        ids, scores, is_text = search(layer.graph_batch(inputs["texts"], source), inputs)
+        ids, scores = search(layer.graph_batch(inputs["texts"], source), inputs).values()
         texts = target.texts_of(without_special(tf.reshape(ids, [-1, tf.shape(ids)[2]])))
-        texts = tf.reshape(texts, tf.shape(ids)[:2])
-        return {"texts": tf.where(is_text[:, tf.newaxis], texts, ""), "scores": scores}
+        return {"texts": tf.reshape(texts, tf.shape(ids)[:2]), "scores": scores}
 
     def ids_of(inputs: Tensors) -> Tensors:
-        ids, scores, _ = search([inputs["source_ids"], inputs["source_lengths"]], inputs)
-        return {"ids": ids, "scores": scores}
+        return search([inputs["source_ids"], inputs["source_lengths"]], inputs)
 
     def answers_of_texts(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
         return [_answer([text.decode() for text in texts], scores)
