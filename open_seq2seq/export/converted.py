@@ -46,7 +46,7 @@ def writer(kind: str, title: str, ending: str) -> Callable[[Sequence[ServingFunc
 
 
 def _convert(kind: str, title: str, saved: str, targets: Mapping[str, str]) -> None:
-    """Runs the converter; its log remains, in the folder of temporary files, only if it fails.
+    """Runs the converter; if it fails, what it has printed is written to a file in the folder of temporary files.
 
     Args:
       kind: see ``writer``.
@@ -58,16 +58,15 @@ def _convert(kind: str, title: str, saved: str, targets: Mapping[str, str]) -> N
       UserError: it fails.
     """
     words = [kind, saved, *(word for pair in targets.items() for word in pair)]
-    with tempfile.NamedTemporaryFile("w+", prefix=f"export-{kind}-", suffix=".log", delete=False, encoding="utf-8",
-                                     errors="replace") as log:
-        done = subprocess.run([sys.executable, "-P", conversion.__file__, *words], stdout=log, stderr=log, check=False)
-        log.seek(0)
-        text = log.read().rpartition(conversion.BEGIN)[2]
+    done = subprocess.run([sys.executable, "-P", conversion.__file__, *words], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
     if done.returncode:
-        name, _, messages = text.partition("\n")
+        log = os.path.join(tempfile.mkdtemp(prefix="export-"), f"{kind}.log")
+        with open(log, "x", encoding="utf-8") as file:
+            file.write(done.stdout)
+        name, _, messages = done.stdout.rpartition(conversion.BEGIN)[2].partition("\n")
         raise UserError(f"The format {title} cannot hold the function {name}: {reason(messages, done.returncode)}. "
-                        f"Nothing was written; the converter's messages are in {log.name}.")
-    os.unlink(log.name)
+                        f"Nothing was written; the converter's messages are in {log}.")
 
 
 def reason(log: str, code: int) -> str:
