@@ -65,7 +65,7 @@ def check(chosen: Format, functions: Sequence[ServingFunction], folder: Path, in
     batches += [np.array([number]) for number in range(min(len(examples), _SINGLE))]
     calls = [(function, numbers) for function in functions for numbers in batches]
     outputs, seconds = _run(chosen, folder, [
-        (function.name, function.feed([examples[number] for number in numbers], numbers.astype(np.int64)))
+        (function.name, function.feed([examples[number] for number in numbers.tolist()], numbers.astype(np.int64)))
         for function, numbers in calls])
     reports = {}
     for function in functions:

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.export import conversion
-from open_seq2seq.export.tracing import traced
+from open_seq2seq.export.tracing import bare_module, traced
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.utils.errors import UserError
 
@@ -23,7 +23,7 @@ _OPERATIONS = (r"TF Select ops: (.+)", r"Custom ops: (.+)", r"Tensorflow op \[[^
                r"No Op registered for (\w+)", r"'tf\.(\w+)' op ")
 
 
-def writer(kind: str, title: str, ending: str) -> Callable[[Sequence[ServingFunction], Any, Path], None]:
+def writer(kind: str, title: str, ending: str) -> Callable[[Any, Sequence[ServingFunction], Path], None]:
     """Returns the ``write`` of a ``Format``.
 
     Args:
@@ -31,7 +31,8 @@ def writer(kind: str, title: str, ending: str) -> Callable[[Sequence[ServingFunc
       title: name of the format in messages.
       ending: the ending of its files, which are named after the functions.
     """
-    def write(functions: Sequence[ServingFunction], module: Any, folder: Path) -> None:
+    def write(model: Any, functions: Sequence[ServingFunction], folder: Path) -> None:
+        module = bare_module(model, functions)
         targets = {}
         for function in functions:
             if both := {*function.inputs} & {*function.outputs}:

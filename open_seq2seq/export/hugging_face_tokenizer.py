@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,8 @@ def _words(tokenizer: Any, tokens: Sequence[str]) -> dict[str, Any]:
 
 def _pieces(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
     """Returns normaliser, pre-tokenizer, decoder and model of a SentencePiece model."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto.FromString(Path(tokenizer.path).read_bytes())
+    messages: Any = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
+    proto = messages.ModelProto.FromString(Path(tokenizer.path).read_bytes())
     steps: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
                                    {"type": "Strip", "strip_left": True, "strip_right": True}]
     if charsmap := proto.normalizer_spec.precompiled_charsmap:

@@ -128,8 +128,8 @@ def main(name: str, folder: str, calls: str, results: str) -> None:
     call, by_call = RUNTIMES[name](folder), dict[int, tuple[str, dict[str, Any]]]()
     with np.load(calls) as file:
         for key, array in unpacked(dict(file)).items():
-            number, function, which = key.split(":")
-            by_call.setdefault(int(number), (function, {}))[1][which] = array
+            place, function, which = key.split(":")
+            by_call.setdefault(int(place), (function, {}))[1][which] = array
     outputs: dict[str, np.ndarray] = {}
     seconds = []
     for number, (function, inputs) in sorted(by_call.items()):

@@ -78,7 +78,8 @@ def test_the_folder_has_every_weight_and_says_that_it_is_not_checked(toys, monke
     folder = toys / f"{family} unchecked"
     tensors = load_file(folder / "model.safetensors")
     sums = {norm(tensor) for tensor in tensors.values()}
-    for name, variable in named_variables(trained.model).items():  # stored whole, unless joined, scaled or without padding
+    # Other tensors are joined, scaled or stored without padding.
+    for name, variable in named_variables(trained.model).items():
         if variable.shape.rank == 2 and "embedding" not in name and not name.endswith(("query", "key", "value")):
             assert norm(variable.numpy()) in sums, name
     assert json.loads((folder / "config.json").read_text())["vocab_size"] == len(tensors["lm_head.weight"])
