@@ -106,7 +106,8 @@ def _plain(report: Report) -> dict[str, Any]:
 def _readme(chosen: Format, functions: Sequence[ServingFunction], name: str) -> str:
     """Returns the text of the README."""
     lines = [*chosen.head, f"# {Path(name).name}", "",
-             f"A trained model as {chosen.title}, which needs: `{chosen.needs}`. `report.json` compares its results with those of the toolkit that trained it.", ""]
+             f"A trained model as {chosen.title}, which needs: `{chosen.needs}`. "
+             "`report.json` compares its results with those of the toolkit that trained it.", ""]
     if any(sentencepiece.is_resource(one) for function in functions for one in function.resources()):
         lines += [f"The texts are tokenised by TensorFlow Text: `{sentencepiece.INSTALL}`. Write "
                   "`import tensorflow_text` above the lines that load the model.", ""]

@@ -180,7 +180,8 @@ class GraphVocabularyTokenizer:
 
     def __init__(self, tokenizer: VocabularyTokenizer) -> None:
         self._tokenizer = tokenizer
-        splits: dict[Any, Any] = {split_words: _words, split_normalized_words: _normalized_words, split_characters: _characters}
+        splits: dict[Any, Any] = {
+            split_words: _words, split_normalized_words: _normalized_words, split_characters: _characters}
         self._split = splits[tokenizer.splits_by]
         ids: Mapping[str, int] = tokenizer.vocabulary.ids
         usual = next((char for char in APOSTROPHES if char in ids), "")

@@ -104,8 +104,9 @@ def run(toys, monkeypatch):
     monkeypatch.setattr(exporting, "_examples", lambda options: LINES[:2])
 
     def call(folder, infer=trained.infer):
+        compared = SimpleNamespace(infer=infer)
         monkeypatch.setattr(exporting.session, "load",
-                            lambda options: SimpleNamespace(model=trained.model, infer=infer))
+                            lambda options: SimpleNamespace(model=trained.model, variant=lambda values: compared))
         return exporting.export_run(None, None, "savedmodel", str(folder))
 
     call.infer = trained.infer
