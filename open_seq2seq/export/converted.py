@@ -16,7 +16,6 @@ import tensorflow as tf
 from open_seq2seq.export import conversion
 from open_seq2seq.export.tracing import traced
 from open_seq2seq.models.serving import ServingFunction
-from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
 
 # What converters say about operations that their format does not have.
@@ -47,7 +46,7 @@ def writer(kind: str, title: str, ending: str) -> Callable[[Sequence[ServingFunc
 
 
 def _convert(kind: str, title: str, saved: str, targets: Mapping[str, str]) -> None:
-    """Runs the converter; its log remains, in the folder of temporary files, only if it fails.
+    """Runs the converter; if it fails, what it has printed is written to a file in the folder of temporary files.
 
     Args:
       kind: see ``writer``.
@@ -59,16 +58,15 @@ def _convert(kind: str, title: str, saved: str, targets: Mapping[str, str]) -> N
       UserError: it fails.
     """
     words = [kind, saved, *(word for pair in targets.items() for word in pair)]
-    log = Path(tempfile.mkdtemp(prefix=f"export-{kind}-")) / "log.txt"
-    with open(log, "xb") as file:
-        done = subprocess.run([sys.executable, "-P", conversion.__file__, *words], stdout=file, stderr=file,
-                              check=False)
+    done = subprocess.run([sys.executable, "-P", conversion.__file__, *words], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
     if done.returncode:
-        text = log.read_text(encoding="utf-8", errors="replace").rpartition(conversion.BEGIN)[2]
-        name, _, messages = text.partition("\n")
+        log = os.path.join(tempfile.mkdtemp(prefix="export-"), f"{kind}.log")
+        with open(log, "x", encoding="utf-8") as file:
+            file.write(done.stdout)
+        name, _, messages = done.stdout.rpartition(conversion.BEGIN)[2].partition("\n")
         raise UserError(f"The format {title} cannot hold the function {name}: {reason(messages, done.returncode)}. "
                         f"Nothing was written; the converter's messages are in {log}.")
-    disk.remove_folder(log.parent, [log.name])
 
 
 def reason(log: str, code: int) -> str:
