@@ -22,6 +22,7 @@ from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock
 from open_seq2seq.parts.conv_blocks.convolution import Window
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.rnn.layers import RecurrentStack
 from open_seq2seq.utils.errors import ConfigError
 
@@ -76,7 +77,8 @@ class PooledRecurrence(Module):
         if self.window is None:
             return x, lengths
         missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # some kernels fail without a full window
-        x = tf.nn.max_pool1d(tf.pad(x, [[0, 0], [0, missing], [0, 0]]), self.window.size, self.window.stride, "VALID")
+        padded = in_shape(tf.pad(x, [[0, 0], [0, missing], [0, 0]]), [None, None, x.shape[2]], is_padded=True)
+        x = tf.nn.max_pool1d(padded, self.window.size, self.window.stride, "VALID")
         return x, self.window.outputs(lengths)
 
 

@@ -153,7 +153,7 @@ class AudioFeatures:
     def _padded(self, features: tf.Tensor) -> tf.Tensor:
         frames = tf.shape(features)[1]
         padded = tf.pad(features, [[0, 0], [0, _rounded_up(frames, self.settings.pad_to) - frames], [0, 0]])
-        return in_shape(padded, [None, None, self.settings.num_features])
+        return in_shape(padded, [None, None, self.settings.num_features], is_padded=True)
 
 
 def masked_features(features: tf.Tensor, masks: tf.Tensor) -> tf.Tensor:

@@ -144,7 +144,7 @@ class Convolution2D(Module):
         time, frequency = self.window, self.frequency
         padded = tf.pad(x, [[0, 0], time.pads(tf.shape(x)[1]), frequency.pads(x.shape[2]), [0, 0]])
         # In a graph, padding by a computed number of frames loses the static shape.
-        padded = in_shape(padded, [None, None, x.shape[2] + sum(frequency.pads(x.shape[2])), x.shape[3]])
+        padded = in_shape(padded, [None, None, x.shape[2] + sum(frequency.pads(x.shape[2])), x.shape[3]], True)
         y = convolve_on_device(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
                                [time.dilation, frequency.dilation])
         return in_shape(y, [None, None, frequency.outputs(x.shape[2]), self.out_channels])
@@ -233,4 +233,4 @@ def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:
     if window.is_plain_same or window.padding == "VALID":
         return x
     padded = tf.pad(x, [[0, 0], window.pads(tf.shape(x)[1]), [0, 0]])
-    return in_shape(padded, [None, None, x.shape[2]])
+    return in_shape(padded, [None, None, x.shape[2]], is_padded=True)
