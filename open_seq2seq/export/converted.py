@@ -20,7 +20,7 @@ from open_seq2seq.utils.errors import UserError
 
 # What converters say about operations that their format does not have.
 _OPERATIONS = (r"TF Select ops: (.+)", r"Custom ops: (.+)", r"Tensorflow op \[[^\]]*: (\w+)\] is not supported",
-               r"No Op registered for (\w+)", r"'tf\.(\w+)' op ")
+               r"No Op registered for (\w+)", r"'tf\.(\w+)' op ", r"Lowering (tensor list ops)")
 
 
 def writer(kind: str, title: str, ending: str) -> Callable[[Any, Sequence[ServingFunction], Path], None]:

@@ -87,8 +87,7 @@ def _copy_vocabulary(model: Model, folder: Path) -> None:
     if files:
         (folder / VOCABULARY).mkdir()
     for name, path in files.items():
-        ending = path.suffix if not name.endswith(path.suffix) else ""
-        disk.copy_new(path, folder / VOCABULARY / f"{name}{ending}")
+        disk.copy_new(path, folder / VOCABULARY / name)
 
 
 def _line(function: str, report: Report) -> str:

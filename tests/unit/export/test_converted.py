@@ -13,6 +13,7 @@ from open_seq2seq.export import formats
 from open_seq2seq.export.check import check
 from open_seq2seq.export.converted import reason
 from open_seq2seq.models.serving import Answer, ServingFunction
+from open_seq2seq.parts.component import Module
 from open_seq2seq.utils.errors import UserError
 
 
@@ -32,6 +33,14 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch):
         formats.check_format("onnx")
 
 
+class Scaled(Module):
+    """Has three weights."""
+
+    def __init__(self) -> None:
+        super().__init__(name="scaled")
+        self.weights = self.weight([3], tf.keras.initializers.Constant([1.0, 2.0, 3.0]))
+
+
 def core(module: Any, function: Any) -> ServingFunction:
     """Returns a core that scales vectors by the module's weights."""
     def answers(outputs: Any) -> list[Answer]:
@@ -48,14 +57,13 @@ def core(module: Any, function: Any) -> ServingFunction:
 def test_a_core_is_converted_checked_and_refused(tmp_path: Path, name: str):
     package = "ai_edge_litert" if name == "litert" else "tf2onnx"
     pytest.importorskip(package, reason=f"needs the extra {name} of setup.py")
-    module: Any = tf.Module()
-    module.weights = tf.Variable([1.0, 2.0, 3.0])
-    chosen, function = formats.format_of(name), core(module, tf.identity)
-    chosen.write([function], module, tmp_path)
+    model = Scaled()
+    chosen, function = formats.format_of(name), core(model, tf.identity)
+    chosen.write(model, [function], tmp_path)
     reports = check(chosen, [function], tmp_path, lambda inputs: [np.array(row) * [1.0, 2.0, 3.0] for row in inputs],
                     [[1.0, 2.0, 3.0], [0.0, 1.0, 4.0]])
     assert reports["scaled"].largest_difference < 1e-6
-    strange = core(module, tf.math.erfinv)
+    strange = core(model, tf.math.erfinv)
     with pytest.raises(UserError, match=r"no operation for .*Erfinv"):
-        chosen.write([strange], module, tmp_path / "other")
+        chosen.write(model, [strange], tmp_path / "other")
     assert not (tmp_path / "other").exists()
