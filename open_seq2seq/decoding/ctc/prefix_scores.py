@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.parts.forward_pass import current_pass
-
 # Stands for log 0, because differences of -inf would be NaN.
 _LOG_ZERO = -1e30
 
@@ -113,9 +111,7 @@ class CtcPrefixScorer:
 
 def _either(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """Returns ln(exp(a) + exp(b))."""
-    ratio = tf.exp(-tf.abs(a - b))
-    # ONNX has no log1p.
-    return tf.maximum(a, b) + (tf.math.log(1.0 + ratio) if current_pass().portable else tf.math.log1p(ratio))
+    return tf.maximum(a, b) + tf.nn.softplus(-tf.abs(a - b))
 
 
 def _shifted(values: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
