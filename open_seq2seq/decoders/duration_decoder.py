@@ -195,7 +195,7 @@ class DurationDecoder(SpectrogramDecoder):
         if targets is None:
             joined = self._stepwise(contexts)
         else:
-            x = tf.concat([self._previous_frames(targets[0], contexts.dtype), contexts], -1)
+            x = tf.concat([self._previous_frames(targets[0], self._per_step, contexts.dtype), contexts], -1)
             joined = self._projected(run_layers(self.layers, x, -(-lengths // self._per_step), self.training), contexts)
         return tf.reshape(tf.transpose(joined, [1, 0, 2]), [tf.shape(frames)[0], -1, self.num_features])[:, :time]
 

@@ -36,6 +36,7 @@ class ForwardPass:
       seed: the run's seed.
       micro_batch: int64 scalar, index of the micro-batch since the start of training; None if the pass must not draw
         random numbers.
+      update: int64 scalar, number of updates before this one; None outside of training.
       for_xla: whether layers are traced in a form that XLA can compile, with the same results: no shape depends on
         values (padding is computed and then ignored), and only operations that XLA supports are used.
       ranks: a ``JoinedRanks``, which computes sums over ranks; None if ranks are not joined.
@@ -47,6 +48,7 @@ class ForwardPass:
 
     seed: int = 0
     micro_batch: tf.Tensor | None = None
+    update: tf.Tensor | None = None
     for_xla: bool = False
     ranks: Any = None
     carried: Any = None
@@ -83,11 +85,11 @@ def entered(forward: ForwardPass) -> Iterator[None]:
         _PASSES.entries.pop()
 
 
-def forward_pass(seed: int = 0, micro_batch: Any = None, *, for_xla: bool = False, ranks: Any = None,
-                 carried: Any = None) -> contextlib.AbstractContextManager[None]:
+def forward_pass(seed: int = 0, micro_batch: Any = None, *, update: Any = None, for_xla: bool = False,
+                 ranks: Any = None, carried: Any = None) -> contextlib.AbstractContextManager[None]:
     """Returns a context manager within which a new pass is the current one; see ``ForwardPass`` for the arguments."""
-    index = None if micro_batch is None else tf.cast(micro_batch, tf.int64)
-    return entered(ForwardPass(seed, index, for_xla, ranks, carried))
+    index, number = (None if value is None else tf.cast(value, tf.int64) for value in (micro_batch, update))
+    return entered(ForwardPass(seed, index, number, for_xla, ranks, carried))
 
 
 # Function from (tensors by name, name of the reduction) to the sums of the tensors over ranks.

@@ -14,9 +14,11 @@ from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, Conv
 from open_seq2seq.parts.conv_blocks.convolution import Window
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.dropout import keep_mask, keep_scale
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.randomness import example_uniforms
 from open_seq2seq.parts.rnn.layers import Direction, RecurrentLayer
+from open_seq2seq.utils.errors import ConfigError
 
 _CONVOLUTION = {
     "kernel_size": Param((list, tuple), doc="Number of taps on each axis.", minimum=1, maximum=10**5),
@@ -160,6 +162,59 @@ class Prenet(Module):
         steps = tf.cast(steps, tf.int64)
         uniforms = example_uniforms(self._seed, tf.zeros_like(steps), steps, self._units, number)
         return (uniforms >= self._rate)[:, tf.newaxis]
+
+
+class ReductionSchedule(Module):
+    """Number of frames that each step of a decoder predicts, which depends on the number of the update.
+
+    Training sets the variable ``update``, which checkpoints contain, so that evaluation and inference use the number of
+    the last update.
+
+    Args:
+      pairs: the first update, and the number of frames from there on; see ``reduction_problems``.
+
+    Attributes:
+      largest: the largest number of frames.
+    """
+
+    def __init__(self, pairs: Sequence[Sequence[int]]) -> None:
+        super().__init__(name="reduction_schedule")
+        self._updates, self._frames = ([pair[index] for pair in pairs] for index in (0, 1))
+        self.largest = max(self._frames)
+        self.update = self.weight([], "zeros", trainable=False)
+
+    def frames(self, path: str) -> tf.Tensor:
+        """Returns the number of frames in the current pass, int32 ``[]``.
+
+        Args:
+          path: path of the parameter in the config, for messages.
+
+        Raises:
+          ConfigError: the pass is traced for XLA, whose shapes cannot depend on it.
+        """
+        forward = current_pass()
+        if forward.for_xla:
+            raise ConfigError([f"'{path}' cannot change during training with use_xla_jit: give one number, or set "
+                               "use_xla_jit to False."])
+        update = tf.convert_to_tensor(self.update)
+        if forward.update is not None:
+            update = tf.cast(forward.update, tf.float32)
+            if not forward.is_recomputing:
+                self.update.assign(update)
+        passed = tf.reduce_sum(tf.cast(update >= tf.constant(self._updates, tf.float32), tf.int32))
+        return tf.gather(tf.constant(self._frames), passed - 1)
+
+
+def reduction_problems(value: Any, path: str) -> list[str]:
+    """Returns one sentence if a reduction factor is neither a number of frames nor pairs of an update and a number."""
+    pairs = [[0, value]] if isinstance(value, int) else value
+    are_pairs = all(isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(n, int) for n in pair)
+                    for pair in pairs)
+    updates = [pair[0] for pair in pairs] if are_pairs else []
+    if updates[:1] == [0] and updates == sorted(set(updates)) and all(1 <= pair[1] <= 1000 for pair in pairs):
+        return []
+    return [f"'{path}' is {value} but has to be a number of frames from 1 to 1000, or a list of pairs of an update and "
+            "such a number, with increasing updates from 0, such as [[0, 6], [2000, 2]]."]
 
 
 class Postnet(Module):
