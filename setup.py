@@ -61,6 +61,7 @@ setup(
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
         "ctranslate2": ["ctranslate2>=4.8,<5"],  # scripts/export_ctranslate2.py; the tests have passed with 4.8.5
         "align": ["pocketsphinx>=5.1"],  # scripts/align_speech.py; 5.1.1 aligned 450 of 450 clips
+        "espeak": ["espeakng-loader", "phonemizer>=3.4"],  # GPL; phonemes of espeak-ng, in speech synthesis
         "numbers": ["num2words>=0.5.14"],  # texts with digits, in speech synthesis
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.

@@ -140,7 +140,8 @@ class DurationDecoder(SpectrogramDecoder):
         """Predicts spectrograms; see ``Decoder.decode``.
 
         Args:
-          input_dict: a dict with ``encoder_output`` and, for teacher forcing, ``target_tensors``.
+          input_dict: a dict with ``encoder_output`` and, for teacher forcing, ``target_tensors``; otherwise possibly
+            ``speeds`` ``[batch]``.
 
         Returns:
           A dict with ``outputs`` as ``Tacotron2Decoder`` returns them, where the attention weights are those of the
@@ -156,7 +157,7 @@ class DurationDecoder(SpectrogramDecoder):
         logarithms = self.durations(tf.cast(x, self.dtype_of("convolution")), symbols, self.training)
         if targets is None:
             durations = tf.minimum(tf.math.expm1(logarithms), self.params["max_frames_per_symbol"])
-            durations = whole_frames(durations / self._speed.variable, symbols)
+            durations = whole_frames(durations / self._speeds(input_dict), symbols)
             lengths = tf.cast(tf.reduce_sum(durations, 1), tf.int32)
             time = tf.reduce_max(tf.concat([lengths, [0]], 0))
         elif len(targets) < 4:
@@ -174,6 +175,13 @@ class DurationDecoder(SpectrogramDecoder):
         stops = tf.one_hot(lengths - 1, time)[..., tf.newaxis]
         return {"outputs": [spectrogram, final, weights, stops, lengths, magnitude], "symbols": symbols,
                 "log_durations": logarithms, "durations": durations, "alignments": weights[:, :, tf.newaxis]}
+
+    def _speeds(self, input_dict: dict[str, Any]) -> tf.Tensor:
+        """Returns by what the predicted durations are divided, ``[batch, 1]`` or ``[]``."""
+        speeds = input_dict.get("speeds")
+        if speeds is None:
+            return tf.convert_to_tensor(self._speed.variable)
+        return (self._speed.variable * tf.where(speeds > 0.0, speeds, 1.0))[:, tf.newaxis]
 
     def _convolutional(self, frames: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """Returns spectrograms ``[batch, time, features]`` FP32 for ``frames`` ``[batch, time, channels]``."""

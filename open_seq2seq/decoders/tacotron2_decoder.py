@@ -64,10 +64,10 @@ class Tacotron2Decoder(SpectrogramDecoder):
                                       "positions from 1 before the position with the largest weight in the previous "
                                       "step to this number after it. None: no restriction.", "symbols", minimum=1,
                                       on_change=FREE),
-            "reduction_factor": Param((int, list), 1, "Number of frames that each step of the recurrent layers predicts; "
-                                      "or pairs of an update and the number from there on, such as [[0, 6], [2000, 3], "
-                                      "[4000, 2]]. Inference uses the number of the checkpoint.", "frames", minimum=0,
-                                      maximum=10**9),
+            "reduction_factor": Param((int, list), 1, "Number of frames that each step of the recurrent layers "
+                                      "predicts; or pairs of an update and the number from there on, such as [[0, 6], "
+                                      "[2000, 2]]. Inference uses the number of the checkpoint.", "frames",
+                                      minimum=0, maximum=10**9),
             "postnet_data_format": Param(["channels_last", "channels_first"], "channels_last", "Accepted for old "
                                          "configs; has no effect, because activations are always channels-last.",
                                          on_change=FREE),

@@ -17,10 +17,12 @@ _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)*['’]?|['’](?:tis|twas|em|til|cause|bo
 _TOKEN = re.compile(rf"\[\[(?P<raw>.*?)\]\]|(?P<word>{_WORD})|(?P<mark>[.,;:!?…()—–]|(?<=\s)-(?=\s)|--)|(?P<digit>\d+)",
                     re.IGNORECASE)
 _MARK_OF = {"?": "?", ".": ".", "!": ".", "…": ","}
-_PAUSE = re.compile(r"\[pause\s+(\d+(?:\.\d+)?)\s*\]", re.IGNORECASE)
+_TAG = re.compile(r"\[(pause|speed)\s+(\d+(?:\.\d+)?)\s*\]", re.IGNORECASE)
 _LONGEST_PAUSE = 60.0
+_SLOWEST, _FASTEST = 0.1, 10.0
 _PHONEMES = re.compile(r"\[\[.*?\]\]", re.DOTALL)
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)")
+_AT_END = re.compile(r"[.!?…][\"'”’)\]]*\s*$")
 _ABBREVIATION = re.compile(rf"(?:^|\W)(?:[a-z]|no|e\.g|i\.e|{'|'.join(ABBREVIATIONS)})\.$", re.IGNORECASE)
 _LONGEST_ABBREVIATION = 20  # characters before the end of a sentence that are searched for one
 _BREAK = re.compile(r"[,;:—–]+(?=\s)")
@@ -87,7 +89,7 @@ def phonemes_of(text: str, pronunciations: Pronunciations) -> tuple[list[str], d
 
 
 class Sentence(NamedTuple):
-    """A sentence, and the seconds of silence after it."""
+    """A sentence, which may begin with its speed, see ``spoken_at``, and the seconds of silence after it."""
 
     text: str
     pause: float
@@ -97,24 +99,36 @@ def sentences(text: str, pause: float, longest: int = 300) -> list[Sentence]:
     """Divides a text into sentences; a text without any is one sentence, whose text is empty.
 
     Sentences end after ``.``, ``!`` or ``?`` before white space, except in frequent abbreviations, and at
-    ``[pause 0.4]``, which gives the silence in seconds, up to a minute, and has no effect before the first word. Longer
-    sentences are divided after commas, then between words. Phonemes in ``[[ ]]`` are never divided.
+    ``[pause 0.4]``, which gives the silence in seconds, up to a minute, and has no effect before the first word. What
+    follows ``[speed 0.8]`` has this speed, up to the next one. Longer sentences are divided after commas, then between
+    words. Phonemes in ``[[ ]]`` are never divided.
 
     Args:
       text: the text.
       pause: seconds of silence between sentences.
       longest: number of characters above which a sentence is divided.
     """
-    texts, pauses = _PAUSE.split(text)[::2], _PAUSE.findall(text)
+    parts = _TAG.split(text)
     result: list[Sentence] = []
-    for number, part in enumerate(texts):
+    speed = ""
+    for part, kind, value in zip(parts[::3], [*parts[1::3], ""], [*parts[2::3], ""], strict=True):
         pieces = [piece for sentence in _cut(part, _END) for piece in _short(sentence, longest)]
-        result += [Sentence(piece, pause) for piece in pieces]
-        if result and number < len(pauses):
-            result[-1] = Sentence(result[-1].text, min(float(pauses[number]), _LONGEST_PAUSE))
-        elif pieces:
+        result += [Sentence(speed + piece, pause) for piece in pieces]
+        if result and kind.lower() == "pause":
+            result[-1] = Sentence(result[-1].text, min(float(value), _LONGEST_PAUSE))
+        elif pieces and not (kind and _AT_END.search(part)):
             result[-1] = Sentence(result[-1].text, 0.0)
+        if kind.lower() == "speed":
+            speed = f"[speed {value}] " if float(value) != 1.0 else ""
     return result or [Sentence("", 0.0)]
+
+
+def spoken_at(text: str) -> tuple[str, float]:
+    """Returns a text without ``[speed 0.8]`` at its beginning, and this speed, from 0.1 to 10; without it, 1."""
+    match = _TAG.match(text)
+    if match is None or match[1].lower() != "speed":
+        return text, 1.0
+    return text[match.end():].lstrip(), min(max(float(match[2]), _SLOWEST), _FASTEST)
 
 
 def _short(sentence: str, longest: int) -> Iterator[str]:
