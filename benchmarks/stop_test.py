@@ -2,10 +2,10 @@
 
     python benchmarks/stop_test.py LOGDIR --clips=kathleen/dev_aligned.csv --location=kathleen/
 
-The sentences have from 1 to 60 words, drawn at random from the texts of the clips. How long a sentence should be follows
-from its number of symbols, by a line through the durations of the clips. Speech is too early or too late if it is
-shorter or longer than that by a factor of 1.5, as in evaluation, and the parameters of the decoder decide about
-guards. Sentences are spoken as a whole, however long they are.
+The sentences have from 1 to 60 words, drawn at random from the texts of the clips. How long a sentence should be
+follows from its number of symbols, by a line through the durations of the clips. Speech has stopped too early or too
+late if it is shorter or longer than that by a factor of 1.5, as in evaluation; guards are those of the decoder's
+parameters. Sentences are spoken as a whole, however long they are.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from open_seq2seq.data.text2speech.spelling_out import spelled_out
+from open_seq2seq.data.text2speech.front_end import spelled_out
 from open_seq2seq.decoders.tacotron2_decoder import ENDINGS
 from open_seq2seq.metrics.speech import (
     PocketSphinx,

@@ -55,7 +55,7 @@ class FedWeights(NamedTuple):
       states: for each layer, the initial states of its cell, ``[batch, size]`` FP32, the output first.
       score_bias: for monotonic attention, a number that is added to all scores, ``[]`` FP32; otherwise empty.
       location: for location-sensitive attention, the filters of the location term, ``[taps, units]``; otherwise empty.
-      dynamic: for dynamic convolution attention, in FP32, the static filters ``[taps, units]``, the matrix that computes
+      dynamic: for dynamic convolution attention, FP32: the static filters ``[taps, units]``, the matrix that computes
         filters ``[units, taps · filters]``, the matrix after these ``[filters, units]``, and the bias ``[units]``;
         otherwise empty.
     """
