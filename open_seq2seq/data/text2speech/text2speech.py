@@ -451,7 +451,9 @@ class Text2SpeechDataLayer(DataLayer):
     def text(self, example: int) -> str:
         """Returns the text of a clip: that which the model reads, or with phonemes that of the list."""
         text = self._clips[example].text
-        return text if self.params["symbols"] == "phonemes" else self.vocabulary.join(self.vocabulary.split(text))
+        if self.params["symbols"] == "phonemes" or self.params["espeak_language"] is not None:
+            return text
+        return self.vocabulary.join(self.vocabulary.split(text))
 
     def names_of(self, ids: np.ndarray) -> list[str]:
         """Returns the name of each id of ``ids`` ``[text]``; "" for special symbols."""

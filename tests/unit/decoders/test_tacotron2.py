@@ -227,9 +227,8 @@ def test_frames_of_a_step_have_one_alignment() -> None:
 
 def test_a_schedule_of_frames_uses_the_first_frames_of_the_largest_step() -> None:
     scheduled = make(reduction_factor=[[0, 3], [10, 2]])
-    signature = [tf.TensorSpec([], tf.int64)]
 
-    @tf.function(input_signature=signature)
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int64)], autograph=False)
     def trained(update: Any) -> Any:
         with forward_pass(0, 5, update=update):
             return decoded(scheduled, encoded(), targets())["outputs"][:4]
