@@ -49,7 +49,8 @@ def line_through(clips: Sequence[Clip], symbols_of: Any) -> np.ndarray:
         points.append((len(symbols_of(clip.text)), info.samples / info.rate))
     if len({size for size, _ in points}) < 2:
         raise UserError("The clips must have at least two readable recordings, of texts of different lengths.")
-    return np.polyfit(*np.asarray(points, float).T, 1)
+    sizes, seconds = np.asarray(points, float).T
+    return np.polyfit(sizes, seconds, 1)
 
 
 def table_of(sentences: Sequence[str], failures: dict[str, np.ndarray]) -> str:

@@ -445,10 +445,11 @@ class _Backward:
 
     def _through_dynamic(self, step: tf.Tensor, d_scores: tf.Tensor) -> Any:
         """Returns the gradients of the projected query, the previous weights, the score vector and ``dynamic``."""
-        inputs = [self.queries[step], self._weights_before(step), self.fed.attention[2], *self.fed.dynamic]
+        query, before, vector = self.queries[step], self._weights_before(step), self.fed.attention[2]
+        inputs = [query, before, vector, *self.fed.dynamic]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(inputs)
-            scores = dynamic_scores(*inputs[:3], tuple(inputs[3:]))
+            scores = dynamic_scores(query, before, vector, self.fed.dynamic)
         return tape.gradient(scores, inputs, tf.cast(d_scores, tf.float32))
 
     def _scores(self, step: tf.Tensor) -> tf.Tensor:
