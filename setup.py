@@ -63,6 +63,7 @@ setup(
         "litert": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10"],  # tried with 2.3.0 and 0.10.0
         "onnx": ["onnxruntime>=1.20", "tf2onnx>=1.17"],  # tried with 1.32 and 1.17
         "align": ["pocketsphinx>=5.1"],  # scripts/align_speech.py; 5.1.1 aligned 450 of 450 clips
+        "espeak": ["espeakng-loader", "phonemizer>=3.4"],  # GPL; phonemes of espeak-ng, in speech synthesis
         "numbers": ["num2words>=0.5.14"],  # texts with digits, in speech synthesis
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.

@@ -17,8 +17,7 @@ from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, Conv
 from open_seq2seq.parts.conv_blocks.convolution import Window
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.rnn.residual import ResidualLayer, run_layers
-from open_seq2seq.parts.tacotron.durations import DurationPredictor, GaussianUpsampling, whole_frames
-from open_seq2seq.parts.tacotron.layers import Dense
+from open_seq2seq.parts.tacotron.layers import Dense, DurationPredictor, GaussianUpsampling, whole_frames
 from open_seq2seq.utils.errors import ConfigError
 
 # The parameters that only one type of decoder has.
@@ -140,7 +139,8 @@ class DurationDecoder(SpectrogramDecoder):
         """Predicts spectrograms; see ``Decoder.decode``.
 
         Args:
-          input_dict: a dict with ``encoder_output`` and, for teacher forcing, ``target_tensors``.
+          input_dict: a dict with ``encoder_output`` and, for teacher forcing, ``target_tensors``; otherwise possibly
+            ``speeds`` ``[batch]``.
 
         Returns:
           A dict with ``outputs`` as ``Tacotron2Decoder`` returns them, where the attention weights are those of the
@@ -156,7 +156,7 @@ class DurationDecoder(SpectrogramDecoder):
         logarithms = self.durations(tf.cast(x, self.dtype_of("convolution")), symbols, self.training)
         if targets is None:
             durations = tf.minimum(tf.math.expm1(logarithms), self.params["max_frames_per_symbol"])
-            durations = whole_frames(durations / self._speed.variable, symbols)
+            durations = whole_frames(durations / self._speeds(input_dict), symbols)
             lengths = tf.cast(tf.reduce_sum(durations, 1), tf.int32)
             time = tf.reduce_max(tf.concat([lengths, [0]], 0))
         elif len(targets) < 4:
@@ -174,6 +174,13 @@ class DurationDecoder(SpectrogramDecoder):
         stops = tf.one_hot(lengths - 1, time)[..., tf.newaxis]
         return {"outputs": [spectrogram, final, weights, stops, lengths, magnitude], "symbols": symbols,
                 "log_durations": logarithms, "durations": durations, "alignments": weights[:, :, tf.newaxis]}
+
+    def _speeds(self, input_dict: dict[str, Any]) -> tf.Tensor:
+        """Returns by what the predicted durations are divided, ``[batch, 1]`` or ``[]``."""
+        speeds = input_dict.get("speeds")
+        if speeds is None:
+            return tf.convert_to_tensor(self._speed.variable)
+        return (self._speed.variable * tf.where(speeds > 0.0, speeds, 1.0))[:, tf.newaxis]
 
     def _convolutional(self, frames: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """Returns spectrograms ``[batch, time, features]`` FP32 for ``frames`` ``[batch, time, channels]``."""
@@ -195,7 +202,7 @@ class DurationDecoder(SpectrogramDecoder):
         if targets is None:
             joined = self._stepwise(contexts)
         else:
-            x = tf.concat([self._previous_frames(targets[0], contexts.dtype), contexts], -1)
+            x = tf.concat([self._previous_frames(targets[0], self._per_step, contexts.dtype), contexts], -1)
             joined = self._projected(run_layers(self.layers, x, -(-lengths // self._per_step), self.training), contexts)
         return tf.reshape(tf.transpose(joined, [1, 0, 2]), [tf.shape(frames)[0], -1, self.num_features])[:, :time]
 

@@ -131,17 +131,17 @@ class SpectrogramDecoder(Decoder):
             self.magnitude = MagnitudeNet(self.num_features, params["num_audio_features"]["magnitude"],
                                           params["exp_mag"], settings)
 
-    def _previous_frames(self, targets: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    def _previous_frames(self, targets: tf.Tensor, frames: int | tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         """Returns what each step reads in teacher forcing: the last frame of the step before, after the prenet.
 
         Args:
           targets: spectrograms ``[batch, time, features]``.
+          frames: number of frames of a step.
           dtype: dtype of the result.
 
         Returns:
           ``[steps, batch, channels]``.
         """
-        frames = self.params["reduction_factor"]
         padded = tf.pad(targets[:, :, :self.num_features], [[0, 0], [0, -tf.shape(targets)[1] % frames], [0, 0]])
         inputs = tf.pad(padded[:, frames - 1::frames], [[0, 0], [1, 0], [0, 0]])[:, :-1]
         x = tf.transpose(tf.cast(inputs, dtype), [1, 0, 2])

@@ -13,8 +13,8 @@ from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
 from open_seq2seq.parts.rnn.attentive import AttentiveStack
 from open_seq2seq.parts.rnn.core_cells import old_layer_params
-from open_seq2seq.parts.rnn.location import LocationAttention
-from open_seq2seq.parts.tacotron.layers import Dense
+from open_seq2seq.parts.rnn.location import DynamicConvolutionAttention, LocationAttention
+from open_seq2seq.parts.tacotron.layers import Dense, ReductionSchedule, reduction_problems
 
 DURATIONS = "predicted durations"
 ENDINGS = ("stop token", "maximum length", "attention at the end", "repeated frames", DURATIONS)
@@ -42,9 +42,10 @@ class Tacotron2Decoder(SpectrogramDecoder):
             **SpectrogramDecoder.get_required_params(),
             "attention_layer_size": Param(int, doc="Size of the space in which keys and queries of the attention are "
                                           "compared.", minimum=1),
-            "attention_type": Param(["bahdanau", "location"], doc="Kind of attention: bahdanau is additive; location "
-                                    "also depends on the positions that previous steps attended to.",
-                                    on_change=REFUSE),
+            "attention_type": Param(["bahdanau", "location", "dynamic_convolution"], doc="Kind of attention: bahdanau "
+                                    "is additive; location also depends on the positions that previous steps attended "
+                                    "to, dynamic_convolution only on those of the previous step, from which it goes "
+                                    "on.", on_change=REFUSE),
             "decoder_cell_units": Param(int, doc="Number of units of each recurrent layer.", minimum=1),
             "decoder_cell_type": Param((type, str), doc="Cell of the recurrent layers, as in core_cell.",
                                        names="cell"),
@@ -63,6 +64,10 @@ class Tacotron2Decoder(SpectrogramDecoder):
                                       "positions from 1 before the position with the largest weight in the previous "
                                       "step to this number after it. None: no restriction.", "symbols", minimum=1,
                                       on_change=FREE),
+            "reduction_factor": Param((int, list), 1, "Number of frames that each step of the recurrent layers "
+                                      "predicts; or pairs of an update and the number from there on, such as [[0, 6], "
+                                      "[2000, 2]]. Inference uses the number of the checkpoint.", "frames",
+                                      minimum=0, maximum=10**9),
             "postnet_data_format": Param(["channels_last", "channels_first"], "channels_last", "Accepted for old "
                                          "configs; has no effect, because activations are always channels-last.",
                                          on_change=FREE),
@@ -92,6 +97,8 @@ class Tacotron2Decoder(SpectrogramDecoder):
         self._make_prenet()
         self.stack = self._make_stack(initializer, regularizer)
         size, frames = params["decoder_cell_units"] + self.memory_size, params["reduction_factor"]
+        self.reduction = None if isinstance(frames, int) else ReductionSchedule(frames)
+        frames = frames if self.reduction is None else self.reduction.largest
         self.projection = Dense(size, frames * self.num_features, initializer, regularizer)
         from_frames = params["stop_token_input"] == "spectrogram"
         self.stop_token = Dense(frames * self.num_features if from_frames else size, frames, initializer, regularizer)
@@ -99,9 +106,10 @@ class Tacotron2Decoder(SpectrogramDecoder):
 
     def _more_problems(self, names: Sequence[str]) -> list[str]:
         params = self.params
+        problems = reduction_problems(params["reduction_factor"], f"{self.params_path}/reduction_factor")
         if not params["bahdanau_normalize"] or params["attention_type"] == "bahdanau":
-            return []
-        return [f"'{self.params_path}/bahdanau_normalize' has no meaning with attention_type "
+            return problems
+        return [*problems, f"'{self.params_path}/bahdanau_normalize' has no meaning with attention_type "
                 f"{params['attention_type']}: leave it out."]
 
     def _make_stack(self, initializer: Any, regularizer: Any) -> AttentiveStack:
@@ -111,6 +119,8 @@ class Tacotron2Decoder(SpectrogramDecoder):
         if params["attention_type"] == "location":
             attention = LocationAttention(memory_size, units, params["attention_layer_size"], params["attention_bias"],
                                           initializer=initializer, regularizer=regularizer)
+        elif params["attention_type"] == "dynamic_convolution":
+            attention = DynamicConvolutionAttention(units, params["attention_layer_size"], initializer, regularizer)
         else:
             attention = GlobalAttention("bahdanau", memory_size, units, params["attention_layer_size"],
                                         params["bahdanau_normalize"], initializer, regularizer)
@@ -142,21 +152,32 @@ class Tacotron2Decoder(SpectrogramDecoder):
     def _teacher_force(self, targets: tf.Tensor, lengths: tf.Tensor,
                        memory: Memory) -> tuple[tf.Tensor, ...]:
         """Returns spectrograms, stop logits, attention weights and lengths; each step reads the target before it."""
-        time, frames = tf.shape(targets)[1], self.params["reduction_factor"]
-        x = self._previous_frames(targets, memory.values.dtype)
+        time, frames = tf.shape(targets)[1], self._frames_per_step()
+        x = self._previous_frames(targets, frames, memory.values.dtype)
         outputs, contexts, weights = self.stack.fed(x, memory, self.training, [None] * len(self.stack.layers), True)
-        spectrograms, stops = self._projected(tf.transpose(tf.concat([outputs, contexts], -1), [1, 0, 2]))
+        spectrograms, stops = self._projected(tf.transpose(tf.concat([outputs, contexts], -1), [1, 0, 2]), frames)
         weights = tf.repeat(tf.transpose(weights, [1, 0, 2]), frames, axis=1)
         return spectrograms[:, :time], stops[:, :time], weights[:, :time], tf.cast(lengths, tf.int32)
 
-    def _projected(self, joined: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _frames_per_step(self) -> int | tf.Tensor:
+        """Returns the number of frames of a step; with a schedule, it is an int32 tensor ``[]``."""
+        path = f"{self.params_path}/reduction_factor"
+        return self.params["reduction_factor"] if self.reduction is None else self.reduction.frames(path)
+
+    def _projected(self, joined: tf.Tensor, per_step: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns frames ``[batch, frames, features]`` and stop logits ``[batch, frames, 1]`` FP32.
 
-        ``joined`` are outputs of the layers and contexts, ``[batch, steps, channels]``.
+        ``joined`` are outputs of the layers and contexts, ``[batch, steps, channels]``. With a schedule, the layers
+        compute the largest number of frames of a step, and the first ``per_step`` of them are used.
         """
         joined = tf.cast(joined, self.compute_dtype)
         frames = self.projection(joined)
+        if self.reduction is not None:
+            used = tf.range(frames.shape[-1]) < per_step * self.num_features
+            frames = tf.where(used, frames, tf.zeros([], frames.dtype))
         stops = self.stop_token(frames if self.params["stop_token_input"] == "spectrogram" else joined)
+        if self.reduction is not None:
+            frames, stops = frames[..., :per_step * self.num_features], stops[..., :per_step]
         batch = tf.shape(joined)[0]
         return (tf.cast(tf.reshape(frames, [batch, -1, self.num_features]), tf.float32),
                 tf.cast(tf.reshape(stops, [batch, -1, 1]), tf.float32))
@@ -167,18 +188,19 @@ class Tacotron2Decoder(SpectrogramDecoder):
         Each step reads the frame before it. The lengths ``[batch]`` of the texts are those with and without the symbols
         of padding at the end.
         """
-        per_step, batch = self.params["reduction_factor"], tf.shape(lengths)[0]
+        per_step, batch = self._frames_per_step(), tf.shape(lengths)[0]
+        static = None if self.reduction else per_step
         limits = tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * self.params["max_frames_per_symbol"]), tf.int32)
         most = (tf.reduce_max(tf.concat([limits, [0]], 0)) + per_step - 1) // per_step
         size = self.num_features if self.prenet is None else self.params["prenet_units"]
         state, advance = self.stack.fed_stepper(size, memory)
         arrays = tuple(tf.TensorArray(tf.float32, most, element_shape=shape) for shape in (
-            [None, per_step, self.num_features], [None, per_step, 1], [None, None]))
+            [None, static, self.num_features], [None, static, 1], [None, None]))
 
         def body(step: tf.Tensor, state: Any, frame: tf.Tensor, guards: Guards, peak: tf.Tensor, arrays: Any) -> Any:
             x = frame if self.prenet is None else self.prenet(frame[tf.newaxis], step[tf.newaxis], False)[0]
             output, weights, state = advance(x, state, self._window(memory.mask, peak))
-            frames, stops = self._projected(tf.concat([output, state.context], -1)[:, tf.newaxis])
+            frames, stops = self._projected(tf.concat([output, state.context], -1)[:, tf.newaxis], per_step)
             peak = tf.argmax(weights, -1, tf.int32)
             guards = guards.after(step * per_step, stops[..., 0], peak, unpadded, tf.cast(frame, tf.float32), frames,
                                   self.params["most_end_frames"], self.params["most_repeated_frames"])
@@ -190,12 +212,13 @@ class Tacotron2Decoder(SpectrogramDecoder):
         start = (tf.constant(0), state, first, Guards.before_speech(limits), tf.zeros([batch], tf.int32), arrays)
         steps, *_, guards, _, arrays = tf.while_loop(
             lambda step, _, __, guards, *___: tf.reduce_any(step * per_step < guards.ends), body, start)
-        return *self._joined(steps, guards.ends, arrays), guards.endings
+        return *self._joined(steps, per_step, guards.ends, arrays), guards.endings
 
-    def _joined(self, steps: tf.Tensor, ends: tf.Tensor, arrays: Any) -> tuple[tf.Tensor, ...]:
+    def _joined(self, steps: tf.Tensor, per_step: int | tf.Tensor, ends: tf.Tensor,
+                arrays: Any) -> tuple[tf.Tensor, ...]:
         frames, stops, weights = (array.gather(tf.range(steps)) for array in arrays)
         time = tf.reduce_max(tf.concat([ends, [0]], 0))
-        batch, per_step = tf.shape(ends)[0], self.params["reduction_factor"]
+        batch = tf.shape(ends)[0]
         spectrograms = tf.reshape(tf.transpose(frames, [1, 0, 2, 3]), [batch, steps * per_step, self.num_features])
         stops = tf.reshape(tf.transpose(stops, [1, 0, 2, 3]), [batch, steps * per_step, 1])
         weights = tf.repeat(tf.transpose(weights, [1, 0, 2]), per_step, axis=1)

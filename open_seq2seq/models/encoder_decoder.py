@@ -15,7 +15,13 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class EncoderDecoderModel(Model):
-    """A model whose forward pass runs an encoder, a decoder and, in training and evaluation, a loss."""
+    """A model whose forward pass runs an encoder, a decoder and, in training and evaluation, a loss.
+
+    Attributes:
+      predicts_from: names of the arrays of a batch, besides the sources, that the decoder reads in inference.
+    """
+
+    predicts_from: tuple[str, ...] = ("ids",)
 
     encoder: Encoder
     decoder: Decoder
@@ -47,7 +53,8 @@ class EncoderDecoderModel(Model):
     def decoded(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Returns the decoder's output for a batch without targets; see ``parts.keys.DecoderOutput``."""
         encoded = self.encoder.encode(encoder_input(batch), False)
-        return self.decoder.decode({"encoder_output": encoded, "ids": batch.get("ids")}, False)
+        inputs = {"encoder_output": encoded, **{name: batch.get(name) for name in self.predicts_from}}
+        return self.decoder.decode(inputs, False)
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
         """Returns the tensors that evaluation and inference need; by default ``outputs``.

@@ -36,6 +36,7 @@ class ForwardPass:
       seed: the run's seed.
       micro_batch: int64 scalar, index of the micro-batch since the start of training; None if the pass must not draw
         random numbers.
+      update: int64 scalar, number of updates before this one; None outside of training.
       for_xla: whether layers are traced in a form that XLA can compile, with the same results: no shape depends on
         values (padding is computed and then ignored), and only operations that XLA supports are used.
       portable: whether layers are traced in a form that other runtimes can hold, with the same results up to rounding.
@@ -49,6 +50,7 @@ class ForwardPass:
 
     seed: int = 0
     micro_batch: tf.Tensor | None = None
+    update: tf.Tensor | None = None
     for_xla: bool = False
     portable: bool = False
     ranks: Any = None
@@ -86,11 +88,12 @@ def entered(forward: ForwardPass) -> Iterator[None]:
         _PASSES.entries.pop()
 
 
-def forward_pass(seed: int = 0, micro_batch: Any = None, *, for_xla: bool = False, portable: bool = False,
-                 ranks: Any = None, carried: Any = None) -> contextlib.AbstractContextManager[None]:
+def forward_pass(seed: int = 0, micro_batch: Any = None, *, update: Any = None, for_xla: bool = False,
+                 portable: bool = False, ranks: Any = None,
+                 carried: Any = None) -> contextlib.AbstractContextManager[None]:
     """Returns a context manager within which a new pass is the current one; see ``ForwardPass`` for the arguments."""
-    index = None if micro_batch is None else tf.cast(micro_batch, tf.int64)
-    return entered(ForwardPass(seed, index, for_xla or portable, portable, ranks, carried))
+    index, number = (None if value is None else tf.cast(value, tf.int64) for value in (micro_batch, update))
+    return entered(ForwardPass(seed, index, number, for_xla or portable, portable, ranks, carried))
 
 
 # Function from (tensors by name, name of the reduction) to the sums of the tensors over ranks.

@@ -72,12 +72,15 @@ class DecoderInput(TypedDict, total=False):
         of these prefixes ``[batch]``; absent or None without a prefix.
       ids: for sampling, indices of the examples in the data set ``[batch]`` int64; negative for empty rows, which
         contain only padding.
+      speeds: for synthesised speech, how many times as fast each text is to be spoken ``[batch]`` FP32; 0 for empty
+        rows; absent or None for 1.
     """
 
     encoder_output: EncoderOutput
     target_tensors: list[tf.Tensor] | None
     prefix_tensors: list[tf.Tensor] | None
     ids: tf.Tensor
+    speeds: tf.Tensor | None
 
 
 class DecoderOutput(TypedDict, total=False):

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import soundfile
 from rapidfuzz.distance import Levenshtein
+from safetensors.numpy import load_file
 
 import open_seq2seq as os2s
 from open_seq2seq.cli import main
 from open_seq2seq.data.text2speech.toy_voice import RATE, heard, write_toy_voice
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.errors import DataError, UserError
 
 RECIPE = Path(__file__).parents[2] / "example_configs/text2speech/toy-voice.py"
 
@@ -37,14 +38,16 @@ def command(folder: Path, *words: str) -> int:
 
 @pytest.mark.long
 def test_training_resumes_to_the_bit_and_speaks(folder, capfd, tmp_path):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert command(folder, "--mode=train_eval", f"--logdir={whole}", "--max_steps=4") == 0
+    whole, parts, frames = tmp_path / "whole", tmp_path / "parts", "--decoder_params/reduction_factor=[[0,4],[2,2]]"
+    assert command(folder, "--mode=train_eval", f"--logdir={whole}", "--max_steps=4", frames) == 0
     out = capfd.readouterr().out
     assert "Sample diagonality" in out and "Validation duration ratio" in out
-    assert command(folder, f"--logdir={parts}", "--max_steps=3") == 0
-    assert command(folder, f"--logdir={parts}", "--max_steps=4", "--continue_learning") == 0
+    assert command(folder, f"--logdir={parts}", "--max_steps=3", frames) == 0
+    assert command(folder, f"--logdir={parts}", "--max_steps=4", "--continue_learning", frames) == 0
     one, other = ((run / "model.ckpt-4/weights.safetensors").read_bytes() for run in (whole, parts))
     assert one == other
+    assert [load_file(whole / f"model.ckpt-{step}/weights.safetensors")["decoder/reduction/update"]
+            for step in (2, 4)] == [1.0, 3.0]
     assert main(["speak", str(whole), "ae i", f"--output={tmp_path}/one.wav"]) == 0
     samples, rate = soundfile.read(tmp_path / "one.wav")
     assert rate == RATE and len(samples) and np.abs(samples).max() <= 1
@@ -54,6 +57,8 @@ def test_training_resumes_to_the_bit_and_speaks(folder, capfd, tmp_path):
     assert rate == RATE and np.abs(spoken[:len(samples)] - samples).max() < 1e-3
     together = model.synthesize(["ou e i a", "ae i"])[1][0]
     np.testing.assert_allclose(together[:len(spoken)], spoken, atol=1e-3)
+    with pytest.raises(DataError, match="speed 2.*predicts no durations"):
+        model.synthesize("[speed 2] ae i")
     with pytest.raises(UserError, match="call infer or synthesize"):
         model.translate("a")
 

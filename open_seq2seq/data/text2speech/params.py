@@ -42,6 +42,9 @@ def _list_params() -> dict[str, Any]:
                          "phonemes, from the third column of aligned lists or from pronunciations.", on_change=REFUSE),
         "pronunciations": Param((str, type(None)), None, "For phonemes: file with lines such as hello HH AH L OW. "
                                 "Words that are not in it are guessed.", file=ASSET, on_change=FREE),
+        "espeak_language": Param((str, type(None)), None, "For characters: language, such as en-us, in which espeak-ng "
+                                 "turns texts into characters of the International Phonetic Alphabet, which vocab_file "
+                                 "lists; needs the extra espeak.", on_change=REFUSE),
         "durations": Param(bool, False, "Whether batches of training and evaluation also have the number of frames of "
                            "each symbol, from aligned lists.", on_change=FREE),
         "plain_text": Param(bool, False, "Whether lines without | are texts to speak; set by --infer_files.",

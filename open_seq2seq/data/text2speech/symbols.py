@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import abc
 import functools
+import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from open_seq2seq.data.speech2text.alphabet import Characters, describe_characters
-from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, phonemes_of, tokens_of
+from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, phonemes_of, spelled_out, tokens_of
 from open_seq2seq.data.text2speech.pronunciations import Pronunciations
-from open_seq2seq.data.text2speech.spelling_out import spelled_out
 from open_seq2seq.utils.data_files import read_lines, shown
-from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.errors import DataError, UserError
 
 SPACE = "<space>"
 """The space in aligned lists, whose symbols are separated by spaces."""
@@ -94,6 +95,48 @@ class CharacterSymbols(Symbols):
 
     def describe(self, symbols: Sequence[str]) -> str:
         return f"characters that are not in the vocabulary: {describe_characters(''.join(symbols))}"
+
+
+class EspeakSymbols(CharacterSymbols):
+    """Characters of the International Phonetic Alphabet, and marks, into which espeak-ng turns texts.
+
+    Characters in double brackets, ``[[ həlˈoʊ ]]``, are kept as they are.
+
+    Args:
+      path: file with one character per line; see ``Characters``.
+      language: a language of espeak-ng, such as ``en-us``.
+
+    Raises:
+      DataError: the file cannot be used.
+      UserError: phonemizer is not installed, or espeak-ng does not know the language.
+    """
+
+    def __init__(self, path: str, language: str) -> None:
+        super().__init__(path)
+        self._lowers, self._backend = False, _espeak(language)
+
+    def split(self, text: str) -> list[str]:
+        return self._characters(" ".join(
+            piece[2:-2] if piece.startswith("[[") else self._backend.phonemize([piece], strip=True)[0]
+            for piece in re.split(r"(\[\[.*?\]\])", text) if piece.strip()))
+
+
+def _espeak(language: str) -> Any:
+    """Returns phonemizer's interface to espeak-ng."""
+    try:
+        import espeakng_loader
+        from phonemizer.backend import EspeakBackend
+        from phonemizer.backend.espeak.wrapper import EspeakWrapper
+    except ImportError as error:
+        raise UserError("The model reads phonemes of espeak-ng, which needs phonemizer: run `pip install "
+                        "open-seq2seq[espeak]` (its licence is the GPL).") from error
+    EspeakWrapper.set_library(espeakng_loader.get_library_path())
+    EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
+    try:
+        return EspeakBackend(language, preserve_punctuation=True, with_stress=True)
+    except RuntimeError as error:
+        raise UserError(f"espeak-ng does not know the language {shown(language)}: set espeak_language to one such as "
+                        "en-us or de.") from error
 
 
 class PhonemeSymbols(Symbols):

@@ -19,9 +19,9 @@ from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.recordings import AudioIndex, Problem, describe_problems
 from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.data.text2speech.clips import Clip, frames_of, mismatch, read_clips
-from open_seq2seq.data.text2speech.front_end import sentences
+from open_seq2seq.data.text2speech.front_end import sentences, spoken_at
 from open_seq2seq.data.text2speech.params import make_settings, optional_params, required_params
-from open_seq2seq.data.text2speech.symbols import CharacterSymbols, PhonemeSymbols, Symbols
+from open_seq2seq.data.text2speech.symbols import CharacterSymbols, EspeakSymbols, PhonemeSymbols, Symbols
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -50,6 +50,7 @@ class Text2SpeechDataLayer(DataLayer):
 
     A batch has ``source_tensors`` ``[ids [batch, text], lengths [batch]]`` in symbols and, except in inference,
     ``target_tensors`` ``[spectrogram [batch, frames, features], stop [batch, frames], lengths [batch]]`` in frames.
+    In inference, batches also have ``speeds`` ``[batch]``, those that texts give, such as ``[speed 0.8]``.
     With ``output_type`` both, the features are those of mel followed by magnitude. ``stop`` is 1 from the first frame
     of padding. With ``style_input``, ``source_tensors`` also have ``[mel [batch, frames, mels], lengths [batch]]`` of
     a style recording. With ``durations``, ``target_tensors`` also have the number of frames of each symbol ``[batch,
@@ -74,20 +75,29 @@ class Text2SpeechDataLayer(DataLayer):
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
         self.settings = make_settings(self.params, self.params_path)
-        path = self.params["vocab_file"]
-        self.vocabulary: Symbols = CharacterSymbols(path) if self.params["symbols"] == "characters" else (
-            PhonemeSymbols(path, self.params["pronunciations"]))
+        self.vocabulary = self._make_vocabulary()
         self._cache: dict[int, _Recorded] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._dropped: dict[str, int] = {}
         self._clips: list[Clip] = []
         self.pauses: list[tuple[int, float]] | None = None
         self._ids: list[np.ndarray] = []
+        self._speeds = np.ones([0], np.float32)
+        self._of_one_speed = ""
         self._frames = np.zeros([0], np.int64)
         if self.mode != "interactive_infer":
             self._check_lists()
             _ = self.fingerprints  # computed before the lists are read, to detect later changes
             self._read_lists()
+
+    def _make_vocabulary(self) -> Symbols:
+        path, language = self.params["vocab_file"], self.params["espeak_language"]
+        if self.params["symbols"] == "phonemes":
+            if language is not None:
+                raise ConfigError([f"'{self.params_path}/espeak_language' has no meaning with symbols phonemes: leave "
+                                   "it out, or set symbols to characters."])
+            return PhonemeSymbols(path, self.params["pronunciations"])
+        return CharacterSymbols(path) if language is None else EspeakSymbols(path, language)
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -135,6 +145,22 @@ class Text2SpeechDataLayer(DataLayer):
                             + describe_problems(list(problems.values())))
         self._clips, self._ids, self._frames = [clips[row] for row in rows], [ids[row] for row in rows], frames[rows]
         self.pauses = [pauses[row] for row in rows]
+        self._speeds = np.asarray([spoken_at(clip.text)[1] for clip in self._clips], np.float32)
+
+    def refuse_speeds(self, decoder: str) -> None:
+        """Makes texts with a speed an error, for a decoder of this name, which has only one.
+
+        Raises:
+          DataError: a text of the lists has one.
+        """
+        self._of_one_speed = decoder
+        if not self._has_targets:
+            self._check_speeds(self._speeds)
+
+    def _check_speeds(self, speeds: np.ndarray) -> None:
+        if self._of_one_speed and (speeds != 1.0).any():
+            raise DataError(f"A text has [speed {speeds[speeds != 1.0][0]:g}], but {self._of_one_speed} predicts no "
+                            "durations, so its speed cannot be set: leave it out, or train a model that predicts them.")
 
     def _by_sentence(self, clips: Sequence[Clip]) -> tuple[list[Clip], list[tuple[int, float]]]:
         """Returns a clip for each sentence, and the number of its text with the seconds of silence after it."""
@@ -171,7 +197,9 @@ class Text2SpeechDataLayer(DataLayer):
         if self._has_durations and not clip.symbols:
             raise DataError(f"{clip.place}: the line has no durations, but durations is True: write aligned lists of "
                             "name|text|symbols|seconds, or set it to False.")
-        return self.vocabulary.listed(clip.symbols) if self._is_listed(clip) else self.vocabulary.split(clip.text)
+        if self._is_listed(clip):
+            return self.vocabulary.listed(clip.symbols)
+        return self.vocabulary.split(clip.text if self._has_targets else spoken_at(clip.text)[0])
 
     def _is_listed(self, clip: Clip) -> bool:
         """Returns whether the model reads the symbols in the list instead of the text."""
@@ -255,6 +283,8 @@ class Text2SpeechDataLayer(DataLayer):
                                         Field(tf.float32, (None, None), 1, 2), lengths]
             if self._has_durations:
                 fields["target_tensors"].append(Field(tf.int32, (None, None), 1, "source_tensors/1"))
+        else:
+            fields["speeds"] = Field(tf.float32, (None,))
         return fields
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
@@ -275,6 +305,8 @@ class Text2SpeechDataLayer(DataLayer):
         if self._has_durations:
             rows = [self._durations_of(int(examples[row]), recorded[row]) for row in good]
             batch["target_tensors"].append(_stacked(rows))
+        if not self._has_targets:
+            batch["speeds"] = self._speeds[examples[good]]
         batch["ids"] = examples[good]
         return batch if good else with_empty_row(batch, self.fields)
 
@@ -368,20 +400,24 @@ class Text2SpeechDataLayer(DataLayer):
         Raises:
           DataError: an input is not a text, or its style recording is missing or cannot be used.
         """
-        texts, spectrograms = [], []
+        texts, spectrograms, speeds = [], [], []
         for given in inputs:
             text, style = given if isinstance(given, (tuple, list)) and len(given) == 2 else (given, None)
             if not isinstance(text, str):
                 raise DataError(f"A text to speak must be a string, got a value of type {type(text).__name__}.")
             if self.params["style_input"] is not None:
                 spectrograms.append(self._style(style))
+            text, speed = spoken_at(text)
+            speeds.append(speed)
             symbols = self.vocabulary.split(text)
             if unknown := self.vocabulary.unknown(symbols):
                 deco_print(f"WARNING: left out are {self.vocabulary.describe(unknown)}.")
             texts.append(self._padded_ids(symbols))
         for line in self._guesses():
             deco_print(line)
-        return {**self._batch(texts, spectrograms), "ids": np.arange(len(texts))}
+        self._check_speeds(np.asarray(speeds))
+        return {**self._batch(texts, spectrograms), "speeds": np.asarray(speeds, np.float32),
+                "ids": np.arange(len(texts))}
 
     def _style(self, path: Any) -> np.ndarray:
         if not isinstance(path, (str, os.PathLike)):
@@ -415,7 +451,9 @@ class Text2SpeechDataLayer(DataLayer):
     def text(self, example: int) -> str:
         """Returns the text of a clip: that which the model reads, or with phonemes that of the list."""
         text = self._clips[example].text
-        return text if self.params["symbols"] == "phonemes" else self.vocabulary.join(self.vocabulary.split(text))
+        if self.params["symbols"] == "phonemes" or self.params["espeak_language"] is not None:
+            return text
+        return self.vocabulary.join(self.vocabulary.split(text))
 
     def names_of(self, ids: np.ndarray) -> list[str]:
         """Returns the name of each id of ``ids`` ``[text]``; "" for special symbols."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from open_seq2seq.data.text2speech.spelling_out import spelled_out
+from open_seq2seq.data.text2speech.front_end import spelled_out
 from open_seq2seq.decoders.tacotron2_decoder import ENDINGS
 from open_seq2seq.metrics.speech import (
     PocketSphinx,
@@ -157,15 +157,24 @@ def summary(rows: Sequence[Measures], of: str) -> dict[str, float]:
         "monotonicity": [row.monotonicity for row in rows],
         "coverage": [row.coverage for row in rows],
         "duration ratio": [row.duration_ratio for row in rows],
-        "stopped too early": [row.duration_ratio < 1 / _MOST_RATIO for row in rows],
-        "stopped too late": [row.duration_ratio > _MOST_RATIO for row in rows],
-        "not stopped": [row.ending == ENDINGS[1] for row in rows],
-        "ended by guards": [row.ending in ENDINGS[2:4] for row in rows],
+        **stop_failures([row.duration_ratio for row in rows], [row.ending for row in rows]),
     }
     metrics = {name: float(np.mean(values)) for name, values in shares.items()}
     for name, value in metrics.items():
         deco_print(f"{of}{name}: {value:.4f}", offset=1)
     return {f"Eval {name}": value for name, value in metrics.items()}
+
+
+def stop_failures(ratios: Sequence[float], endings: Sequence[str]) -> dict[str, np.ndarray]:
+    """Returns for each kind of failure to stop which texts have it, boolean ``[texts]``.
+
+    Args:
+      ratios: lengths of the speech, divided by those that the texts should have.
+      endings: what ended the speech, of ``decoders.tacotron2_decoder.ENDINGS``.
+    """
+    lengths, ended = np.asarray(ratios, float), np.asarray(endings, str)
+    return {"stopped too early": lengths < 1 / _MOST_RATIO, "stopped too late": lengths > _MOST_RATIO,
+            "not stopped": ended == ENDINGS[1], "ended by guards": np.isin(ended, ENDINGS[2:4])}
 
 
 def _shown(value: float, unit: str) -> str:

@@ -93,11 +93,12 @@ def joined(sentences: Sequence[Speech], pauses: Sequence[float], silence: np.nda
     width, start = max(one.alignment.shape[1] for one in sentences), 0
     for one, pause in zip(sentences, pauses, strict=True):
         hops = round(pause * one.rate / hop)
-        # A spectrogram has one frame more than its sound has hops.
-        frames = max(0, hops if one is sentences[-1] else hops - 1)
         samples.append(np.pad(one.samples, (0, hops * hop)))
-        spectrograms += [one.spectrogram, np.tile(silence[:one.spectrogram.shape[1]], [frames, 1])]
-        alignments.append(np.pad(one.alignment, [(0, frames), (0, width - one.alignment.shape[1])]))
+        # A spectrogram has one frame more than its sound has hops.
+        frames = len(samples[-1]) // hop + (one is sentences[-1])
+        silent = max(0, frames - len(one.spectrogram))
+        spectrograms += [one.spectrogram[:frames], np.tile(silence[:one.spectrogram.shape[1]], [silent, 1])]
+        alignments.append(np.pad(one.alignment, [(0, silent), (0, width - one.alignment.shape[1])])[:frames])
         timings += [Timing(symbol, start / one.rate + begin, start / one.rate + end)
                     for symbol, begin, end in one.timings]
         start += len(samples[-1])

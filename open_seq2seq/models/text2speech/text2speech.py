@@ -37,6 +37,7 @@ class Text2Speech(EncoderDecoderModel):
     object_name = "frames"
     interactive_hint = "Type a text to speak"
     verb = "synthesize"
+    predicts_from = ("ids", "speeds")
     data_layer: Text2SpeechDataLayer
 
     def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
@@ -46,6 +47,8 @@ class Text2Speech(EncoderDecoderModel):
 
     def connect(self) -> None:
         super().connect()
+        if not hasattr(self.decoder, "at_speed"):
+            self.data_layer.refuse_speeds(type(self.decoder).__name__)
         if self.mode == "eval" and (self.params["sound_measures"] or self.params["recognizer"]):
             self._judge = SoundJudge(self.data_layer.settings.sample_freq, self.params["sound_measures"],
                                      self.params["recognizer"])

@@ -260,6 +260,10 @@ class GlobalAttention(Module):
         """Returns the value of ``location`` in ``fed_recurrence.FedWeights``; see ``location.LocationAttention``."""
         return ()
 
+    def dynamic(self) -> tuple[tf.Tensor, ...]:
+        """Returns the value of ``dynamic``; see ``location.DynamicConvolutionAttention``."""
+        return ()
+
     def scores(self, queries: tf.Tensor, memory: Memory) -> tf.Tensor:
         """Returns the scores ``[batch, queries, source]`` FP32 of queries ``[batch, queries, query_size]``."""
         queries = self.project(queries)

@@ -155,7 +155,7 @@ class AttentiveStack(Module):
             tuple(direction.bias_or_zeros() for direction in directions[1:]),
             tuple(tuple(direction.step_weights(dtype, training)) for direction in directions), (),
             (tf.convert_to_tensor(self.attention.score_bias),) if is_monotonic else (),
-            self.attention.location(dtype))
+            self.attention.location(dtype), self.attention.dynamic())
 
     def fed_stepper(self, size: int, memory: Memory) -> tuple[FedState, Callable[..., Any]]:
         """Returns the first state of the loop of ``fed``, and a function that computes one step of it.

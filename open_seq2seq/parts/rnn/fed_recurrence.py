@@ -15,7 +15,7 @@ import tensorflow as tf
 from open_seq2seq.parts.dense import sum_over_rows, times_matrix
 from open_seq2seq.parts.rnn.attention import additive_gradient, masked_softmax
 from open_seq2seq.parts.rnn.cells import Cell, product, transposed
-from open_seq2seq.parts.rnn.location import location_sums, location_windows
+from open_seq2seq.parts.rnn.location import dynamic_scores, location_sums, location_windows
 from open_seq2seq.parts.rnn.monotonic import monotonic_weights
 from open_seq2seq.parts.rnn.recurrence import step_array, turns
 
@@ -55,6 +55,9 @@ class FedWeights(NamedTuple):
       states: for each layer, the initial states of its cell, ``[batch, size]`` FP32, the output first.
       score_bias: for monotonic attention, a number that is added to all scores, ``[]`` FP32; otherwise empty.
       location: for location-sensitive attention, the filters of the location term, ``[taps, units]``; otherwise empty.
+      dynamic: for dynamic convolution attention, FP32: the static filters ``[taps, units]``, the matrix that computes
+        filters ``[units, taps · filters]``, the matrix after these ``[filters, units]``, and the bias ``[units]``;
+        otherwise empty.
     """
 
     x: tf.Tensor
@@ -67,6 +70,7 @@ class FedWeights(NamedTuple):
     states: tuple[tuple[tf.Tensor, ...], ...]
     score_bias: tuple[tf.Tensor, ...]
     location: tuple[tf.Tensor, ...] = ()
+    dynamic: tuple[tf.Tensor, ...] = ()
 
 
 class _Trace(NamedTuple):
@@ -227,7 +231,9 @@ class _Loop:
                step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns (context ``[batch, memory_size]``, attention weights ``[batch, source]`` FP32) of one step."""
         query = self._projected(fed, query)
-        if fed.attention:
+        if fed.dynamic:
+            scores = dynamic_scores(query, before, fed.attention[2], fed.dynamic)
+        elif fed.attention:
             inside = self.squashed(fed, query, before)
             scores = times_matrix(inside, tf.cast(fed.attention[2], query.dtype)[:, tf.newaxis])[..., 0]
         else:
@@ -300,7 +306,7 @@ class _Loop:
                 tuple(_flat(saved) for saved in trace.saved[number])), *grads.vectors[number]))
         return FedWeights(sums[0], d_keys, d_values, attention, kernels,
                           tuple(sum_over_rows(_flat(dz)) for dz in sums[1:]), tuple(cells), d_states,
-                          grads.score_bias, tuple(tf.cast(d, fed.x.dtype) for d in grads.location))
+                          grads.score_bias, tuple(tf.cast(d, fed.x.dtype) for d in grads.location), grads.dynamic)
 
 
 class _Gradients(NamedTuple):
@@ -318,6 +324,7 @@ class _Gradients(NamedTuple):
       vectors: for each layer, the ``sums`` of ``cells.StepGradient``, summed over the steps.
       score_bias: for monotonic attention, the gradient of the bias of the scores, ``[]`` FP32; otherwise empty.
       location: for location-sensitive attention, the gradient of the filters, ``[taps, units]`` FP32; otherwise empty.
+      dynamic: for dynamic convolution attention, the gradients of its weights; otherwise empty.
     """
 
     sums: Any
@@ -330,6 +337,7 @@ class _Gradients(NamedTuple):
     vectors: Any
     score_bias: Any
     location: Any
+    dynamic: Any
 
 
 class _Backward:
@@ -355,7 +363,7 @@ class _Backward:
         d_states = tf.nest.map_structure(tf.zeros_like, self.fed.states)
         d_context = tf.zeros(tf.shape(self.trace.contexts[0]), tf.float32)
         # Only with monotonic or location-sensitive attention do the weights of a step affect later ones.
-        affected = self.fed.score_bias or self.fed.location
+        affected = self.fed.score_bias or self.fed.location or self.fed.dynamic
         d_weights = tf.zeros_like(self.first) if affected else tf.zeros([0])
         d_states, *_, grads = turns(steps, body, (d_states, d_context, d_weights, self._nothing(steps)))
         stacked = (tf.nest.map_structure(lambda array: array.stack(), part) for part in grads[:5])
@@ -372,13 +380,14 @@ class _Backward:
             by_row.append(tuple(step_array(dtype, steps, [rows, states[0].shape[-1]])
                                 for _ in range(layer.cell.num_rows)))
             vectors.append(tuple(tf.zeros_like(weight) for weight in weights[len(weights) - layer.cell.num_sums:]))
-        units = fed.keys.shape[-1]
+        units = fed.attention[0].shape[-1] if fed.attention else fed.keys.shape[-1]
         return _Gradients(tuple(sums), tuple(by_row), step_array(dtype, steps, [rows, fed.values.shape[-1]]),
                           step_array(dtype, steps, [rows, units]), step_array(dtype, steps, [rows, None]),
                           tf.zeros(tf.shape(fed.keys) if fed.attention else [0, 0, 0]),
                           tf.zeros([units if fed.attention else 0]), tuple(vectors),
                           tuple(tf.zeros([]) for _ in fed.score_bias),
-                          tuple(tf.zeros(filters.shape) for filters in fed.location))
+                          tuple(tf.zeros(filters.shape) for filters in fed.location),
+                          tuple(tf.zeros(weight.shape) for weight in fed.dynamic))
 
     def _step(self, step: tf.Tensor, d_states: Any, d_context: tf.Tensor, d_weights: tf.Tensor,
               grads: _Gradients) -> Any:
@@ -387,7 +396,12 @@ class _Backward:
         d_scores, d_weights = self._through_weights(step, tf.cast(d_context, dtype), d_weights)
         grads = grads._replace(score_bias=tuple(bias + tf.reduce_sum(d_scores) for bias in grads.score_bias))
         d_scores = tf.cast(d_scores, dtype)
-        d_query, d_keys, d_vector = self._through_scores(step, d_scores)
+        if self.fed.dynamic:
+            d_query, d_weights, d_vector, *dynamic = self._through_dynamic(step, d_scores)
+            d_keys = tf.zeros_like(grads.keys)
+            grads = grads._replace(dynamic=tuple(a + b for a, b in zip(grads.dynamic, dynamic, strict=True)))
+        else:
+            d_query, d_keys, d_vector = self._through_scores(step, d_scores)
         if self.fed.location:
             d_weights, d_filters = self._through_location(step, d_keys, d_weights)
             grads = grads._replace(location=(grads.location[0] + d_filters,))
@@ -413,17 +427,30 @@ class _Backward:
         by_context = tf.cast(tf.matmul(fed.values, d_context[:, :, tf.newaxis])[..., 0], tf.float32)
         if not fed.score_bias:
             weights = self.trace.weights[step]
-            by_context += d_weights if fed.location else 0.0
+            by_context += d_weights if fed.location or fed.dynamic else 0.0
             by_context += 0.0 if self.d_attention is None else self.d_attention[step]
             return weights * (by_context - tf.reduce_sum(weights * by_context, -1, keepdims=True)), d_weights
-        before = tf.cond(step > 0, lambda: self.trace.weights[step - 1], lambda: self.first)
+        before = self._weights_before(step)
         scores = self.loop.shifted(fed, self._scores(step), step)
-        before = tf.ensure_shape(before, self.first.shape)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([scores, before])
             weights = monotonic_weights(scores, before, self.loop.mask)
         d_scores, d_before = tape.gradient(weights, [scores, before], by_context + d_weights)
         return d_scores, d_before
+
+    def _weights_before(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns the attention weights of the previous step, ``[batch, source]`` FP32."""
+        before = tf.cond(step > 0, lambda: self.trace.weights[step - 1], lambda: self.first)
+        return tf.ensure_shape(before, self.first.shape)
+
+    def _through_dynamic(self, step: tf.Tensor, d_scores: tf.Tensor) -> Any:
+        """Returns the gradients of the projected query, the previous weights, the score vector and ``dynamic``."""
+        query, before, vector = self.queries[step], self._weights_before(step), self.fed.attention[2]
+        inputs = [query, before, vector, *self.fed.dynamic]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(inputs)
+            scores = dynamic_scores(query, before, vector, self.fed.dynamic)
+        return tape.gradient(scores, inputs, tf.cast(d_scores, tf.float32))
 
     def _scores(self, step: tf.Tensor) -> tf.Tensor:
         """Recomputes the scores of a step, ``[batch, source]`` FP32."""

@@ -1,13 +1,19 @@
-"""Location-sensitive attention: the scores also depend on the positions that previous steps attended to."""
+"""Location-sensitive attention: the scores also, or only, depend on the positions that previous steps attended to."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.parts.rnn.attention import GlobalAttention
+from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
+
+_TAPS, _FILTERS = 21, 8  # of the static and the dynamic filters of dynamic convolution attention
+_PRIOR_TAPS, _ALPHA, _BETA = 11, 0.1, 0.9  # of its prior
+_LEAST_PRIOR = 1e-6
 
 
 def location_windows(coverage: tf.Tensor, taps: int) -> tf.Tensor:
@@ -69,3 +75,78 @@ class LocationAttention(GlobalAttention):
         bias = tf.matmul(self.filter_bias[tf.newaxis], self.location_kernel)[0]
         bias = bias if self.inner_bias is None else bias + self.inner_bias
         return cast_weight(self.query_kernel, dtype), bias, self.direction()
+
+
+def _step_prior() -> list[float]:
+    """Returns the probability of each number of symbols that a step goes on: a beta-binomial distribution."""
+    def log_beta(a: float, b: float) -> float:
+        return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+
+    n = _PRIOR_TAPS - 1
+    return [math.comb(n, k) * math.exp(log_beta(k + _ALPHA, n - k + _BETA) - log_beta(_ALPHA, _BETA))
+            for k in range(_PRIOR_TAPS)]
+
+
+def dynamic_scores(query: tf.Tensor, before: tf.Tensor, vector: tf.Tensor,
+                   weights: tuple[tf.Tensor, ...]) -> tf.Tensor:
+    """Returns the scores ``[batch, source]`` of ``DynamicConvolutionAttention``, in FP32.
+
+    Args:
+      query: the projected query before the tanh, ``[batch, units]``.
+      before: the attention weights of the previous step, ``[batch, source]`` FP32.
+      vector: ``v``, ``[units]`` FP32.
+      weights: see ``DynamicConvolutionAttention.dynamic``.
+    """
+    static, kernel, matrix, bias = weights
+
+    @tf.custom_gradient
+    def windows(coverage: tf.Tensor) -> Any:
+        return location_windows(coverage, _TAPS), location_sums
+
+    around = tf.ensure_shape(windows(before), [None, None, _TAPS])
+    filters = tf.reshape(tf.matmul(tf.tanh(tf.cast(query, tf.float32)), kernel), [-1, _TAPS, _FILTERS])
+    inside = tf.matmul(around, static + times_matrix(filters, matrix))
+    # The first taps of a window are the positions up to its centre.
+    prior = tf.linalg.matvec(around[..., :_PRIOR_TAPS], tf.constant(_step_prior()[::-1]))
+    return tf.linalg.matvec(tf.tanh(inside + bias), vector) + tf.math.log(tf.maximum(prior, _LEAST_PRIOR))
+
+
+class DynamicConvolutionAttention(GlobalAttention):
+    """Attention that depends only on the previous attention weights and the query, not on the source.
+
+    The scores are ``v · tanh(U f + T g + b) + log p``: ``f`` are convolutions of the previous weights with learned
+    filters, ``g`` those with filters that are computed from the query, and ``p`` a convolution with the prior
+    probabilities of going on by 0 to 10 symbols, one on average (Battenberg et al. 2020,
+    https://arxiv.org/abs/1910.10288). All is computed in FP32.
+
+    Args:
+      query_size: number of channels of the query.
+      units: number of channels inside the tanh, and of the layer that computes filters.
+      initializer: initialiser of the matrices, filters and of ``v``.
+      regularizer: regulariser of the matrices and filters.
+    """
+
+    def __init__(self, query_size: int, units: int, initializer: Any = None, regularizer: Any = None) -> None:
+        super(GlobalAttention, self).__init__(name="attention")
+        self.is_additive, self.units, self.normalized = True, units, False
+        self.query_kernel = self.weight([query_size, units], initializer, regularizer=regularizer)
+        self.query_bias = self.weight([units], "zeros")
+        self.filter_kernel = self.weight([units, _TAPS * _FILTERS], initializer, regularizer=regularizer)
+        self.dynamic_kernel = self.weight([_FILTERS, units], initializer, regularizer=regularizer)
+        self.filters = self.weight([_TAPS, 1, _FILTERS], initializer, regularizer=regularizer)
+        self.location_kernel = self.weight([_FILTERS, units], initializer, regularizer=regularizer)
+        self.inner_bias = self.weight([units], "zeros")
+        self.score_vector = self.weight([units, 1], initializer)
+
+    def memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
+        """Returns the values of a source, and keys without channels."""
+        return Memory(values[..., :0], values, tf.sequence_mask(lengths, tf.shape(values)[1]))
+
+    def weights(self, dtype: tf.DType) -> tuple[tf.Tensor, ...]:
+        return cast_weight(self.query_kernel, dtype), tf.convert_to_tensor(self.query_bias), self.direction()
+
+    def dynamic(self) -> tuple[tf.Tensor, ...]:
+        """Returns the value of ``dynamic`` in ``fed_recurrence.FedWeights``."""
+        static = tf.matmul(self.filters[:, 0], self.location_kernel)
+        others = (self.filter_kernel, self.dynamic_kernel, self.inner_bias)
+        return static, *(tf.convert_to_tensor(one) for one in others)

@@ -159,7 +159,8 @@ class TrainStep:
         ranks = JoinedRanks(self._reduce_inside) if self._joins_ranks else None
         carried = None if self._carried is None else (
             self._carried.of(micro_batch, self.batches % self._iter_size, batch))
-        with forward_pass(self._seed, micro_batch, for_xla=self._use_xla_jit, ranks=ranks, carried=carried):
+        with forward_pass(self._seed, micro_batch, update=self.batches // self._iter_size, for_xla=self._use_xla_jit,
+                          ranks=ranks, carried=carried):
             terms, _ = self._model.loss_terms(batch, training=True)
         return local_means(terms)
 

@@ -13,7 +13,7 @@ from open_seq2seq.decoders import DurationDecoder
 from open_seq2seq.losses import Text2SpeechLoss
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.parts.tacotron.durations import gaussian_weights, whole_frames
+from open_seq2seq.parts.tacotron.layers import gaussian_weights, whole_frames
 from open_seq2seq.utils.errors import ConfigError
 
 MELS, SIZE = 3, 4
@@ -117,6 +117,9 @@ def test_speed_divides_the_length_without_another_trace() -> None:
         with decoder.at_speed(speed):
             assert np.abs(speak().numpy() - lengths / (2 * speed)).max() <= 0.75
     np.testing.assert_array_equal(speak(), lengths)
+    together = decoder.decode({"encoder_output": encoded(), "speeds": tf.constant([2.0, 1.0, 0.0])})["outputs"][4]
+    with decoder.at_speed(1.0):
+        assert together[0] == speak()[0] and together[1] == lengths[1]
     assert speak.experimental_get_tracing_count() == 1
     with pytest.raises(ConfigError, match="decoder_params/speed"), decoder.at_speed(0.0):
         pass

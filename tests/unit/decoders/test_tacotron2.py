@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.stats import betabinom
 
 from open_seq2seq.decoders import Tacotron2Decoder
 from open_seq2seq.encoders import Tacotron2Encoder
 from open_seq2seq.losses import Text2SpeechLoss
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.parts.rnn.location import location_windows
+from open_seq2seq.parts.rnn.location import DynamicConvolutionAttention, dynamic_scores, location_windows
 from open_seq2seq.utils.errors import ConfigError
 
 MELS, BINS, VOCAB = 5, 7, 11
@@ -103,7 +104,8 @@ def test_symbols_of_padding_do_not_count_as_the_end_of_a_text() -> None:
 
 @pytest.mark.parametrize("params", [
     {}, BOTH, {"reduction_factor": 2}, {"attention_type": "bahdanau", "attention_bias": False, "zoneout_prob": 0.2},
-    {"stop_token_input": "decoder", "reduction_factor": 3, "enable_prenet": False, "enable_postnet": False}])
+    {"stop_token_input": "decoder", "reduction_factor": 3, "enable_prenet": False, "enable_postnet": False},
+    {"reduction_factor": [[0, 3], [1, 2]], "attention_type": "dynamic_convolution"}])
 def test_predictions_given_as_targets_are_predicted_again(params: Any) -> None:
     decoder = make(**params)
     searched = decoded(decoder, encoded())
@@ -163,7 +165,28 @@ def test_location_windows_are_centred() -> None:
     np.testing.assert_array_equal(windows[0], [[0, 1, 2, 3], [1, 2, 3, 0], [2, 3, 0, 0]])
 
 
-@pytest.mark.parametrize("kind", ["location", "bahdanau"])
+def test_dynamic_convolution_scores_are_those_of_numpy() -> None:
+    rng = np.random.default_rng(2)
+    weights = DynamicConvolutionAttention(6, 4)
+    for variable in weights.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape))
+    state, before = rng.normal(size=[2, 6]).astype(np.float32), rng.dirichlet(np.ones(30), 2).astype(np.float32)
+    kernel, bias, vector = (one.numpy() for one in weights.weights(tf.float32))
+    found = dynamic_scores(state @ kernel + bias, tf.constant(before), vector, weights.dynamic())
+    for row in range(2):
+        filters = (np.tanh(state[row] @ kernel + bias) @ weights.filter_kernel.numpy()).reshape(21, 8)
+
+        def convolved(taps: np.ndarray, row: int = row) -> np.ndarray:
+            return np.stack([np.correlate(before[row], one, "full")[10:40] for one in taps.T], 1)
+
+        inside = (convolved(weights.filters.numpy()[:, 0]) @ weights.location_kernel
+                  + convolved(filters) @ weights.dynamic_kernel + weights.inner_bias)
+        prior = np.convolve(before[row], betabinom.pmf(np.arange(11), 10, 0.1, 0.9))[:30]
+        expected = np.tanh(inside) @ vector + np.log(np.maximum(prior, 1e-6))
+        np.testing.assert_allclose(found[row], expected, atol=2e-4)
+
+
+@pytest.mark.parametrize("kind", ["location", "bahdanau", "dynamic_convolution"])
 def test_gradients_are_those_of_numerical_differences(kind: str) -> None:
     decoder = make(attention_type=kind, attention_bias=kind == "location", prenet_dropout_prob=0.0,
                    enable_postnet=False)
@@ -200,6 +223,27 @@ def test_gradients_are_those_of_numerical_differences(kind: str) -> None:
 def test_frames_of_a_step_have_one_alignment() -> None:
     weights = decoded(make(reduction_factor=3), encoded(), targets())["outputs"][2].numpy()
     np.testing.assert_array_equal(weights[1, ::3], weights[1, 2::3])
+
+
+def test_a_schedule_of_frames_uses_the_first_frames_of_the_largest_step() -> None:
+    scheduled = make(reduction_factor=[[0, 3], [10, 2]], prenet_dropout_prob=0.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int64)], autograph=False)
+    def trained(update: Any) -> Any:
+        with forward_pass(0, 5, update=update):
+            return decoded(scheduled, encoded(), targets())["outputs"][:4]
+
+    for update, frames in ((9, 3), (10, 2), (99, 2), (0, 3)):
+        fixed = make(reduction_factor=frames, prenet_dropout_prob=0.0)
+        for variable, source in zip(fixed.trainable_variables, scheduled.trainable_variables, strict=True):
+            variable.assign(source.numpy()[tuple(slice(size) for size in variable.shape)])
+        for one, other in zip(trained(update), decoded(fixed, encoded(), targets())["outputs"], strict=False):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+        # Outside of training, the number of the last update applies.
+        for one, other in zip(decoded(scheduled, encoded())["outputs"], decoded(fixed, encoded())["outputs"],
+                              strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+    assert trained.experimental_get_tracing_count() == 1 and scheduled.reduction.update == 0.0
 
 
 def test_training_is_repeatable_and_drops() -> None:
@@ -289,6 +333,8 @@ def test_halves_of_a_batch_add_up_and_padding_does_not_count() -> None:
     (lambda: make(output_type="both"), "dict with mel and magnitude"),
     (lambda: make(size=None), "encoder_size"),
     (lambda: make(bahdanau_normalize=True), "bahdanau_normalize"),
+    (lambda: make(reduction_factor=0), "reduction_factor' is 0 but has to be a number of frames"),
+    (lambda: make(reduction_factor=[[5, 2]]), "increasing updates from 0"),
     (lambda: make_encoder(conv_layers=[{**CONV, "kernel_size": [3, 3]}]), "list of 1 positive integer"),
     (lambda: make_encoder(**STYLED, style_weights=[1.0]), "list of 3 numbers"),
     (lambda: make_encoder(style_weights=[1.0]), "style_embedding_enable"),

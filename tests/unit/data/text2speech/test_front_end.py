@@ -1,14 +1,16 @@
 import builtins
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from open_seq2seq.data.text2speech.front_end import phonemes_of, sentences, tokens_of
+from open_seq2seq.data.text2speech import symbols
+from open_seq2seq.data.text2speech.front_end import phonemes_of, sentences, spelled_out, spoken_at, tokens_of
 from open_seq2seq.data.text2speech.pronunciations import Pronunciations
-from open_seq2seq.data.text2speech.spelling_out import spelled_out
 from open_seq2seq.data.text2speech.symbols import CharacterSymbols
 from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
-from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.errors import DataError, UserError
 
 WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": ["T UW"], "it's": ["IH T S"]})
 
@@ -72,8 +74,31 @@ def test_a_model_speaks_words_with_its_own_pronunciations(tmp_path, capsys):
     assert np.asarray(batch["source_tensors"][1]).max() > 20000
     without = Text2SpeechDataLayer(params, mode="interactive_infer")
     assert without.text_of(without.make_interactive_batch(["[[ HH AH ]]"])["source_tensors"][0][0]) == "SIL HH AH"
+    texts = ["[speed 0.8] [[ HH ]]", "[[ HH ]]"]
+    batch = without.make_interactive_batch(texts)
+    np.testing.assert_array_equal(batch["speeds"], np.float32([0.8, 1.0]))
+    assert (batch["source_tensors"][0][0] == batch["source_tensors"][0][1]).all()
+    without.refuse_speeds("Tacotron2Decoder")
+    with pytest.raises(DataError, match=r"\[speed 0.8\], but Tacotron2Decoder predicts no durations"):
+        without.make_interactive_batch(texts)
     with pytest.raises(DataError, match="no pronunciations are given"):
         without.make_interactive_batch(["Hello"])
+
+
+def test_phonemes_of_espeak(monkeypatch):
+    class Backend:
+        def phonemize(self, texts, strip):
+            return [text.lower().replace("hello", "həlˈoʊ") for text in texts]
+
+    path = Path(__file__).parents[4] / "example_configs/text2speech/ipa.txt"
+    monkeypatch.setattr(symbols, "_espeak", lambda language: Backend())
+    ipa = symbols.EspeakSymbols(str(path), "en-us")
+    assert "".join(ipa.split("Hello, [[ wˈɜːld ]]!")) == "həlˈoʊ, wˈɜːld !" and ipa.split(" ") == []
+    assert not ipa.unknown(ipa.split("Hello, [[ wˈɜːldɔ̃ ]]!")) and ipa.unknown(ipa.split("[[ A5 ]]")) == ["A", "5"]
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "phonemizer.backend", None)
+    with pytest.raises(UserError, match=r"pip install open-seq2seq\[espeak\]"):
+        symbols.EspeakSymbols(str(path), "en-us")
 
 
 def texts(*arguments):
@@ -90,6 +115,14 @@ def test_sentences_end_at_marks_but_not_in_abbreviations_or_phonemes():
 
 def test_pauses_are_those_of_the_text():
     assert sentences("[pause 9] a [pause 0.4] Bee. c [Pause 1]", 0.3) == [("a", 0.4), ("Bee.", 0.3), ("c", 1.0)]
+
+
+def test_speeds_are_those_of_the_text():
+    found = sentences("One. two [speed 0.8] three, [pause 1] [Speed 2]four. Five [speed 1.0] six", 0.3)
+    assert [(*spoken_at(one.text), one.pause) for one in found] == [
+        ("One.", 1.0, 0.3), ("two", 1.0, 0.0), ("three,", 0.8, 1.0), ("four.", 2.0, 0.3), ("Five", 2.0, 0.0),
+        ("six", 1.0, 0.0)]
+    assert spoken_at("[speed 99] a") == ("a", 10.0) and spoken_at("[pause 2] a") == ("[pause 2] a", 1.0)
 
 
 def test_long_sentences_are_divided_between_words():
