@@ -97,6 +97,9 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(message[:1].upper() + message[1:] + ". See --help.")
 
 
+_NOT_OF_EXPORTS = ("check", "benchmark", "continue_learning", "no_dir_check", "enable_logs")
+
+
 def _plain_switches(arguments: Sequence[str]) -> list[str]:
     """Replaces ``--check=True`` by ``--check`` and drops ``--check=False``."""
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -141,7 +144,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--infer_files", metavar="FILE", nargs="+",
                         help="infer mode: files or folders to read instead of the config's data, or - for stdin; "
                         "export mode: the same, for the comparison with inference")
-    parser.add_argument("--export_format", metavar="FORMAT", default=FORMATS[0],
+    parser.add_argument("--export_format", metavar="FORMAT",
                         help=f"export mode only: one of {', '.join(FORMATS)} (default: {FORMATS[0]})")
     parser.add_argument("--export_dir", metavar="FOLDER",
                         help="export mode only: folder to write; an earlier export is replaced")
@@ -359,10 +362,19 @@ def parse_words(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Over
     if flags.infer_files is not None and flags.mode not in ("infer", EXPORT_MODE):
         raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
     if flags.mode == EXPORT_MODE:
-        check_format(flags.export_format)
-        if not flags.export_dir:
-            raise UserError("--mode=export needs --export_dir, the folder to write.")
+        _check_export(flags)
+    elif name := next((name for name in ("export_format", "export_dir") if getattr(flags, name) is not None), ""):
+        raise UserError(f"--{name} is for --mode={EXPORT_MODE}, but the mode is {flags.mode}.")
     return flags, overrides
+
+
+def _check_export(flags: argparse.Namespace) -> None:
+    flags.export_format = flags.export_format or FORMATS[0]
+    check_format(flags.export_format)
+    if not flags.export_dir:
+        raise UserError("--mode=export needs --export_dir, the folder to write.")
+    if name := next((name for name in _NOT_OF_EXPORTS if getattr(flags, name)), ""):
+        raise UserError(f"--{name} has no meaning with --mode={EXPORT_MODE}: leave it out.")
 
 
 def _run_of(flags: argparse.Namespace, overrides: list[Override]) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -122,7 +123,8 @@ def _run(chosen: Format, folder: Path,
             np.savez(file, **outside.packed({f"{number}:{name}:{key}": value for number, (name, feed)
                                              in enumerate(calls) for key, value in feed.items()}))
         done = subprocess.run([sys.executable, "-P", outside.__file__, chosen.name, str(folder), str(inputs),
-                               str(results)], cwd=place, capture_output=True, text=True, errors="replace", check=False)
+                               str(results)], cwd=place, capture_output=True, text=True, errors="replace", check=False,
+                          env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"})
         if done.returncode:
             last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
             raise UserError(f"The {chosen.title} cannot be used in a process of its own, so nothing was written: "

@@ -60,7 +60,8 @@ def _convert(kind: str, title: str, saved: str, targets: Mapping[str, str]) -> N
     """
     words = [kind, saved, *(word for pair in targets.items() for word in pair)]
     done = subprocess.run([sys.executable, "-P", conversion.__file__, *words], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+                          env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"})
     if done.returncode:
         log = os.path.join(tempfile.mkdtemp(prefix="export-"), f"{kind}.log")
         with open(log, "x", encoding="utf-8") as file:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.config.names import in_package
 from open_seq2seq.export import sentencepiece  # noqa: F401  # the graph form of its tokenizers
 from open_seq2seq.export.check import Infer, Report, check
 from open_seq2seq.export.formats import Format, format_of
@@ -19,11 +20,13 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import NoGraphForm, UserError
 
+REPORT = "report.json"
+"""Name of the file of an export that contains the report of its check."""
 VOCABULARY = "vocabulary"
 """Name of the folder of an export that contains copies of the files that the model was trained with."""
 
 
-def export(model: Model, format_name: str, folder: Path, infer: Infer, examples: Sequence[Any],
+def export(model: Model, format_name: str, folder: Path, infer: Infer, examples: Callable[[], Sequence[Any]],
            name: str) -> dict[str, Any]:
     """Writes an export into a new folder, checks it, and returns its report.
 
@@ -32,7 +35,7 @@ def export(model: Model, format_name: str, folder: Path, infer: Infer, examples:
       format_name: one of ``formats.FORMATS``.
       folder: the folder, which is empty.
       infer: computes the results of inference for inputs.
-      examples: the inputs with which the export is checked.
+      examples: returns the inputs with which the export is checked.
       name: final path of the folder, for messages and the README.
 
     Raises:
@@ -40,18 +43,19 @@ def export(model: Model, format_name: str, folder: Path, infer: Infer, examples:
     """
     chosen = format_of(format_name)
     functions = exportable(model, chosen)
+    inputs = examples()
     chosen.write(model, functions, folder)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     _copy_vocabulary(model, folder)
     disk.write_new(folder / "README.md", _readme(chosen, functions, name))
     if missing := chosen.missing_runtime:
         deco_print(f"WARNING: the export is not checked, because {missing} cannot be imported: {chosen.needs}")
-    reports = {} if missing else check(chosen, functions, folder, infer, examples)
+    reports = {} if missing else check(chosen, functions, folder, infer, inputs)
     for function, report in reports.items():
         deco_print(_line(function, report))
     contents = {"format": chosen.name, "bytes": size, "tensorflow": tf.__version__,
                 "functions": {function: _plain(report) for function, report in reports.items()}}
-    disk.write_new(folder / "report.json", json.dumps(contents, indent=2) + "\n")
+    disk.write_new(folder / REPORT, json.dumps(contents, indent=2) + "\n")
     return contents
 
 
@@ -61,7 +65,13 @@ def exportable(model: Model, chosen: Format) -> list[ServingFunction]:
     Raises:
       UserError: there is none.
     """
-    declared = chosen.functions(model)
+    try:
+        declared = chosen.functions(model)
+    except (AttributeError, KeyError) as error:
+        if in_package(type(model)) and in_package(type(model.data_layer)):
+            raise
+        raise UserError(f"{type(model).__name__} with {type(model.data_layer).__name__} cannot be exported, because it "
+                        f"lacks what the functions of an export read ({error}): override serving_functions.") from error
     if not declared:
         raise UserError(f"{type(model).__name__} declares no functions to export (serving_functions), so it cannot be "
                         "exported.")

@@ -26,6 +26,7 @@ from open_seq2seq.export import hugging_face_tokenizer
 from open_seq2seq.export.formats import Format
 from open_seq2seq.models.lm.language_model import LanguageModel
 from open_seq2seq.models.serving import Answer, ServingFunction, feed_of_texts
+from open_seq2seq.models.text2text.serving import check_settings
 from open_seq2seq.models.text2text.text2text import Text2Text
 from open_seq2seq.parts.output_layer import OutputLayer
 from open_seq2seq.parts.transformer.position import position_signal
@@ -53,6 +54,7 @@ def functions(model: Any) -> list[ServingFunction]:
 
 
 def _refusal_of_translation(model: Any) -> str | None:
+    check_settings(model)
     encoder, decoder, layer = model.encoder, model.decoder, model.data_layer
     if type(encoder) is not TransformerEncoder or type(decoder) is not TransformerDecoder:
         return f"it has a {type(encoder).__name__} and a {type(decoder).__name__}"

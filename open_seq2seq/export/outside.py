@@ -52,7 +52,7 @@ def saved_model(folder: str) -> Call:
     """Returns a function that calls a signature of a SavedModel."""
     import tensorflow as tf
 
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(ImportError, tf.errors.OpError):  # one of another version of TensorFlow does not load
         import tensorflow_text  # noqa: F401  # the operations of SentencePiece
     signatures = tf.saved_model.load(folder).signatures
 

@@ -28,7 +28,7 @@ def _text_package() -> Any:
         raise NoGraphForm(f"SentencePiece in an export needs TensorFlow {_VERSION}, and this is {tf.__version__}")
     try:
         import tensorflow_text
-    except ImportError as error:
+    except (ImportError, tf.errors.OpError) as error:
         raise UserError(f"Texts of a SentencePiece model are exported with TensorFlow Text, which is missing: "
                         f"{INSTALL}") from error
     return tensorflow_text

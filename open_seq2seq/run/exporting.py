@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from open_seq2seq.config.resolve import RunOptions
-from open_seq2seq.export.export import export
+from open_seq2seq.export.export import REPORT, export
 from open_seq2seq.export.formats import format_of
 from open_seq2seq.models.builder import build_data_layer
 from open_seq2seq.run import session, training_setup
@@ -31,11 +32,14 @@ def export_run(load_options: RunOptions, data_options: Callable[[], RunOptions],
     Raises:
       UserError: the model cannot be loaded or exported, there are no examples, or the export has not passed its check.
     """
+    if os.path.isdir(folder) and os.listdir(folder) and not os.path.isfile(os.path.join(folder, REPORT)):
+        raise UserError(f"The folder {folder} contains files, but no earlier export: choose another folder, or remove "
+                        "this one.")
     with OutputFiles() as outputs:
         place = outputs.folder(folder)
         trained = session.load(load_options)
         compared = trained.variant(format_of(format_name).search(trained.model))
-        report = export(trained.model, format_name, place, compared.infer, _examples(data_options), folder)
+        report = export(trained.model, format_name, place, compared.infer, lambda: _examples(data_options), folder)
     deco_print(f"Wrote {folder} ({report['bytes'] / 1e6:.1f} MB); its README.md says how to load it")
     return report
 
@@ -46,6 +50,8 @@ def _examples(data_options: Callable[[], RunOptions]) -> Sequence[Any]:
         options = data_options()
         specs = training_setup.describe_sections(options)
         examples = build_data_layer(specs[options.mode]).interactive_examples(EXAMPLES)
+    except NotImplementedError as error:
+        raise UserError(f"An export is checked with examples, but {error}") from error
     except UserError as error:
         error.add_note("An export is checked with examples of the validation data: give other files with "
                        "--infer_files.")

@@ -22,6 +22,8 @@ from open_seq2seq.models.serving import (
 )
 from open_seq2seq.utils.errors import UserError
 
+_NO_HYPOTHESIS = -1e20  # lower scores are those of hypotheses that a search has not found
+
 
 def text_functions(model: Any, target_tokenizer: Any) -> list[ServingFunction]:
     """Returns the functions ``translate``, from texts, and ``ids``, from ids.
@@ -33,7 +35,7 @@ def text_functions(model: Any, target_tokenizer: Any) -> list[ServingFunction]:
     Raises:
       UserError: the settings of inference have no graph form.
     """
-    _check(model)
+    check_settings(model)
     layer, specs = model.data_layer, specs_of_sampling(model.decoder)
 
     @functools.cache
@@ -66,7 +68,8 @@ def text_functions(model: Any, target_tokenizer: Any) -> list[ServingFunction]:
     def expected(result: Any) -> Answer:
         return _answer([one.text for one in result], np.array([one.score for one in result]))
 
-    described = {"scores": "score of each hypothesis [batch, hypotheses], float32; 0 for an empty text"}
+    described = {"scores": "score of each hypothesis [batch, hypotheses], float32; 0 for an empty text, below "
+                 "-1e20 if there is none"}
     return [
         ServingFunction("translate", translate, {"texts": tf.TensorSpec([None], tf.string), **specs},
                         {"texts": "hypotheses, best first [batch, hypotheses]; empty for an empty text", **described},
@@ -80,11 +83,13 @@ def text_functions(model: Any, target_tokenizer: Any) -> list[ServingFunction]:
 
 def _answer(texts: list[str], scores: np.ndarray) -> Answer:
     """Returns the hypotheses and their scores; only one hypothesis for an empty sentence."""
-    is_empty = not any(texts) and not np.any(scores)
-    return Answer(("",)) if is_empty else Answer(tuple(texts), tuple(map(float, scores)))
+    pairs = [(text, float(score)) for text, score in zip(texts, scores, strict=True) if score > _NO_HYPOTHESIS]
+    is_empty = not any(text or score for text, score in pairs)
+    return Answer(("",)) if is_empty else Answer(tuple(text for text, _ in pairs), tuple(score for _, score in pairs))
 
 
-def _check(model: Any) -> None:
+def check_settings(model: Any) -> None:
+    """Raises UserError if the settings of inference have no form in exports."""
     params, layer = model.params, model.data_layer.params
     for name in ("replace_unknowns", "save_alignments"):
         if params[name]:

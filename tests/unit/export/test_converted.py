@@ -55,8 +55,8 @@ def core(module: Any, function: Any) -> ServingFunction:
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["litert", "onnx"])
 def test_a_core_is_converted_checked_and_refused(tmp_path: Path, name: str):
-    package = "ai_edge_litert" if name == "litert" else "tf2onnx"
-    pytest.importorskip(package, reason=f"needs the extra {name} of setup.py")
+    for package in ("ai_edge_litert",) if name == "litert" else ("tf2onnx", "onnxruntime"):
+        pytest.importorskip(package, reason=f"needs the extra {name} of setup.py")
     model = Scaled()
     chosen, function = formats.format_of(name), core(model, tf.identity)
     chosen.write(model, [function], tmp_path)

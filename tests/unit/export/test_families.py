@@ -70,7 +70,7 @@ def untrained(family) -> TrainedModel:
 def exported(family, folder) -> tuple[TrainedModel, dict]:
     trained = untrained(family)
     folder.mkdir()
-    return trained, export(trained.model, "savedmodel", folder, trained.infer, LINES, str(folder))
+    return trained, export(trained.model, "savedmodel", folder, trained.infer, lambda: LINES, str(folder))
 
 
 @pytest.mark.parametrize("family", ["transformer", "labels", "language model", *(
@@ -124,7 +124,7 @@ def test_an_export_that_computes_other_results_is_not_written(run, tmp_path):
 def test_a_full_disk_leaves_nothing_and_what_the_user_has_stays(run, tmp_path, monkeypatch):
     (tmp_path / "own").mkdir()
     (tmp_path / "own/thesis.txt").write_text("text")
-    with pytest.raises(UserError, match="contains files that are not results of this program"):
+    with pytest.raises(UserError, match="contains files, but no earlier export"):
         run(tmp_path / "own")
 
     def full(path, content):

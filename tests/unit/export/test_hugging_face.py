@@ -62,7 +62,7 @@ def exported(recipe, values, folder: Path) -> tuple[TrainedModel, dict]:
     trained = untrained(recipe, values)
     folder.mkdir()
     compared = trained.variant(format_of("huggingface").search(trained.model))
-    return trained, export(trained.model, "huggingface", folder, compared.infer, TEXTS, str(folder))
+    return trained, export(trained.model, "huggingface", folder, compared.infer, lambda: TEXTS, str(folder))
 
 
 def norm(array: np.ndarray) -> float:
