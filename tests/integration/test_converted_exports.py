@@ -15,6 +15,7 @@ from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.models.builder import build_model
 from open_seq2seq.run import training_setup
 from open_seq2seq.run.run import Run
+from open_seq2seq.utils.errors import UserError
 from tests.integration.toy_data import make_toy_data
 
 RECIPES = Path(__file__).parents[2] / "example_configs"
