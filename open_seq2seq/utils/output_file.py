@@ -231,8 +231,8 @@ class OutputFiles:
                 raise UserError(f"The results are a folder, but {name} is not a folder: remove it, or choose another "
                                 "path.")
             if place.is_dir() and results_in(place) is None:
-                raise UserError(f"The folder {name} contains files that are not results of this program, or that have "
-                                "changed since: choose another folder, or remove this one.")
+                raise UserError(f"The folder {name} contains files that inference did not write, or that have changed "
+                                "since: choose another folder, or remove this one.")
             return self._outputs.enter_context(_folder_of_results(place))
 
     @contextlib.contextmanager

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
-import tensorflow as tf
 
-from open_seq2seq.data.sentencepiece_models import BLANK, load_sentencepiece, normalized
+from open_seq2seq.data.sentencepiece_models import load_sentencepiece, normalized
 from open_seq2seq.data.text_remarks import changed_remarks
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
@@ -54,17 +53,6 @@ class Alphabet(abc.ABC):
     @abc.abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids up to ``</S>``; ids without a label, such as the blank, are skipped."""
-
-    def texts_of(self, ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the texts ``[batch]`` of ids ``[batch, time]``, as ``decode`` does, in the graph.
-
-        Args:
-          ids: ids; those without a label are skipped.
-          lengths: number of ids before ``</S>`` ``[batch]``.
-        """
-        visible = tf.sequence_mask(lengths, tf.shape(ids)[1]) & (ids >= 0) & (ids < len(self.labels))
-        labels = tf.gather(tf.constant(self.labels), tf.clip_by_value(ids, 0, len(self.labels) - 1))
-        return tf.strings.reduce_join(tf.where(visible, labels, ""), 1)
 
     @abc.abstractmethod
     def unknown(self, text: str) -> str:
@@ -152,10 +140,6 @@ class Pieces(Alphabet):
 
     def decode(self, ids: Iterable[int]) -> str:
         return self._processor.decode(self._visible(ids))
-
-    def texts_of(self, ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        texts = tf.strings.regex_replace(super().texts_of(ids, lengths), BLANK, " ")
-        return tf.strings.regex_replace(texts, "^ ", "")  # the blank before the first word
 
     def unknown(self, text: str) -> str:
         unknown = self._processor.unk_id()

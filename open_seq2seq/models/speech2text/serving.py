@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from open_seq2seq.data.audio.audio_files import given_audio
 from open_seq2seq.data.audio.feature_graph import AudioFeatures
+from open_seq2seq.data.sentencepiece_models import BLANK
+from open_seq2seq.data.speech2text.alphabet import Alphabet, Pieces
 from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.errors import NoGraphForm
@@ -56,7 +58,7 @@ def recognizing(model: Any) -> list[ServingFunction]:
         return {"ids": best, "id_lengths": lengths}
 
     def transcribe(inputs: Tensors) -> Tensors:
-        return {"texts": layer.alphabet.texts_of(*ids(inputs).values())}
+        return {"texts": texts_of(layer.alphabet, *ids(inputs).values())}
 
     def logits(inputs: Tensors) -> Tensors:
         outputs = decoded(inputs)
@@ -89,6 +91,23 @@ def recognizing(model: Any) -> list[ServingFunction]:
                             in zip(arrays["logits"], arrays["logit_lengths"], strict=True)]))
     return [function("transcribe", transcribe, {"texts": "transcripts [batch]"},
                      lambda arrays: [text.decode() for text in arrays["texts"].tolist()], resources), *cores]
+
+
+def texts_of(alphabet: Alphabet, ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Returns the texts ``[batch]`` of ids ``[batch, time]``, as ``Alphabet.decode`` does, in the graph.
+
+    Args:
+      alphabet: the alphabet.
+      ids: ids; those without a label are skipped.
+      lengths: number of ids before ``</S>`` ``[batch]``.
+    """
+    visible = tf.sequence_mask(lengths, tf.shape(ids)[1]) & (ids >= 0) & (ids < len(alphabet.labels))
+    labels = tf.gather(tf.constant(alphabet.labels), tf.clip_by_value(ids, 0, len(alphabet.labels) - 1))
+    texts = tf.strings.reduce_join(tf.where(visible, labels, ""), 1)
+    if not isinstance(alphabet, Pieces):
+        return texts
+    # The first blank precedes the first word.
+    return tf.strings.regex_replace(tf.strings.regex_replace(texts, BLANK, " "), "^ ", "")
 
 
 def _text(model: Any, logits: np.ndarray) -> str:

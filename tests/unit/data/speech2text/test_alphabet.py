@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.data.speech2text.alphabet import make_alphabet
 from open_seq2seq.data.speech2text.transcripts import Transcripts, text_normalizer
+from open_seq2seq.models.speech2text.serving import texts_of
 from open_seq2seq.utils.errors import DataError
 
 
@@ -25,7 +26,7 @@ def test_characters_in_the_order_of_the_file(write):
     assert (alphabet.size, alphabet.start_id, alphabet.end_id) == (4, None, None)
     assert alphabet.encode("b a'") == [2, 0, 1, 3]
     assert alphabet.decode([2, 0, 4, 1, 3, -1]) == "b a'"  # the blank and padding have no text
-    texts = alphabet.texts_of(tf.constant([[2, 0, 4, 1, 3], [1, 2, 0, 0, 0]]), tf.constant([5, 2]))
+    texts = texts_of(alphabet, tf.constant([[2, 0, 4, 1, 3], [1, 2, 0, 0, 0]]), tf.constant([5, 2]))
     assert texts.numpy().tolist() == [b"b a'", b"ab"]
 
 
@@ -70,7 +71,7 @@ def test_pieces(tmp_path):
     assert alphabet.size == 22
     ids = alphabet.encode("two five")
     assert alphabet.decode([*ids, alphabet.end_id, ids[0]]) == "two five"
-    assert alphabet.texts_of(tf.constant([ids]), tf.constant([len(ids)])).numpy().tolist() == [b"two five"]
+    assert texts_of(alphabet, tf.constant([ids]), tf.constant([len(ids)])).numpy().tolist() == [b"two five"]
     assert alphabet.unknown("two 5") == "5"
     with pytest.raises(DataError, match="'5'"):
         alphabet.encode("5")
