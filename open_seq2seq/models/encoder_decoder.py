@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,13 +16,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class EncoderDecoderModel(Model):
-    """A model whose forward pass runs an encoder, a decoder and, in training and evaluation, a loss.
-
-    Attributes:
-      predicts_from: names of the arrays of a batch, besides the sources, that the decoder reads in inference.
-    """
-
-    predicts_from: tuple[str, ...] = ("ids",)
+    """A model whose forward pass runs an encoder, a decoder and, in training and evaluation, a loss."""
 
     encoder: Encoder
     decoder: Decoder
@@ -48,13 +43,7 @@ class EncoderDecoderModel(Model):
         return [*terms, *self.penalties(encoded, batch)] if training else terms, decoded
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        return self.prediction_tensors(self.decoded(batch))
-
-    def decoded(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Returns the decoder's output for a batch without targets; see ``parts.keys.DecoderOutput``."""
-        encoded = self.encoder.encode(encoder_input(batch), False)
-        inputs = {"encoder_output": encoded, **{name: batch.get(name) for name in self.predicts_from}}
-        return self.decoder.decode(inputs, False)
+        return self.prediction_tensors(decoded_freely(self, batch))
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
         """Returns the tensors that evaluation and inference need; by default ``outputs``.
@@ -63,6 +52,18 @@ class EncoderDecoderModel(Model):
           decoded: the decoder's output; see ``parts.keys.DecoderOutput``.
         """
         return list(decoded["outputs"])
+
+
+def decoded_freely(model: Any, batch: dict[str, Any], reads: Sequence[str] = ("ids",)) -> dict[str, Any]:
+    """Returns the output of a model's decoder without targets; see ``parts.keys.DecoderOutput``.
+
+    Args:
+      model: a model with an encoder and a decoder.
+      batch: a batch of tensors.
+      reads: names of the arrays of the batch, besides the sources, that the decoder reads.
+    """
+    encoded = model.encoder.encode(encoder_input(batch), False)
+    return model.decoder.decode({"encoder_output": encoded, **{name: batch.get(name) for name in reads}}, False)
 
 
 def encoder_input(batch: dict[str, Any]) -> dict[str, Any]:

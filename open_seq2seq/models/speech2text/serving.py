@@ -12,6 +12,7 @@ from open_seq2seq.data.audio.audio_files import given_audio
 from open_seq2seq.data.audio.feature_graph import AudioFeatures
 from open_seq2seq.data.sentencepiece_models import BLANK
 from open_seq2seq.data.speech2text.alphabet import Alphabet, Pieces
+from open_seq2seq.models.encoder_decoder import decoded_freely
 from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.errors import NoGraphForm
@@ -51,7 +52,7 @@ def recognizing(model: Any) -> list[ServingFunction]:
     def decoded(inputs: Tensors) -> dict[str, Any]:
         with tf.name_scope(FRONT_END):
             x, frames = features(inputs["waveforms"], inputs["lengths"])
-        return model.decoded({"source_tensors": [tf.cast(x, layer.float_type), frames]})
+        return decoded_freely(model, {"source_tensors": [tf.cast(x, layer.float_type), frames]})
 
     def ids(inputs: Tensors) -> Tensors:
         best, lengths = decoded(inputs)["outputs"][:2]

@@ -17,7 +17,7 @@ from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
 from open_seq2seq.decoders.tacotron2_decoder import DURATIONS, ENDINGS
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.metrics.speech import coverage, diagonality, monotonicity, spoken_attention
-from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
+from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, decoded_freely
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, summary
@@ -37,7 +37,6 @@ class Text2Speech(EncoderDecoderModel):
     object_name = "frames"
     interactive_hint = "Type a text to speak"
     verb = "synthesize"
-    predicts_from = ("ids", "speeds")
     data_layer: Text2SpeechDataLayer
 
     def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
@@ -106,7 +105,7 @@ class Text2Speech(EncoderDecoderModel):
           spectrogram [batch, frames, features]]``; in inference, and in evaluation of the sound, followed by ``[sound
           [batch, samples]``, lengths in samples ``[batch]]``.
         """
-        return super().predict(batch)
+        return self.prediction_tensors(decoded_freely(self, batch, ("ids", "speeds")))
 
     def _sound(self, columns: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
         """Returns the sound ``[batch, samples]`` of spectrograms of these lengths, and its lengths in samples."""
