@@ -70,10 +70,10 @@ def check(chosen: Format, functions: Sequence[ServingFunction], folder: Path, in
         for function, numbers in calls])
     reports = {}
     for function in functions:
-        places = [place for place, (one, _) in enumerate(calls) if one is function]
-        pairs = [(function.expected(results[number]), answer) for place in places
-                 for number, answer in zip(calls[place][1], function.answers(outputs[place]), strict=True)]
-        alone = [seconds[place] for place in places if len(calls[place][1]) == 1]
+        indices = [index for index, (one, _) in enumerate(calls) if one is function]
+        pairs = [(function.expected(results[number]), answer) for index in indices
+                 for number, answer in zip(calls[index][1], function.answers(outputs[index]), strict=True)]
+        alone = [seconds[index] for index in indices if len(calls[index][1]) == 1]
         reports[function.name] = _compared(pairs, float(np.median(alone[1:] or alone)), seconds_of_infer)
         _judge(chosen, function, reports[function.name])
     return reports
@@ -122,9 +122,10 @@ def _run(chosen: Format, folder: Path,
         with open(inputs, "xb") as file:
             np.savez(file, **outside.packed({f"{number}:{name}:{key}": value for number, (name, feed)
                                              in enumerate(calls) for key, value in feed.items()}))
-        done = subprocess.run([sys.executable, "-P", outside.__file__, chosen.name, str(folder), str(inputs),
+        # On the processor, because this process may have taken the memory of the GPU.
+        done = subprocess.run([sys.executable, "-P", outside.__file__, chosen.name, str(folder.resolve()), str(inputs),
                                str(results)], cwd=place, capture_output=True, text=True, errors="replace", check=False,
-                          env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"})
+                              env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"})
         if done.returncode:
             last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
             raise UserError(f"The {chosen.title} cannot be used in a process of its own, so nothing was written: "

@@ -109,9 +109,9 @@ def hugging_face(folder: str) -> Call:
         ids = model.generate(**batch, max_length=None, max_new_tokens=max(limits)).numpy()
         if not translates:
             return {"ids": ids[:, -max(limits):]}
-        found = [tokenizer.decode(row[1:1 + limit], skip_special_tokens=True) if text.strip() else ""
-                 for row, limit, text in zip(ids, limits, texts, strict=True)]
-        return {"texts": np.array([text.encode() for text in found], object)}
+        translations = [tokenizer.decode(row[1:1 + limit], skip_special_tokens=True) if text.strip() else ""
+                        for row, limit, text in zip(ids, limits, texts, strict=True)]
+        return {"texts": np.array([text.encode() for text in translations], object)}
 
     return call
 
