@@ -6,6 +6,7 @@ the epoch.
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.parts.forward_pass import current_pass
@@ -66,7 +67,8 @@ def example_uniforms(seed: int, examples: tf.Tensor, epoch: tf.Tensor, count: in
     """
     words = tf.bitcast(example_seeds(seed, examples, epoch, draw), tf.uint64)
     state = _mixed(_mixed(words[:, 0]) + words[:, 1])
-    steps = tf.constant([_STEP * (number + 1) % 2**64 for number in range(count)], tf.uint64)
+    # In a graph tf.constant would convert a list to float64 first, and lose the low bits.
+    steps = tf.constant(np.array([_STEP * (number + 1) % 2**64 for number in range(count)], np.uint64))
     # FP32 represents exactly the 24 bits that remain.
     bits = tf.bitwise.right_shift(_mixed(state[:, tf.newaxis] + steps), tf.constant(40, tf.uint64))
     return tf.cast(tf.cast(bits, tf.int32), tf.float32) / 2.0**24
