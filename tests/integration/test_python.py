@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 VALUES = {"max_steps": 4, "eval_steps": 2, "save_checkpoint_steps": 2, "print_loss_steps": 2,
           "print_samples_steps": None, "eval_params/batch_size_per_gpu": 200}
 SMALL = {f"{part}_params/{key}": value for part in ("encoder", "decoder")
-         for key, value in (("hidden_size", 16), ("filter_size", 16), ("num_heads", 2))}
+         for key, value in (("encoder_layers" if part == "encoder" else "num_hidden_layers", 1), ("hidden_size", 16),
+                            ("filter_size", 16), ("num_heads", 2))}
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,7 @@ def run(folder, monkeypatch):
     return lambda logdir, **more: open_seq2seq.Run("nmt-reversal-TT", {**VALUES, **SMALL, **more}, logdir=logdir)
 
 
+@pytest.mark.long
 def test_all_verbs_one_after_another(run, folder, capsys):
     toy = run("run")
     with pytest.raises(UserError, match="The log directory run does not exist"):
@@ -68,6 +70,7 @@ def test_all_verbs_one_after_another(run, folder, capsys):
     assert "Text2Text" in repr(model) and "translate" in repr(model) and "'run'" in repr(toy)
 
 
+@pytest.mark.long
 def test_a_run_from_python_is_that_of_the_command_line(run, folder):
     run("one", random_seed=1).train()
     assert main(["--config_file=nmt-reversal-TT", "--mode=train", "--logdir=two", "--random_seed=1",

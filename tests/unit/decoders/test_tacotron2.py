@@ -71,6 +71,12 @@ def decoded(decoder: Tacotron2Decoder, source: Any, target: Any = None) -> dict[
     return decoder.decode({"encoder_output": source, "target_tensors": target})
 
 
+def compiled(decoder: Tacotron2Decoder) -> Any:
+    """Returns ``decoded`` without targets for this decoder, traced once for batches of any shape."""
+    shapes = {"outputs": tf.TensorSpec([None, None, 8]), "src_length": tf.TensorSpec([None], tf.int32)}
+    return tf.function(lambda source: decoded(decoder, source), input_signature=[shapes], autograph=False)
+
+
 @pytest.mark.parametrize(("params", "ending"), [({"most_end_frames": 2, "attention_window": 1}, 2),
                                                 ({"most_repeated_frames": 4}, 3)])
 def test_guards_end_texts_alike_in_every_batch(params: Any, ending: int) -> None:
@@ -79,11 +85,12 @@ def test_guards_end_texts_alike_in_every_batch(params: Any, ending: int) -> None
     for decoder in (guarded, free):
         decoder.stop_token.bias.assign(decoder.stop_token.bias - 100.0)
         decoder.projection.kernel.assign(decoder.projection.kernel * 0.1)  # soon, frames hardly change
-    searched, source = decoded(guarded, encoded()), encoded()
+    search, source = compiled(guarded), encoded()
+    searched = search(source)
     lengths, endings = searched["outputs"][4].numpy(), searched["endings"].numpy()
-    assert (decoded(free, source)["endings"].numpy() == 1).all() and ending in endings
+    assert (compiled(free)(source)["endings"].numpy() == 1).all() and ending in endings
     for row in range(3):
-        alone = decoded(guarded, {name: value[row:row + 1] for name, value in source.items()})
+        alone = search({name: value[row:row + 1] for name, value in source.items()})
         assert alone["outputs"][4][0] == lengths[row] and alone["endings"][0] == endings[row]
         assert lengths[row] < SYMBOLS[row] * 20 or endings[row] == 1
 
@@ -119,11 +126,12 @@ def test_predictions_given_as_targets_are_predicted_again(params: Any) -> None:
 
 
 def test_an_example_does_not_depend_on_its_batch_or_padding() -> None:
-    decoder, together = make(**BOTH), decoded(make(**BOTH), encoded(padding=3))["outputs"]
+    search = compiled(make(**BOTH))
+    together = search(encoded(padding=3))["outputs"]
     for row, size in enumerate(SYMBOLS):
         source = encoded(padding=3)
         alone = {"outputs": source["outputs"][row:row + 1, :size], "src_length": source["src_length"][row:row + 1]}
-        outputs = decoded(decoder, alone)["outputs"]
+        outputs = search(alone)["outputs"]
         length = int(outputs[4][0])
         assert length == int(together[4][row])
         for one, other in zip(outputs, together, strict=True):
@@ -194,14 +202,14 @@ def test_gradients_are_those_of_numerical_differences(kind: str) -> None:
     factors = np.random.default_rng(5).normal(size=[3, 12, MELS])
     variables = [source["outputs"], *decoder.trainable_variables]
 
-    def loss(values: list[tf.Tensor] | None = None) -> tf.Tensor:
-        outputs = source["outputs"] if values is None else values[0]
+    @tf.function(autograph=False)
+    def loss(outputs: tf.Tensor) -> tf.Tensor:
         result = decoded(decoder, {**source, "outputs": outputs}, target)
         return tf.reduce_sum(result["outputs"][0] * factors) + tf.reduce_sum(result["stop_token_prediction"])
 
     with tf.GradientTape() as tape:
         tape.watch(source["outputs"])
-        total = loss()
+        total = loss(source["outputs"])
     gradients = tape.gradient(total, variables)
     for number, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
         direction = np.random.default_rng(number).normal(size=variable.shape).astype(np.float32)
@@ -210,11 +218,11 @@ def test_gradients_are_those_of_numerical_differences(kind: str) -> None:
         for sign in (1.0, -1.0):
             moved = variable + sign * step * direction
             if number == 0:
-                sums.append(float(loss([moved])))
+                sums.append(float(loss(moved)))
                 continue
             before = tf.identity(variable)
             variable.assign(moved)
-            sums.append(float(loss()))
+            sums.append(float(loss(source["outputs"])))
             variable.assign(before)
         expected = float(tf.reduce_sum(gradient * direction)) * step * 2.0
         assert sums[0] - sums[1] == pytest.approx(expected, rel=0.02, abs=2e-4)

@@ -79,13 +79,13 @@ KINDS = [{}, {"core_cell": "GRUCell"}, {"core_cell": "WeightDropLayerNormBasicLS
 @pytest.mark.parametrize("prompts", [LENGTHS, [7, 5, 4]], ids=["short", "long"])
 def test_generation_equals_reading_the_whole_text_again(kind, prompts):
     encoder, (ids, lengths) = make(**kind, num_tokens_gen=4), batch(prompts)
-    found = compiled_generation(encoder)(ids, lengths, tf.range(3)).numpy()
-    for row, length in enumerate(prompts):
-        text = ids[row, :length].numpy().tolist()
-        for _ in range(4):
-            logits = logits_of(encoder, [tf.constant([text]), tf.constant([len(text)])])
-            text.append(int(logits[0, -1].argmax()))
-        assert found[row].tolist() == text[length:]
+    generated = compiled_generation(encoder)(ids, lengths, tf.range(3)).numpy()
+    texts = np.zeros([3, max(prompts) + 4], np.int32)
+    for text, prompt, tokens, length in zip(texts, ids.numpy(), generated, prompts, strict=True):
+        text[:length + 4] = *prompt[:length], *tokens
+    likeliest = logits_of(encoder, [tf.constant(texts), lengths + 4]).argmax(-1)
+    for tokens, row, length in zip(generated, likeliest, prompts, strict=True):
+        assert tokens.tolist() == row[length - 1:length + 3].tolist()
 
 
 def test_a_batch_without_prompts_has_no_continuations():
