@@ -119,7 +119,8 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", [name if number == 0 else pytest.param(name, marks=pytest.mark.long)
+                                 for number, name in enumerate(USES)])
 def test_code_beside_a_config_runs_only_where_it_is_trusted(made, logdir, capfd, use):
     (logdir / STEP / "outside.py").write_text(OUTSIDE)
     change(logdir, {"encoder": f"{logdir}/{STEP}/outside.py:Outside"})

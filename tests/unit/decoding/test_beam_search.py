@@ -93,10 +93,10 @@ def hypothesis(result: BeamResult, sentence: int, rank: int = 0) -> tuple[int, .
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -1.0])
 @pytest.mark.parametrize(("vocab", "max_length"), [(3, 4), (4, 4)])
 def test_equals_brute_force(vocab: int, max_length: int, alpha: float):
-    model = RandomModel(6, vocab, seed=vocab)
+    model = RandomModel(3, vocab, seed=vocab)
     n_best = 5
-    result = model.search(beam=(vocab - 1) ** max_length, alpha=alpha, max_lengths=[max_length] * 6, n_best=n_best)
-    for sentence in range(6):
+    result = model.search(beam=(vocab - 1) ** max_length, alpha=alpha, max_lengths=[max_length] * 3, n_best=n_best)
+    for sentence in range(3):
         expected = model.brute_force(sentence, alpha, max_length)[:n_best]
         assert [hypothesis(result, sentence, rank) for rank in range(n_best)] == [ids for _, ids in expected]
         np.testing.assert_allclose(result.scores[sentence], [score for score, _ in expected], rtol=1e-5, atol=1e-5)

@@ -32,7 +32,7 @@ def stepped(model: RandomModel, are_log_probs: bool = False) -> Any:
 def test_greedy_search_is_a_beam_of_one(vocab: int, alpha: float, eos_bonus: float, are_log_probs: bool):
     model = RandomModel(12, vocab, seed=vocab, eos_bonus=eos_bonus)
     model.tables[3, :, EOS] = -np.inf
-    limits = tf.constant([9, 1, 0, 14, 5, 3, 14, 2, 0, 8, 7, 6])
+    limits = tf.constant([7, 1, 0, 8, 5, 3, 8, 2, 0, 4, 7, 6])
     settings = SearchSettings(vocab, START, EOS, alpha, are_log_probs=are_log_probs)
     cache = tf.zeros([12, 1], tf.int32)
     greedy = greedy_search(stepped(model, are_log_probs), cache, limits, settings)

@@ -63,7 +63,7 @@ def test_an_utterance_alone_is_the_same_as_in_a_batch(kind: str):
     together = encode(encoder, [features, lengths])
     assert together["outputs"].shape[-1] == encoder.output_size == 7
     largest = np.abs(together["outputs"]).max()
-    for row in range(0, 16, 5):
+    for row in (3, 12):
         length = int(lengths[row])
         alone = encode(encoder, [features[row:row + 1, :length], lengths[row:row + 1]])
         assert int(alone["src_length"][0]) == int(together["src_length"][row]) == alone["outputs"].shape[1]

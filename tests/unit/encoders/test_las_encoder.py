@@ -40,7 +40,7 @@ def test_an_utterance_alone_is_the_same_as_in_a_batch(params: dict[str, Any]):
     together = encode(encoder, features, lengths)
     assert together["outputs"].shape[-1] == encoder.output_size
     largest = np.abs(together["outputs"]).max()
-    for row in range(0, 16, 5):
+    for row in (3, 12):
         length = lengths[row]
         alone = encode(encoder, features[row:row + 1, :length], [length])
         frames = int(alone["src_length"][0])

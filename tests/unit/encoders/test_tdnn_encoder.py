@@ -85,7 +85,7 @@ def test_an_utterance_alone_is_the_same_as_in_a_batch(stack: str, normalization:
     together = encoder.encode({"source_tensors": [tf.constant(features), tf.constant(lengths)]})
     assert together["outputs"].shape[-1] == encoder.output_size
     largest = np.abs(together["outputs"]).max()
-    for number in range(0, 16, 5):
+    for number in (3, 12):
         length = lengths[number]
         alone = encoder.encode({"source_tensors": [tf.constant(features[number:number + 1, :length]),
                                                    tf.constant([length])]})
