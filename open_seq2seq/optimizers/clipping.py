@@ -9,6 +9,8 @@ import tensorflow as tf
 Gradient = Any  # tf.Tensor or tf.IndexedSlices
 Gradients = dict[str, Any]  # the gradients by variable name
 
+_LARGEST_JOINED = 2 ** 16  # values
+
 
 class UniqueRows(tf.IndexedSlices):
     """``IndexedSlices`` without duplicate indices, made by ``sum_duplicates``."""
@@ -69,8 +71,7 @@ def global_norm(gradients: Gradients) -> tf.Tensor:
     """Returns the square root of the sum of squares over all gradients.
 
     The result is finite if and only if all gradients are finite and the norm is in the range of FP32, so it also serves
-    as the overflow test. If squares overflow (gradients beyond 1e19), a second, slower pass divides by the largest
-    absolute value first.
+    as the overflow test. If squares overflow (gradients beyond 1e19), a second, slower pass computes them in FP64.
 
     Args:
       gradients: the gradients by name, dense or ``IndexedSlices`` (duplicate rows are summed first).
@@ -78,14 +79,30 @@ def global_norm(gradients: Gradients) -> tf.Tensor:
     Returns:
       FP32 scalar; inf or NaN when a gradient is not finite.
     """
-    values = values_of(gradients)
+    values = _joined(values_of(gradients))
     squares = 2.0 * tf.add_n([tf.nn.l2_loss(v) for v in values])
 
     def with_large_values() -> tf.Tensor:
-        peak = tf.reduce_max(tf.stack([_peak(v) for v in values]))
-        return peak * tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(v / peak) for v in values]))
+        squares = 2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(v, tf.float64)) for v in values])
+        return tf.cast(tf.sqrt(squares), tf.float32)
 
     return tf.cond(tf.math.is_finite(squares), lambda: tf.sqrt(squares), with_large_values)
+
+
+def _joined(values: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Joins small tensors, because a norm of each of them costs more than the copy."""
+    joined, small, size = [], [], 0
+    for value in values:
+        count = value.shape.num_elements()
+        if count is None or count > _LARGEST_JOINED:
+            joined.append(value)
+            continue
+        if size + count > _LARGEST_JOINED:
+            joined.append(tf.concat(small, 0))
+            small, size = [], 0
+        small.append(tf.reshape(value, [-1]))
+        size += count
+    return [*joined, tf.concat(small, 0)] if small else joined
 
 
 def clip_factor(norm: tf.Tensor, max_norm: float) -> tf.Tensor:

@@ -32,7 +32,7 @@ def sum_over_rows(x: tf.Tensor) -> tf.Tensor:
     if x.dtype == tf.float16:  # the FP16 result of a product could overflow
         x = tf.cast(x, tf.float32)
     ones = tf.ones([1, tf.shape(x)[0]], x.dtype)
-    return tf.cast(tf.matmul(ones, x)[0], tf.float32)
+    return tf.cast(tf.reshape(tf.matmul(ones, x), [-1]), tf.float32)
 
 
 @tf.custom_gradient

@@ -67,7 +67,7 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) 
         with tf.name_scope(_SCOPE):
             wide_dy = tf.cast(dy, tf.float32)
             product = wide_dy * normed
-            column = (gamma / tf.cast(tf.size(gamma), tf.float32))[:, None]
+            column = tf.expand_dims(gamma / tf.cast(tf.size(gamma), tf.float32), 1)
             mean, correlation = tf.matmul(wide_dy, column), tf.matmul(product, column)
             dx = (wide_dy * gamma - mean - normed * correlation) * inverse
             return tf.cast(dx, x.dtype), sum_over_rows(product), sum_over_rows(dy), None
