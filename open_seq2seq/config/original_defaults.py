@@ -58,8 +58,8 @@ def use_original_defaults(file: ConfigFile, overrides: Sequence[Override] = ()) 
     lines = [line for name in SECTIONS if name in sections for line in _fill(sections[name], base)]
     if base.get("dtype") == "mixed" and all("loss_scaling" not in section for section in sections.values()):
         lines += _set(base, ("loss_scaling",), 1.0)
-    return list(dict.fromkeys([*lines, *_training_folders(sections), *_natural_alphas(sections),
-                               *_versions(sections), *_ignored_dropout(sections)]))
+    return list(dict.fromkeys([*lines, *_training_folders(sections), *_natural_alphas(sections), *_versions(sections),
+                               *_ignored_dropout(sections), *_decay_in_warmup(sections)]))
 
 
 def _fill(section: dict[str, Any], base: Mapping[str, Any]) -> Iterator[str]:
@@ -111,6 +111,19 @@ def _ignored_dropout(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
                 yield f"encoder_params/{name}: 1.0 (that of the config was ignored)"
 
 
+def _decay_in_warmup(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    """Lets the decay of the learning rate begin in the warm-up, where the original's does.
+
+    Without ``decay_steps``, it begins after the warm-up there, too.
+    """
+    for policy in ("cosine_decay", "poly_decay"):
+        for params in _params_of(sections, "lr_policy", policy):
+            warm, begin = (params.get(name) or 0 for name in ("warmup_steps", "begin_decay_at"))
+            if params.get("decay_steps") and all(type(value) is int for value in (warm, begin)) and warm > begin \
+                    and "decay_in_warmup" not in params:
+                yield from (f"lr_policy_params/{line}" for line in _set(params, ("decay_in_warmup",), True))
+
+
 def _params_of(sections: Mapping[str, dict[str, Any]], choice: str, name: str) -> Iterator[dict[str, Any]]:
     """Yields ``<choice>_params`` of the sections in which the class ``name``, or a class derived from it, is chosen.
 
@@ -123,10 +136,12 @@ def _params_of(sections: Mapping[str, dict[str, Any]], choice: str, name: str) -
 
 
 def _names(choice: Any) -> list[str]:
-    """Returns the bare names of a class and its bases, the nearest first, or of the string that names a class."""
+    """Returns the bare names of a class and its bases, the nearest first, or of a function, or in the string for it."""
     if isinstance(choice, str):
         return [choice.rpartition(":")[2].rpartition(".")[2]]
-    return [cls.__name__ for cls in choice.__mro__] if inspect.isclass(choice) else []
+    if inspect.isclass(choice):
+        return [cls.__name__ for cls in choice.__mro__]
+    return [choice.__name__] if inspect.isfunction(choice) else []
 
 
 def _set(params: dict[str, Any], path: Sequence[str], value: Any) -> Iterator[str]:
