@@ -54,7 +54,7 @@ def test_policies(name: str):
     ours = tf.function(lambda: tf.map_fn(schedule, tf.constant(steps), fn_output_signature=tf.float32))().numpy()
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7 * theirs.max())
     eager = [float(schedule(tf.constant(step))) for step in steps[::9]]  # for graphs, TensorFlow changes arithmetic
-    np.testing.assert_allclose(eager, ours[::9], rtol=1e-6)
+    np.testing.assert_allclose(eager, ours[::9], rtol=1e-5)
 
 
 def test_without_the_originals_meaning_the_decay_begins_after_the_warm_up():
@@ -110,12 +110,13 @@ def test_logmax_differs_only_in_what_counts_as_the_logarithm_of_an_overflow(name
     """It is 2^16 there, so that the scale stays at 1, and 16 here; the series ``finite`` overflows in update 2,500."""
     has_nan, largest = (ARRAYS[f"loss_scaling.{series}{part}"] for part in ("has_nan", "amax"))
     finite = np.isfinite(largest) & ~has_nan
+    every = 20 if series else 1  # the file has every 20th scale of the long series
     theirs, ours = ARRAYS[f"loss_scaling.{series}{name}"], scales_of(name, has_nan, largest)
     params = SCALERS[name]["params"]
-    np.testing.assert_allclose(theirs, logmax(params, finite, largest, 2.0**16), rtol=1e-2)
+    np.testing.assert_allclose(theirs, logmax(params, finite, largest, 2.0**16)[::every], rtol=1e-3)
     np.testing.assert_allclose(ours, logmax(params, finite, largest, 16.0), rtol=1e-4)
-    before = int(np.argmin(finite)) + 1
-    np.testing.assert_allclose(ours[:before], theirs[:before], rtol=1e-2)
+    before = int(np.argmin(finite)) // every + 1
+    np.testing.assert_allclose(ours[::every][:before], theirs[:before], rtol=1e-3)
     assert np.all(theirs[before:] == 1.0)
     assert ours[-1] > 1.0 or not series  # recovers
 
