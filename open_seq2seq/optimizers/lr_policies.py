@@ -188,8 +188,8 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     """Binds a policy to its arguments.
 
     If ``params`` do not contain the policy's argument ``decay_steps``, it is set to the number of steps that remain
-    after the beginning of the decay: ``begin_decay_at`` or ``warmup_steps``, whichever is later. ``warmup_share`` sets ``warmup_steps``, unless
-    these are given, too. An argument ``steps_per_epoch`` is also filled in, if it is known.
+    after the beginning of the decay: ``begin_decay_at`` or ``warmup_steps``, whichever is later. ``warmup_share`` sets
+    ``warmup_steps``, unless these are given, too. An argument ``steps_per_epoch`` is also filled in, if it is known.
 
     Args:
       policy: a function, a key of ``POLICIES``, ``package.module.function`` or ``path/to/file.py:function``.
