@@ -15,15 +15,16 @@ ORIGINAL_DEFAULTS = "original_defaults"
 """Parameter of a model that selects today's defaults if it is False."""
 
 _BATCHES: dict[tuple[str, ...], Any] = {("length_buckets",): False}
+_WORDS: dict[tuple[str, ...], Any] = {("normalize",): True}
 # Choice of a config, the chosen class → path of a parameter below <choice>_params → the original's value.
 _DEFAULTS: dict[tuple[str, str], dict[tuple[str, ...], Any]] = {
-    ("data_layer", "IMDBDataLayer"): _BATCHES,
+    ("data_layer", "IMDBDataLayer"): {**_BATCHES, **_WORDS},
     ("data_layer", "ParallelTextDataLayer"): {**_BATCHES, ("cut_long",): True},
-    ("data_layer", "SSTDataLayer"): _BATCHES,
+    ("data_layer", "SSTDataLayer"): {**_BATCHES, **_WORDS},
     ("data_layer", "Speech2TextDataLayer"): {**_BATCHES, ("pad_signal",): True},
     ("data_layer", "Text2SpeechDataLayer"): _BATCHES,
     ("data_layer", "TransformerDataLayer"): _BATCHES,
-    ("data_layer", "WKTDataLayer"): {("normalize",): True},
+    ("data_layer", "WKTDataLayer"): _WORDS,
     ("decoder", "JointCTCAttentionDecoder"): {("beam_search_params", "ctc_weight"): 0.0},
     ("encoder", "TDNNEncoder"): {("use_conv_mask",): False},
     ("optimizer", "NovoGrad"): {("compat_no_ema",): True},
