@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
-from open_seq2seq.utils.data_files import opened_data, read_lines, shown
+from open_seq2seq.data.record_files import record_starts
+from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
 _RESERVED = ("<pad>", "<EOS>")  # ids 0 and 1, whether or not the file contains them
@@ -60,8 +61,8 @@ def read_record_pairs(paths: Sequence[str], subtokens: Sequence[str]) -> Iterato
       DataError: a file cannot be read, is damaged or has other contents, or its ids are not those of the vocabulary.
     """
     for path in paths:
-        with opened_data(path, "The TFRecord file"):  # which says what is wrong with a file that cannot be read
-            yield from _pairs_of(path, subtokens)
+        record_starts(path)  # raises DataError; TensorFlow takes a file that ends in the header of a record for whole
+        yield from _pairs_of(path, subtokens)
 
 
 def _pairs_of(path: str, subtokens: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -74,7 +75,7 @@ def _pairs_of(path: str, subtokens: Sequence[str]) -> Iterator[tuple[str, str]]:
                 raise _damage(path, number, "has no inputs or no targets, so it is no sentence pair")
             yield text_of(source, subtokens), text_of(target, subtokens)
     except tf.errors.DataLossError as error:
-        raise _damage(path, number + 1, "is incomplete or damaged, or this is no uncompressed TFRecord file") from error
+        raise _damage(path, number + 1, "is damaged: its checksum is wrong") from error
     except tf.errors.InvalidArgumentError as error:
         raise _damage(path, number, "does not contain the lists of numbers inputs and targets") from error
     except IndexError as error:

@@ -75,21 +75,24 @@ def test_every_sentence_survives(text):
 @pytest.mark.parametrize(("records", "message"), [
     ([{"inputs": [2, 1], "targets": [99, 1]}], "record 1 contains an id beyond the 33 subtokens"),
     ([{"inputs": [2, 1], "targets": [2]}, {"inputs": [2]}], "record 2 has no inputs or no targets"),
-    (b"text that is no record", "record 1 is incomplete or damaged"), (None, "does not exist")])
+    (b"text that is no record", "record 1: the file ends within"), (b"x", "record 1: the file ends within"),
+    (b"", "is empty"), (None, "does not exist")])
 def test_other_files_are_one_sentence(folder, records, message):
     if isinstance(records, bytes):
         (folder / "bad").write_bytes(records)
-    elif records:
+    elif records is not None:
         write("bad", records)
     with pytest.raises(DataError, match=message) as error:
         convert("data-0", "bad")
     assert "bad" in str(error.value) and not (folder / "out/source.txt").exists()
 
 
-def test_a_record_that_is_cut_off_is_named(folder):
-    (folder / "data-1").write_bytes((folder / "data-0").read_bytes()[:-3])
-    with pytest.raises(DataError, match="data-1, record 2 is incomplete or damaged"):
-        convert("data-1")
+def test_a_damaged_record_is_named(folder):
+    whole = (folder / "data-0").read_bytes()
+    for content, message in ((whole[:-3], "2: the file ends within"), (whole[:-9] + b"x" + whole[-8:], "2 is damaged")):
+        (folder / "data-1").write_bytes(content)
+        with pytest.raises(DataError, match=f"data-1, record {message}"):
+            convert("data-1")
 
 
 def test_mistakes_in_names(folder):
