@@ -15,15 +15,16 @@ ORIGINAL_DEFAULTS = "original_defaults"
 """Parameter of a model that selects today's defaults if it is False."""
 
 _BATCHES: dict[tuple[str, ...], Any] = {("length_buckets",): False}
+_WORDS: dict[tuple[str, ...], Any] = {("normalize",): True}
 # Choice of a config, the chosen class → path of a parameter below <choice>_params → the original's value.
 _DEFAULTS: dict[tuple[str, str], dict[tuple[str, ...], Any]] = {
-    ("data_layer", "IMDBDataLayer"): _BATCHES,
+    ("data_layer", "IMDBDataLayer"): {**_BATCHES, **_WORDS},
     ("data_layer", "ParallelTextDataLayer"): {**_BATCHES, ("cut_long",): True},
-    ("data_layer", "SSTDataLayer"): _BATCHES,
+    ("data_layer", "SSTDataLayer"): {**_BATCHES, **_WORDS},
     ("data_layer", "Speech2TextDataLayer"): {**_BATCHES, ("pad_signal",): True},
     ("data_layer", "Text2SpeechDataLayer"): _BATCHES,
     ("data_layer", "TransformerDataLayer"): _BATCHES,
-    ("data_layer", "WKTDataLayer"): {("normalize",): True},
+    ("data_layer", "WKTDataLayer"): _WORDS,
     ("decoder", "JointCTCAttentionDecoder"): {("beam_search_params", "ctc_weight"): 0.0},
     ("encoder", "TDNNEncoder"): {("use_conv_mask",): False},
     ("optimizer", "NovoGrad"): {("compat_no_ema",): True},
@@ -58,8 +59,8 @@ def use_original_defaults(file: ConfigFile, overrides: Sequence[Override] = ()) 
     lines = [line for name in SECTIONS if name in sections for line in _fill(sections[name], base)]
     if base.get("dtype") == "mixed" and all("loss_scaling" not in section for section in sections.values()):
         lines += _set(base, ("loss_scaling",), 1.0)
-    return list(dict.fromkeys([*lines, *_training_folders(sections), *_natural_alphas(sections),
-                               *_versions(sections), *_ignored_dropout(sections)]))
+    return list(dict.fromkeys([*lines, *_training_folders(sections), *_natural_alphas(sections), *_versions(sections),
+                               *_ignored_dropout(sections), *_decay_in_warmup(sections)]))
 
 
 def _fill(section: dict[str, Any], base: Mapping[str, Any]) -> Iterator[str]:
@@ -111,6 +112,19 @@ def _ignored_dropout(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
                 yield f"encoder_params/{name}: 1.0 (that of the config was ignored)"
 
 
+def _decay_in_warmup(sections: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    """Lets the decay of the learning rate begin in the warm-up, where the original's does.
+
+    Without ``decay_steps``, it begins after the warm-up there, too.
+    """
+    for policy in ("cosine_decay", "poly_decay"):
+        for params in _params_of(sections, "lr_policy", policy):
+            warm, begin = (params.get(name) or 0 for name in ("warmup_steps", "begin_decay_at"))
+            if params.get("decay_steps") and all(type(value) is int for value in (warm, begin)) and warm > begin \
+                    and "decay_in_warmup" not in params:
+                yield from (f"lr_policy_params/{line}" for line in _set(params, ("decay_in_warmup",), True))
+
+
 def _params_of(sections: Mapping[str, dict[str, Any]], choice: str, name: str) -> Iterator[dict[str, Any]]:
     """Yields ``<choice>_params`` of the sections in which the class ``name``, or a class derived from it, is chosen.
 
@@ -123,10 +137,12 @@ def _params_of(sections: Mapping[str, dict[str, Any]], choice: str, name: str) -
 
 
 def _names(choice: Any) -> list[str]:
-    """Returns the bare names of a class and its bases, the nearest first, or of the string that names a class."""
+    """Returns the bare names of a class and its bases, the nearest first, or of a function, or in the string for it."""
     if isinstance(choice, str):
         return [choice.rpartition(":")[2].rpartition(".")[2]]
-    return [cls.__name__ for cls in choice.__mro__] if inspect.isclass(choice) else []
+    if inspect.isclass(choice):
+        return [cls.__name__ for cls in choice.__mro__]
+    return [choice.__name__] if inspect.isfunction(choice) else []
 
 
 def _set(params: dict[str, Any], path: Sequence[str], value: Any) -> Iterator[str]:

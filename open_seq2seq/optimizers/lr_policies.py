@@ -69,10 +69,11 @@ def exp_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, de
     """Multiplies the rate by ``decay_rate`` every ``decay_steps`` steps from ``begin_decay_at`` on.
 
     The rate is ``max(min_lr, learning_rate · decay_rate^(t / decay_steps))`` with ``t = step - begin_decay_at``. With
-    ``use_staircase_decay``, the exponent is rounded down. During the first ``warmup_steps`` the rate is
-    ``learning_rate · step / warmup_steps``.
+    ``use_staircase_decay``, the exponent is rounded down; because ``1 / decay_steps`` is rounded, too, the rate may
+    fall one step later. During the first ``warmup_steps`` the rate is ``learning_rate · step / warmup_steps``.
     """
-    exponent = _as_float(global_step - begin_decay_at) / decay_steps
+    # Not divided, because TensorFlow replaces a division by this product in graphs, which would then differ.
+    exponent = _as_float(global_step - begin_decay_at) * tf.constant(1.0 / decay_steps, tf.float32)
     if use_staircase_decay:
         exponent = tf.floor(exponent)
     decayed = tf.maximum(min_lr, learning_rate * tf.pow(tf.constant(decay_rate, tf.float32), exponent))
@@ -84,33 +85,37 @@ def exp_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, de
 
 def poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, power: float = 1.0,
                begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0,
-               warmup_share: float = 0.0) -> tf.Tensor:
+               warmup_share: float = 0.0, decay_in_warmup: bool = False) -> tf.Tensor:
     """Lowers the rate to ``min_lr`` along a polynomial, after a linear warm-up.
 
     The rate is ``(learning_rate - min_lr) · (1 - t/decay_steps)^power + min_lr`` with
     ``t = step - max(begin_decay_at, warmup_steps)``, and ``min_lr`` from ``t = decay_steps`` on. During the first
     ``warmup_steps`` it is ``learning_rate · step / warmup_steps``, and then ``learning_rate`` until ``t = 0``. A config
     can give ``warmup_share`` instead: the warm-up then takes this share of the run's updates, however many there are.
+    With ``decay_in_warmup``, ``t = step - begin_decay_at``, and from there on the rate of the warm-up takes the place
+    of ``learning_rate`` in the formula, as in NVIDIA's OpenSeq2Seq.
     """
-    def decay(progress: tf.Tensor) -> tf.Tensor:
-        return (learning_rate - min_lr) * tf.pow(1.0 - progress, power) + min_lr
+    def decay(rate: Any, progress: tf.Tensor) -> tf.Tensor:
+        return (rate - min_lr) * tf.pow(1.0 - progress, power) + min_lr
 
-    return _warm_up_and_decay(global_step, learning_rate, decay_steps, begin_decay_at, warmup_steps, decay)
+    return _warm_up_and_decay(global_step, learning_rate, decay_steps, begin_decay_at, warmup_steps, decay_in_warmup,
+                              decay)
 
 
 def cosine_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, power: float = 1.0,
                  begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0,
-                 warmup_share: float = 0.0) -> tf.Tensor:
+                 warmup_share: float = 0.0, decay_in_warmup: bool = False) -> tf.Tensor:
     """Lowers the rate along half a cosine (Loshchilov & Hutter 2017), after a linear warm-up.
 
     The rate is ``learning_rate · ((1 - min_lr) · (1 + cos(π t/decay_steps)) / 2 + min_lr)``. Here, ``min_lr`` is a
     *fraction* of ``learning_rate``, as in NVIDIA's OpenSeq2Seq. t and the other arguments are as in ``poly_decay``;
     ``power`` has no effect.
     """
-    def decay(progress: tf.Tensor) -> tf.Tensor:
-        return learning_rate * ((1.0 - min_lr) * 0.5 * (1.0 + tf.cos(math.pi * progress)) + min_lr)
+    def decay(rate: Any, progress: tf.Tensor) -> tf.Tensor:
+        return rate * ((1.0 - min_lr) * 0.5 * (1.0 + tf.cos(math.pi * progress)) + min_lr)
 
-    return _warm_up_and_decay(global_step, learning_rate, decay_steps, begin_decay_at, warmup_steps, decay)
+    return _warm_up_and_decay(global_step, learning_rate, decay_steps, begin_decay_at, warmup_steps, decay_in_warmup,
+                              decay)
 
 
 def transformer_policy(global_step: tf.Tensor, learning_rate: float, d_model: int, warmup_steps: int,
@@ -148,14 +153,19 @@ def _as_float(step: tf.Tensor) -> tf.Tensor:
 
 
 def _warm_up_and_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, begin_decay_at: int,
-                       warmup_steps: int, decay: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-    begin = max(begin_decay_at, warmup_steps)
+                       warmup_steps: int, decay_in_warmup: bool,
+                       decay: Callable[[Any, tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """Returns the rate: ``decay(rate before decay, share of decay_steps)`` from the beginning of the decay on."""
+    begin = begin_decay_at if decay_in_warmup else max(begin_decay_at, warmup_steps)
     progress = tf.clip_by_value(_as_float(global_step - begin) / decay_steps, 0.0, 1.0)
-    rate = decay(progress)
+    rate = decay(learning_rate, progress)
     if begin > 0:
         rate = tf.where(global_step < begin, learning_rate, rate)
     if warmup_steps > 0:
-        rate = tf.where(global_step < warmup_steps, learning_rate * _as_float(global_step) / warmup_steps, rate)
+        warm = learning_rate * _as_float(global_step) / warmup_steps
+        if decay_in_warmup:
+            warm = tf.where(global_step < begin, warm, decay(warm, progress))
+        rate = tf.where(global_step < warmup_steps, warm, rate)
     return rate
 
 
@@ -178,8 +188,8 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     """Binds a policy to its arguments.
 
     If ``params`` do not contain the policy's argument ``decay_steps``, it is set to the number of steps that remain
-    after ``begin_decay_at`` or ``warmup_steps``, whichever is later. ``warmup_share`` sets ``warmup_steps``, unless
-    these are given, too. An argument ``steps_per_epoch`` is also filled in, if it is known.
+    after the beginning of the decay: ``begin_decay_at`` or ``warmup_steps``, whichever is later. ``warmup_share`` sets
+    ``warmup_steps``, unless these are given, too. An argument ``steps_per_epoch`` is also filled in, if it is known.
 
     Args:
       policy: a function, a key of ``POLICIES``, ``package.module.function`` or ``path/to/file.py:function``.
@@ -199,7 +209,8 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     if not problems and "warmup_share" in filled:
         filled.setdefault("warmup_steps", round(filled["warmup_share"] * last_step))
     if "decay_steps" in arguments and "decay_steps" not in filled and not problems:
-        begins = [filled.get(name, 0) for name in ("begin_decay_at", "warmup_steps") if name in arguments]
+        begins = [filled.get(name, 0) for name in ("begin_decay_at", "warmup_steps") if name in arguments
+                  and not (name == "warmup_steps" and filled.get("decay_in_warmup"))]
         # At least 1, for a run that ends before the decay begins.
         filled["decay_steps"] = max(1, last_step - max(begins, default=0))
     if "steps_per_epoch" in arguments and steps_per_epoch is not None:

@@ -41,6 +41,8 @@ class TextClassificationDataLayer(LMTextDataLayer, LabelledTextDataLayer):
     in lower case.
     """
 
+    _splits_periods = True  # with ``normalize``, whether every period is a token
+
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {"max_length": LabelledTextDataLayer.get_required_params()["max_length"]}
@@ -64,7 +66,8 @@ class TextClassificationDataLayer(LMTextDataLayer, LabelledTextDataLayer):
             f"'{self.params_path}/text_file' is missing: name a TSV or CSV file with one text and its label per line."]
 
     def _make_tokenizer(self) -> Any:
-        return make_tokenizer(self.params, self.params_path, self._build if self.mode == "train" else None, fit=True)
+        return make_tokenizer(self.params, self.params_path, self._build if self.mode == "train" else None, fit=True,
+                              periods=self._splits_periods)
 
     def _build(self, split: Split) -> LMVocabulary:
         """Returns the vocabulary of the training texts."""
@@ -127,6 +130,8 @@ class SSTDataLayer(_Corpus):
     and ``text_column``; labels 0 and 1) or ``.txt`` (trees in parentheses, whose labels 0 to 4 become negative and
     positive; neutral ones are left out). Labels of ``text_file`` may be 0 and 1, too, instead of the names.
     """
+
+    _splits_periods = False  # because its texts are already divided into words
 
     _names = {"train": ("train",), "eval": ("val", "valid", "dev"), "infer": ("test", "val", "valid", "dev")}
 

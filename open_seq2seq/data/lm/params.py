@@ -8,9 +8,12 @@ from typing import Any
 
 from open_seq2seq.config.files import ASSET
 from open_seq2seq.config.params import FREE, REFUSE, Param, check_params, without_effect
+from open_seq2seq.data.lm.review_words import review_words
 from open_seq2seq.data.lm.tokenizers import (
     FittingTokenizer,
     PieceTokenizer,
+    ReviewTokenizer,
+    Split,
     VocabularyTokenizer,
     split_characters,
     split_normalized_words,
@@ -40,7 +43,8 @@ def tokenizer_params() -> dict[str, Any]:
                            "by white space (in text classification, for raw text); {'type': 'characters'}; {'type': "
                            "'sentencepiece', 'model': path} for raw text.", file={"model": ASSET}, on_change=REFUSE),
         "normalize": Param(bool, False, "With the tokenizer words: whether to change the text as the published recipes "
-                           "do: @-@ becomes -, every - becomes a word, and \"don 't\" becomes \"do n't\".",
+                           "do: @-@ becomes -, every - becomes a word, and \"don 't\" becomes \"do n't\"; in text "
+                           "classification, whether to divide it as they do, by the rules of the Penn Treebank.",
                            on_change=REFUSE),
         "lm_vocab_file": Param(PATH, None, "Vocabulary file of a language model; by default, vocab.txt in "
                                "processed_data_folder, which is built from the training text if it does not exist. "
@@ -171,7 +175,7 @@ def _check_settings(vocabulary: LMVocabulary, params: Mapping[str, Any], path: s
 
 def make_tokenizer(params: Mapping[str, Any], path: str,
                    build: Callable[[Callable[[str], Any]], LMVocabulary] | None = None,
-                   fit: bool = False) -> VocabularyTokenizer | PieceTokenizer:
+                   fit: bool = False, periods: bool = True) -> VocabularyTokenizer | PieceTokenizer:
     """Returns the tokenizer that parameters describe.
 
     Args:
@@ -180,7 +184,9 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
       build: function that takes the function that splits a line, and returns the vocabulary. It is called if
         lm_vocab_file is not set and processed_data_folder contains no vocabulary; the result is saved there. None if
         the file must exist.
-      fit: whether the tokenizer ``words`` gets raw text, with punctuation and capitals; see ``FittingTokenizer``.
+      fit: whether the tokenizer ``words`` gets raw text, with punctuation and capitals; see ``FittingTokenizer``, and
+        ``ReviewTokenizer`` with ``normalize``.
+      periods: of raw text with ``normalize``, whether every period is a token.
 
     Raises:
       ConfigError: parameters are missing or invalid, or differ from those with which the vocabulary in
@@ -204,9 +210,16 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
         raise DataError(f"The file {file} with the vocabulary does not exist: name the model's vocab.txt as "
                         "lm_vocab_file, or train with processed_data_folder, where training writes it.")
     else:
-        raw = fit and kind == "words"
-        vocabulary = build((lambda line: split_raw_words(plain(line))) if raw else lambda line: split(composed(line)))
+        vocabulary = build(_raw_split(params, periods) if fit and kind == "words" else
+                           lambda line: split(composed(line)))
         vocabulary.save(file, _settings(params))
     if fit and kind == "words":
-        return FittingTokenizer(vocabulary, split, " ")
+        return ReviewTokenizer(vocabulary, periods) if params["normalize"] else FittingTokenizer(vocabulary, split, " ")
     return VocabularyTokenizer(vocabulary, split, "" if kind == "characters" else " ")
+
+
+def _raw_split(params: Mapping[str, Any], periods: bool) -> Split:
+    """Returns the function that splits raw text for a new vocabulary."""
+    if params["normalize"]:
+        return lambda line: review_words(line, periods=periods)
+    return lambda line: split_raw_words(plain(line))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from open_seq2seq.data.lm.review_words import review_words
 from open_seq2seq.data.lm.vocabulary import LMVocabulary
 from open_seq2seq.data.text2text.tokenizers import LookupTokenizer, SentencePieceTokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
@@ -128,3 +129,20 @@ class FittingTokenizer(VocabularyTokenizer):
         else:
             words = split_raw_words(composed(line) if self._keeps_apostrophes else plain(line))
         return [word if word in self._ids else word.lower() for word in words]
+
+
+class ReviewTokenizer(FittingTokenizer):
+    """Splits raw text as NVIDIA's OpenSeq2Seq did; see ``review_words``.
+
+    Args:
+      vocabulary: the known tokens.
+      periods: whether every period is a token.
+    """
+
+    def __init__(self, vocabulary: LMVocabulary, periods: bool) -> None:
+        super().__init__(vocabulary, split_words, " ")
+        self._periods = periods
+        self.fingerprint = hashlib.sha256(f"reviews {periods} {vocabulary.fingerprint}".encode()).hexdigest()
+
+    def split(self, line: str) -> list[str]:
+        return review_words(line, self._ids, self._periods)

@@ -41,8 +41,8 @@ class TransformerDataLayer(ParallelTextDataLayer):
             "repeat": Param((bool, int, type(None)), None, "Ignored; accepted so that old configs load. Training "
                             "always repeats the data; evaluation never does.", on_change=FREE),
             "data_dir": Param(PATH, None, "Folder that source_file and target_file are relative to.", on_change=FREE),
-            "file_pattern": Param(PATH, None, "Accepted for old configs, but TFRecord files are not supported: set "
-                                  "source_file and target_file.", on_change=FREE),
+            "file_pattern": Param(PATH, None, "Accepted for old configs, but TFRecord files are not read: write them "
+                                  "as text by scripts/records_to_text.py.", on_change=FREE),
             "source_file": Param(PATH, None, "Text file with one source sentence per line.", file=DATA),
             "target_file": Param(PATH, None, "Text file with one target sentence per line; not read in inference.",
                                  file=DATA),
@@ -84,7 +84,7 @@ class TransformerDataLayer(ParallelTextDataLayer):
         records = sorted(glob.glob(pattern)) if params["file_pattern"] else []
         if records:
             raise DataError(f"The files of '{params['file_pattern']}', such as {records[0]}, are TFRecord files, which "
-                            "are not supported: set source_file and target_file to text files with one sentence per "
-                            "line.")
+                            "this layer does not read: write them as text by scripts/records_to_text.py, and set "
+                            "source_file and target_file to the text files.")
         raise ConfigError([f"'{self.params_path}/source_file' is missing: name a text file with one source sentence "
-                           "per line (file_pattern is ignored, because TFRecord files are not supported)."])
+                           "per line (file_pattern is ignored, because TFRecord files are not read)."])

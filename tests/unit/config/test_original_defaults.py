@@ -14,6 +14,7 @@ from open_seq2seq.config.loader import config_of_values, load_config
 from open_seq2seq.config.original_defaults import _DEFAULTS, use_original_defaults
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.params import declared_by
+from open_seq2seq.optimizers.lr_policies import poly_decay
 from open_seq2seq.optimizers.registry import OPTIMIZERS
 from open_seq2seq.utils.errors import UserError
 from scripts.migrate_config import main as migrate_config
@@ -84,6 +85,17 @@ def test_dropout_that_the_original_ignored_is_disabled():
     assert lines == ["encoder_params/recurrent_keep_prob: 1.0 (that of the config was ignored)"]
     used = {"encoder": "LMEncoder", "encoder_params": {**given, "use_cudnn_rnn": False, "recurrent_keep_prob": 0.7}}
     assert filled(base_params=used) == ({"base_params": used}, [])
+
+
+@pytest.mark.parametrize("policy", [poly_decay, "cosine_decay"])
+@pytest.mark.parametrize(("given", "changes"), [
+    ({"decay_steps": 9, "warmup_steps": 3}, True), ({"decay_steps": 9, "warmup_steps": 3, "begin_decay_at": 2}, True),
+    ({"decay_steps": 9, "warmup_steps": 3, "begin_decay_at": 3}, False), ({"warmup_steps": 3}, False),
+    ({"decay_steps": 9}, False), ({"decay_steps": 9, "warmup_steps": 3, "decay_in_warmup": False}, False)])
+def test_the_decay_begins_in_the_warm_up(policy: Any, given: dict[str, Any], changes: bool):
+    sections, lines = filled(base_params={"lr_policy": policy, "lr_policy_params": given})
+    assert sections["base_params"]["lr_policy_params"] == {**given, **({"decay_in_warmup": True} if changes else {})}
+    assert lines == ["lr_policy_params/decay_in_warmup: True"] * changes
 
 
 @pytest.mark.parametrize("given", [{"original_defaults": False}, {"original_defaults": 0}, {}])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data import IMDBDataLayer, SSTDataLayer, TextClassificationDataLayer
+from open_seq2seq.data.lm.review_words import review_words
 from open_seq2seq.data.lm.tokenizers import split_raw_words
 from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -39,6 +40,35 @@ def texts(layer):
 def test_raw_text_is_split_as_in_wikitext():
     assert split_raw_words("It's<br />GREAT: I didn't (really) like 12 films!") == [
         "It", "'s", "GREAT", ":", "I", "did", "n't", "(", "really", ")", "like", "12", "films", "!"]
+
+
+# What the original gives, with the word tokenizer of NLTK.
+KNOWN = set("I It is n't great the film , . ' s 's \" can not do Ms. Smith we 've".split())
+REVIEWS = [
+    (True, "It's \"GREAT,\" he said.<br /><br />I cannot/will not wait-really... `The film' isn't (5/10).",
+     "It 's \" great , \" he said . I can not / will not wait - really . . . ' the film ' is n't ( 5 / 10 ) ."),
+    (True, "Ms. Smith's film, etc. Didnt they've seen the '90s? dont",
+     "Ms. Smith 's film , etc. did n't they ' ve seen the ' 90s ? do n't"),
+    (True, "lemme see, thats more'n 'tis; Á é", "lem me see , that 's more ' n ' tis ; á é"),
+    (False, "We've gonna see 1,000 films: \"wow\" -- I'm sure. The end.",
+     "we ' ve gon na see 1,000 films : \" wow \" - - I 'm sure . the end .")]
+
+
+@pytest.mark.parametrize(("periods", "text", "words"), REVIEWS)
+def test_reviews_are_split_as_by_nvidias_recipes(periods, text, words):
+    assert " ".join(review_words(text, KNOWN, periods)) == words
+
+
+@pytest.mark.parametrize(("kind", "words"), [(IMDBDataLayer, "It 's \" good . bad . \""),
+                                             (SSTDataLayer, "It 's \" good.bad . \"")])
+def test_normalize_splits_the_texts_of_a_corpus_as_reviews(root, kind, words):
+    write(root / "t.tsv", "negative\tIt's \"good.bad.\"", "positive\tgood")
+    params = {"text_file": str(root / "t.tsv"), "normalize": True, "max_length": 20}
+    layer = make(kind, root, **params)
+    assert layer.tokenizer.split("It's \"good.bad.\"") == words.replace("It", "it").split()
+    assert len(texts(layer)[0][0].split()) == len(words.split()) + 2
+    built = make(kind, root, **{**params, "processed_data_folder": str(root / "new"), "min_count": 1})
+    assert {*built.tokens} == {*words.split(), "good", "<unk>", "<eos>"}
 
 
 def test_a_table(root):
