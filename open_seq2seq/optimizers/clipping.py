@@ -91,7 +91,9 @@ def global_norm(gradients: Gradients) -> tf.Tensor:
 
 def _joined(values: list[tf.Tensor]) -> list[tf.Tensor]:
     """Joins small tensors, because a norm of each of them costs more than the copy."""
-    joined, small, size = [], [], 0
+    joined: list[tf.Tensor] = []
+    small: list[tf.Tensor] = []
+    size = 0
     for value in values:
         count = value.shape.num_elements()
         if count is None or count > _LARGEST_JOINED:
