@@ -92,7 +92,7 @@ class CtcPrefixScorer:
         """
         symbols = tf.minimum(symbols, self._blank)
         emitted = tf.gather(tf.transpose(self._log_probs, [0, 2, 1]), symbols, batch_dims=1)  # [batch, beam, time]
-        blanks = self._log_probs[:, tf.newaxis, :, self._blank]
+        blanks = tf.expand_dims(self._log_probs[:, :, self._blank], 1)
         first = tf.where(tf.equal(state.last, self._blank), 0.0, _LOG_ZERO)
         complete = tf.where(tf.expand_dims(tf.equal(symbols, state.last), -1), state.by_blank,
                             _either(state.by_symbol, state.by_blank))
