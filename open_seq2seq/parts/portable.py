@@ -57,7 +57,7 @@ def least_score() -> float:
 
 def scan(step: Callable[[_Values, _Values], _Values], inputs: Sequence[tf.Tensor],
          first: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns what ``tf.scan`` does, for several values and inputs; in a portable pass without arrays of tensors.
+    """Returns what ``tf.scan`` does for tuples; in a portable pass without arrays of tensors.
 
     Args:
       step: function of the values before a step and the inputs of this step, which returns the new values.
@@ -69,7 +69,7 @@ def scan(step: Callable[[_Values, _Values], _Values], inputs: Sequence[tf.Tensor
     """
     if current_pass().portable:
         return portable_scan(step, inputs, first, [value.dtype for value in first])
-    return list(tf.scan(lambda values, one: tuple(step(values, one)), tuple(inputs), tuple(first)))
+    return list(tf.scan(step, tuple(inputs), tuple(first)))
 
 
 def portable_scan(step: Callable[[_Values, _Values], _Values], inputs: Sequence[tf.Tensor], first: Sequence[tf.Tensor],

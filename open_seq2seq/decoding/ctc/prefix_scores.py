@@ -6,11 +6,10 @@ probability that a CTC output begins with a prefix, for all hypotheses and next 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
-
-from open_seq2seq.parts.portable import scan
 
 # Stands for log 0, because differences of -inf would be NaN.
 _LOG_ZERO = -1e30
@@ -40,9 +39,12 @@ class CtcPrefixScorer:
       logits: ``[batch, time, vocabulary]``, the blank last.
       lengths: number of frames of each utterance ``[batch]``.
       end_id: the id that ends a hypothesis: the blank's id, or an id outside CTC's vocabulary.
+      scan: function with the arguments and the result of ``tf.scan``, such as ``parts.portable.scan``.
     """
 
-    def __init__(self, logits: tf.Tensor, lengths: tf.Tensor, end_id: int) -> None:
+    def __init__(self, logits: tf.Tensor, lengths: tf.Tensor, end_id: int,
+                 scan: Callable[..., Sequence[tf.Tensor]] = tf.scan) -> None:
+        self._scan = scan
         self._blank = int(logits.shape[-1]) - 1
         self._end_id = end_id
         in_time = tf.sequence_mask(lengths, tf.shape(logits)[1])[:, :, tf.newaxis]
@@ -106,7 +108,7 @@ class CtcPrefixScorer:
                     tf.maximum(_either(by_blank, by_symbol) + blank, _LOG_ZERO))
 
         nothing = tf.fill(tf.shape(symbols), _LOG_ZERO)
-        by_symbol, by_blank = scan(step, inputs, (nothing, nothing))
+        by_symbol, by_blank = self._scan(step, inputs, (nothing, nothing))
         scores = _sum(before + inputs[1], 0)
         return PrefixState(tf.transpose(by_symbol, [1, 2, 0]), tf.transpose(by_blank, [1, 2, 0]), symbols, scores)
 
