@@ -1,4 +1,4 @@
-"""Writes docs/parameters.md from the declarations of every class that a config can name, and examples into pages.
+"""Writes docs/parameters.md from the declarations of classes, and examples and results of exports into pages.
 
 Usage: python docs/make_reference.py [--check]
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import glob
 import inspect
+import json
 import os
 import re
 import sys
@@ -98,14 +99,25 @@ def with_examples(page: str) -> str:
     return re.sub(r"<!-- (docs/examples/\S+\.py) -->\n```python\n.*?```", filled, page, flags=re.DOTALL)
 
 
+def with_results(page: str) -> str:
+    """Returns a page with the table of docs/export-results.json after the comment that names it."""
+    with open(os.path.join(ROOT, "docs", "export-results.json"), encoding="utf-8") as file:
+        found = json.load(file)
+    formats = list(next(iter(found.values())))
+    lines = ["| model | " + " | ".join(f"`{name}`" for name in formats) + " |", "|---" * (1 + len(formats)) + "|"]
+    lines += [f"| {family} | " + " | ".join(of_family.values()) + " |" for family, of_family in found.items()]
+    table = "\n".join(["<!-- docs/export-results.json -->", *lines, ""])
+    return re.sub(r"<!-- docs/export-results.json -->\n(?:\|.*\n)*", lambda match: table, page)
+
+
 def pages() -> dict[str, str]:
-    """Returns the generated pages by path: the reference, and the pages that contain examples."""
+    """Returns the generated pages by path: the reference, and the pages that contain examples or results."""
     found = {PAGE: build_page()}
     for path in sorted(glob.glob(os.path.join(ROOT, "docs", "*.md"))):
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        if "<!-- docs/examples/" in text:
-            found[path] = with_examples(text)
+        if "<!-- docs/e" in text:
+            found[path] = with_results(with_examples(text))
     return found
 
 

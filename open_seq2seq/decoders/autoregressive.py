@@ -16,6 +16,7 @@ from open_seq2seq.decoding.hypothesis_scores import CTRANSLATE2, WU
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
 from open_seq2seq.parts.attention_record import mean_attention, recording_attention
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.portable import in_shape, least_score
 from open_seq2seq.utils.errors import ConfigError
@@ -460,5 +461,8 @@ class AutoregressiveDecoder(Decoder):
 
 def _follow(scorer: PrefixScorer, prefixes: Any, ids: tf.Tensor, step: tf.Tensor) -> Any:
     """Extends the prefixes by the newest ids, except at the first step, where the newest ids are start ids."""
-    grown = tf.cond(step > 0, lambda: tuple(scorer.follow(prefixes, ids)), lambda: tuple(prefixes))
+    if current_pass().portable:  # without conditions, whose results have no static rank in some runtimes
+        grown = tuple(tf.where(step > 0, *pair) for pair in zip(scorer.follow(prefixes, ids), prefixes, strict=True))
+    else:
+        grown = tf.cond(step > 0, lambda: tuple(scorer.follow(prefixes, ids)), lambda: tuple(prefixes))
     return type(prefixes)(*(in_shape(new, old.shape) for new, old in zip(grown, prefixes, strict=True)))

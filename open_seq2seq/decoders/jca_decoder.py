@@ -10,6 +10,7 @@ from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.ctc.prefix_scores import CtcPrefixScorer
 from open_seq2seq.parts.keys import lengths_of
+from open_seq2seq.parts.portable import scan
 from open_seq2seq.utils.errors import ConfigError
 
 _CLASS = (type, str)
@@ -79,6 +80,6 @@ class JointCTCAttentionDecoder(Decoder):
         ctc = self.ctc.decode({"encoder_output": encoded}, self.training)
         if targets is not None or self.ctc_weight == 0.0:
             return {**self.attention.decode(input_dict, self.training), "ctc_output": ctc}
-        scorer = CtcPrefixScorer(ctc["logits"], lengths_of(ctc, "the CTC decoder"), self.params["END_SYMBOL"])
+        scorer = CtcPrefixScorer(ctc["logits"], lengths_of(ctc, "the CTC decoder"), self.params["END_SYMBOL"], scan)
         result = self.attention.search(encoded, scorer, float(self.ctc_weight), input_dict.get("ids"))
         return {**result, "ctc_output": ctc}

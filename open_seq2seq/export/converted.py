@@ -15,60 +15,76 @@ import tensorflow as tf
 
 from open_seq2seq.export import conversion
 from open_seq2seq.export.tracing import bare_module, traced
-from open_seq2seq.models.serving import ServingFunction
+from open_seq2seq.models.serving import EXAMPLES, ServingFunction
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 
 # What converters say about operations that their format does not have.
 _OPERATIONS = (r"TF Select ops: (.+)", r"Custom ops: (.+)", r"Tensorflow op \[[^\]]*: (\w+)\] is not supported",
                r"No Op registered for (\w+)", r"'tf\.(\w+)' op ", r"Lowering (tensor list ops)")
+SAMPLING = "it has no operation for the random numbers of sampling: give sampling_temperature=None"
+"""Why functions that sample are refused."""
 
 
-def writer(kind: str, title: str, ending: str) -> Callable[[Any, Sequence[ServingFunction], Path], None]:
-    """Returns the ``write`` of a ``Format``.
+def writer(kind: str, title: str, ending: str) -> Callable[[Any, Sequence[ServingFunction], Path], Mapping[str, str]]:
+    """Returns the ``write`` of a ``Format``, which refuses the functions that the converter cannot convert.
 
     Args:
       kind: one of ``conversion.KINDS``.
       title: name of the format in messages.
       ending: the ending of its files, which are named after the functions.
     """
-    def write(model: Any, functions: Sequence[ServingFunction], folder: Path) -> None:
-        module = bare_module(model, functions)
-        targets = {}
-        for function in functions:
+    def write(model: Any, functions: Sequence[ServingFunction], folder: Path) -> dict[str, str]:
+        refused = {function.name: SAMPLING for function in functions if EXAMPLES in function.inputs}
+        kept = [function for function in functions if function.name not in refused]
+        for function in kept:
             if both := {*function.inputs} & {*function.outputs}:
                 raise ValueError(f"inputs and outputs of {function.name} have the same name: {both}")
-            targets[function.name] = str(folder / f"{function.name}{ending}")
-        with tempfile.TemporaryDirectory() as place:
-            saved = os.path.join(place, "model")
-            tf.saved_model.save(module, saved, {function.name: traced(function) for function in functions})
-            _convert(kind, title, saved, targets)
+        if kept:
+            module = bare_module(model, kept)
+            targets = {function.name: str(folder / f"{function.name}{ending}") for function in kept}
+            with tempfile.TemporaryDirectory() as place:
+                saved = os.path.join(place, "model")
+                tf.saved_model.save(module, saved, {function.name: traced(function) for function in kept})
+                del module
+                refused |= _converted(kind, saved, targets)
+        if len(refused) == len(functions):
+            raise UserError(f"The format {title} cannot hold the model: "
+                            f"{'; '.join(f'{name}, because {why}' for name, why in refused.items())}. Nothing was "
+                            "written.")
+        return refused
 
     return write
 
 
-def _convert(kind: str, title: str, saved: str, targets: Mapping[str, str]) -> None:
-    """Runs the converter; if it fails, what it has printed is written to a file in the folder of temporary files.
+def _converted(kind: str, saved: str, targets: Mapping[str, str]) -> dict[str, str]:
+    """Runs the converter, again after a function at which it fails; returns these functions, and why it fails.
+
+    The converter's messages about them are written to files in the folder of temporary files.
 
     Args:
       kind: see ``writer``.
-      title: see ``writer``.
       saved: the SavedModel.
       targets: the file to write for each function.
-
-    Raises:
-      UserError: it fails.
     """
-    words = [kind, saved, *(word for pair in targets.items() for word in pair)]
-    done = subprocess.run([sys.executable, "-P", conversion.__file__, *words], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
-                          env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"})
-    if done.returncode:
+    refused: dict[str, str] = {}
+    left = list(targets)
+    while left:
+        words = [kind, saved, *(word for name in left for word in (name, targets[name]))]
+        done = subprocess.run([sys.executable, "-P", conversion.__file__, *words], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+                              env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"})
+        if not done.returncode:
+            break
         log = os.path.join(tempfile.mkdtemp(prefix="export-"), f"{kind}.log")
         with open(log, "x", encoding="utf-8") as file:
             file.write(done.stdout)
         name, _, messages = done.stdout.rpartition(conversion.BEGIN)[2].partition("\n")
-        raise UserError(f"The format {title} cannot hold the function {name}: {reason(messages, done.returncode)}. "
-                        f"Nothing was written; the converter's messages are in {log}.")
+        failed = [name] if name in left else left  # all, if it failed before the first
+        deco_print(f"The messages of the converter, which failed at {', '.join(failed)}, are in {log}")
+        refused |= dict.fromkeys(failed, reason(messages, done.returncode))
+        left = left[left.index(failed[-1]) + 1:]
+    return refused
 
 
 def reason(log: str, code: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,25 +42,29 @@ def export(model: Model, format_name: str, folder: Path, infer: Infer, examples:
       UserError: the model cannot be exported in this format, or the export has not passed its check.
     """
     chosen = format_of(format_name)
-    functions = exportable(model, chosen)
+    functions, refused = exportable(model, chosen)
     inputs = examples()
-    chosen.write(model, functions, folder)
+    refused |= chosen.write(model, functions, folder) or {}
+    functions = [function for function in functions if function.name not in refused]
+    for function, why in refused.items():
+        deco_print(f"Not exported: {function}, because {why}. Exported: {', '.join(one.name for one in functions)}")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     _copy_vocabulary(model, folder)
-    disk.write_new(folder / "README.md", _readme(chosen, functions, name))
+    disk.write_new(folder / "README.md", _readme(chosen, functions, refused, name))
     if missing := chosen.missing_runtime:
         deco_print(f"WARNING: the export is not checked, because {missing} cannot be imported: {chosen.needs}")
     reports = {} if missing else check(chosen, functions, folder, infer, inputs)
     for function, report in reports.items():
         deco_print(_line(function, report))
     contents = {"format": chosen.name, "bytes": size, "tensorflow": tf.__version__,
-                "functions": {function: _plain(report) for function, report in reports.items()}}
+                "functions": {function: _plain(report) for function, report in reports.items()},
+                "not_exported": refused}
     disk.write_new(folder / REPORT, json.dumps(contents, indent=2) + "\n")
     return contents
 
 
-def exportable(model: Model, chosen: Format) -> list[ServingFunction]:
-    """Returns the functions of a model that a format holds; prints which function it does not hold, and why.
+def exportable(model: Model, chosen: Format) -> tuple[list[ServingFunction], dict[str, str]]:
+    """Returns the functions of a model that can be written in a format, and why the others, by name, cannot.
 
     Raises:
       UserError: there is none.
@@ -75,20 +79,19 @@ def exportable(model: Model, chosen: Format) -> list[ServingFunction]:
     if not declared:
         raise UserError(f"{type(model).__name__} declares no functions to export (serving_functions), so it cannot be "
                         "exported.")
-    functions = []
+    functions, refused = [], {}
     for function in declared:
         try:
             if not function.is_core and not chosen.holds_raw:
                 raise NoGraphForm(f"the format {chosen.name} has no texts")
             function.resources()
         except NoGraphForm as error:
-            cores = ", ".join(one.name for one in declared if one.is_core)
-            deco_print(f"Not exported: {function.name}, because {error}. Exported: {cores}")
+            refused[function.name] = str(error)
         else:
             functions.append(function)
     if not functions:
         raise UserError(f"{type(model).__name__} has no function that the format {chosen.name} holds.")
-    return functions
+    return functions, refused
 
 
 def _copy_vocabulary(model: Model, folder: Path) -> None:
@@ -112,7 +115,7 @@ def _plain(report: Report) -> dict[str, Any]:
     return {**values, "share_equal": report.equal / report.examples}
 
 
-def _readme(chosen: Format, functions: Sequence[ServingFunction], name: str) -> str:
+def _readme(chosen: Format, functions: Sequence[ServingFunction], refused: Mapping[str, str], name: str) -> str:
     """Returns the text of the README."""
     lines = [*chosen.head, f"# {Path(name).name}", "",
              f"A trained model as {chosen.title}, which needs: `{chosen.needs}`. "
@@ -126,6 +129,8 @@ def _readme(chosen: Format, functions: Sequence[ServingFunction], name: str) -> 
         lines += ["", "| output | contents |", "|---|---|"]
         lines += [f"| `{key}` | {described} |" for key, described in function.outputs.items()]
         lines += ["", "```python", *chosen.loading(function, Path(name).name), "```", ""]
+    if refused:
+        lines += ["## Not exported", "", *(f"- `{function}`, because {why}" for function, why in refused.items()), ""]
     return "\n".join(lines)
 
 

@@ -37,7 +37,8 @@ class Format:
       name: its name on the command line, which is also its name in ``outside.RUNTIMES``.
       title: its name in messages.
       holds_raw: whether it holds functions of raw inputs; if not, it holds cores only.
-      write: writes the functions of a model into a folder.
+      write: writes the functions of a model into a folder; returns the functions that it could not write, and why, or
+        None if it has written all. Raises UserError if it has written none.
       loading: returns lines of Python that load the folder and call a function, without this package; the arguments
         are the function and the name of the folder.
       needs: the line that installs what ``loading`` needs.
@@ -54,7 +55,7 @@ class Format:
     name: str
     title: str
     holds_raw: bool
-    write: Callable[[Any, Sequence[ServingFunction], Path], None]
+    write: Callable[[Any, Sequence[ServingFunction], Path], Mapping[str, str] | None]
     loading: Callable[[ServingFunction, str], list[str]]
     needs: str
     least_equal: float = 1.0

@@ -57,7 +57,8 @@ class ServingFunction:
     resources: Callable[[], Sequence[Any]] = tuple
 
 
-_EXAMPLES = "examples"
+EXAMPLES = "examples"
+"""Name of the input of functions that sample: the index of each row, from which its random numbers are computed."""
 
 
 def specs_of_sampling(part: Any) -> dict[str, tf.TensorSpec]:
@@ -67,13 +68,13 @@ def specs_of_sampling(part: Any) -> dict[str, tf.TensorSpec]:
       part: the decoder or encoder; without sampling, no input is needed.
     """
     samples = part.params.get("sampling_temperature") is not None
-    return {_EXAMPLES: tf.TensorSpec([None], tf.int64)} if samples else {}
+    return {EXAMPLES: tf.TensorSpec([None], tf.int64)} if samples else {}
 
 
 def row_numbers(inputs: Tensors, like: tf.Tensor) -> tf.Tensor:
     """Returns the index of each row ``[batch]`` int64: the input ``examples``, or the row's number in ``like``."""
-    if _EXAMPLES in inputs:
-        return inputs[_EXAMPLES]
+    if EXAMPLES in inputs:
+        return inputs[EXAMPLES]
     return tf.range(tf.shape(like, tf.int64)[0])
 
 

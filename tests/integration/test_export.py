@@ -6,6 +6,8 @@ import json
 import re
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +32,33 @@ def test_the_readme_of_an_export_translates(trained, monkeypatch, capfd):
         program = f"import sys\nsys.modules['open_seq2seq'] = None\n{lines}"
         done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
         assert done.returncode == 0 and done.stdout, done.stderr
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.long
+def test_mistakes_and_a_kill_leave_an_earlier_export_as_it_was(trained, monkeypatch, capfd):
+    monkeypatch.chdir(trained)
+    assert main(["export", "run", "--export_dir=kept"]) == 0, capfd.readouterr().err
+    Path("file").touch()
+    before = contents(trained / "kept")
+    for words, said in (
+            (["--export_dir=file"], "file is not a folder"), (["--export_dir=file/below"], "cannot be written"),
+            (["--export_dir=run"], "contains files, but no earlier export"),
+            (["nowhere.txt", "--export_dir=kept"], "nowhere.txt, which does not exist"),
+            (["--export_dir=kept", "--dtype=float23"], "Did you mean 'float32'?"),
+            (["--export_dir=kept", "--decoder_params/beam_sise=2"], "Did you mean 'beam_size'?"),
+            (["--export_dir=kept", "--replace_unknowns=True"], "'replace_unknowns' is True"),
+            (["--export_dir=kept", "--decoder_params/beam_size=0"], "beam_size")):
+        assert main(["export", "run", *words]) == 2
+        error = capfd.readouterr().err
+        assert said in error and error.count("\n") == 1, error
+    running = subprocess.Popen([sys.executable, "-m", "open_seq2seq", "export", "run", "--export_dir=kept"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list(trained.glob(".tmp-*/saved_model.pb")) and running.poll() is None:
+        time.sleep(0.01)
+    running.kill()
+    assert running.wait() < 0  # it had not ended before
+    assert contents(trained / "kept") == before

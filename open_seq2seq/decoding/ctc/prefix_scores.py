@@ -6,6 +6,7 @@ probability that a CTC output begins with a prefix, for all hypotheses and next 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -38,9 +39,12 @@ class CtcPrefixScorer:
       logits: ``[batch, time, vocabulary]``, the blank last.
       lengths: number of frames of each utterance ``[batch]``.
       end_id: the id that ends a hypothesis: the blank's id, or an id outside CTC's vocabulary.
+      scan: function with the arguments and the result of ``tf.scan``, such as ``parts.portable.scan``.
     """
 
-    def __init__(self, logits: tf.Tensor, lengths: tf.Tensor, end_id: int) -> None:
+    def __init__(self, logits: tf.Tensor, lengths: tf.Tensor, end_id: int,
+                 scan: Callable[..., Sequence[tf.Tensor]] = tf.scan) -> None:
+        self._scan = scan
         self._blank = int(logits.shape[-1]) - 1
         self._end_id = end_id
         in_time = tf.sequence_mask(lengths, tf.shape(logits)[1])[:, :, tf.newaxis]
@@ -63,7 +67,7 @@ class CtcPrefixScorer:
         appended up to ``end_id``, and ids outside the vocabulary are impossible, except ``end_id``.
         """
         psi = self._prefix_scores(state)
-        ends = tf.reduce_logsumexp(tf.stack([state.by_symbol[:, :, -1], state.by_blank[:, :, -1]]), 0)
+        ends = _sum(tf.stack([state.by_symbol[:, :, -1], state.by_blank[:, :, -1]]), 0)
         width = max(self._blank, self._end_id) + 1
         psi = tf.pad(psi[:, :, :self._blank], [[0, 0], [0, 0], [0, width - self._blank]], constant_values=_LOG_ZERO)
         is_end = tf.range(width) == self._end_id
@@ -74,13 +78,13 @@ class CtcPrefixScorer:
         # Sums over all frames in which the new symbol may begin; the prefix is complete one frame earlier.
         start = self._log_probs[:, tf.newaxis, :, :]  # [batch, 1, time, vocabulary]
         # Before the first frame, only the empty prefix is complete.
-        first = tf.where(state.last == self._blank, 0.0, _LOG_ZERO)
+        first = tf.where(tf.equal(state.last, self._blank), 0.0, _LOG_ZERO)
         before_any = _shifted(_either(state.by_symbol, state.by_blank), first)
         before_same = _shifted(state.by_blank, first)
-        scores = tf.reduce_logsumexp(tf.expand_dims(before_any, -1) + start, 2)
+        scores = _sum(tf.expand_dims(before_any, -1) + start, 2)
         of_last = tf.gather(tf.transpose(self._log_probs, [0, 2, 1]), state.last, batch_dims=1)
-        same = tf.reduce_logsumexp(before_same + of_last, 2)
-        repeats = tf.one_hot(state.last, self._blank + 1, True, False, dtype=tf.bool)
+        same = _sum(before_same + of_last, 2)
+        repeats = tf.equal(tf.expand_dims(state.last, -1), tf.range(self._blank + 1))
         return tf.where(repeats, tf.expand_dims(same, -1), scores)
 
     def follow(self, state: PrefixState, symbols: tf.Tensor) -> PrefixState:
@@ -90,9 +94,9 @@ class CtcPrefixScorer:
         """
         symbols = tf.minimum(symbols, self._blank)
         emitted = tf.gather(tf.transpose(self._log_probs, [0, 2, 1]), symbols, batch_dims=1)  # [batch, beam, time]
-        blanks = self._log_probs[:, tf.newaxis, :, self._blank]
-        first = tf.where(state.last == self._blank, 0.0, _LOG_ZERO)
-        complete = tf.where(tf.expand_dims(symbols == state.last, -1), state.by_blank,
+        blanks = tf.expand_dims(self._log_probs[:, :, self._blank], 1)
+        first = tf.where(tf.equal(state.last, self._blank), 0.0, _LOG_ZERO)
+        complete = tf.where(tf.expand_dims(tf.equal(symbols, state.last), -1), state.by_blank,
                             _either(state.by_symbol, state.by_blank))
         before = tf.transpose(_shifted(complete, first), [2, 0, 1])  # [time, batch, beam]
         inputs = (before, tf.transpose(emitted, [2, 0, 1]), tf.transpose(blanks, [2, 0, 1]))
@@ -104,9 +108,16 @@ class CtcPrefixScorer:
                     tf.maximum(_either(by_blank, by_symbol) + blank, _LOG_ZERO))
 
         nothing = tf.fill(tf.shape(symbols), _LOG_ZERO)
-        by_symbol, by_blank = tf.scan(step, inputs, (nothing, nothing))
-        scores = tf.reduce_logsumexp(before + inputs[1], 0)
+        by_symbol, by_blank = self._scan(step, inputs, (nothing, nothing))
+        scores = _sum(before + inputs[1], 0)
         return PrefixState(tf.transpose(by_symbol, [1, 2, 0]), tf.transpose(by_blank, [1, 2, 0]), symbols, scores)
+
+
+def _sum(values: tf.Tensor, axis: int) -> tf.Tensor:
+    """Returns ln Σ exp(values) along an axis; finite, as the values are."""
+    # tf.reduce_logsumexp asks whether values are finite, for which some runtimes have no operation.
+    highest = tf.reduce_max(values, axis, keepdims=True)
+    return tf.math.log(tf.reduce_sum(tf.exp(values - highest), axis)) + tf.squeeze(highest, axis)
 
 
 def _either(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:

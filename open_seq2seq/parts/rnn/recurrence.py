@@ -14,10 +14,10 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.parts.forward_pass import current_pass
+from open_seq2seq.parts.portable import portable_scan
 from open_seq2seq.parts.rnn.cells import Cell, Tensors, transposed
 
 STEPS_AT_ONCE = 4  # number of steps per loop iteration; more than one, to reduce the loop's overhead
-_STEPS_IN_BLOCK = 8  # the same in a portable pass
 
 
 def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -34,7 +34,8 @@ def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: S
       state in FP32. Steps after the end of an example are computed from its padding; the caller masks their values.
     """
     if current_pass().portable:
-        return _portable(cell, x, states, weights)
+        return portable_scan(lambda values, one: cell.step(one[0], values, tuple(weights))[0], [x], states,
+                             _kept_types(cell, x))
     num_states = cell.num_states
 
     @tf.custom_gradient
@@ -99,35 +100,6 @@ def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tup
 
     _, histories, saved = turns(steps, body, (tuple(states), histories, saved))
     return [array.stack() for array in histories], tuple(array.stack() for array in saved)
-
-
-def _portable(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Computes ``recurrence`` without gradient and without arrays of tensors.
-
-    Other runtimes hold such arrays only for a fixed number of examples, or if each is written once per iteration.
-    Instead, the states are appended to tensors, ``_STEPS_IN_BLOCK`` steps at a time, because appending copies them.
-    """
-    steps, rows = tf.shape(x)[0], tf.shape(x)[1]
-    blocks = (steps + _STEPS_IN_BLOCK - 1) // _STEPS_IN_BLOCK
-    x = tf.pad(x, [[0, blocks * _STEPS_IN_BLOCK - steps], [0, 0], [0, 0]])
-    x = tf.reshape(x, [blocks, _STEPS_IN_BLOCK, rows, x.shape[2]])
-    histories = tuple(tf.zeros([0, rows, state.shape[1]], dtype)
-                      for state, dtype in zip(states, _kept_types(cell, x), strict=True))
-
-    def body(number: tf.Tensor, states: Tensors, histories: Any) -> Any:
-        every = []
-        for one in tf.unstack(x[number]):
-            states, _ = cell.step(one, states, tuple(weights))
-            every.append(states)
-        new = [tf.stack([tf.cast(of_step, history.dtype) for of_step in of_steps])
-               for history, of_steps in zip(histories, zip(*every, strict=True), strict=True)]
-        return number + 1, tuple(states), tuple(tf.concat(both, 0) for both in zip(histories, new, strict=True))
-
-    shapes = tuple(tf.TensorShape([None, *history.shape[1:]]) for history in histories)
-    *_, histories = tf.while_loop(
-        lambda number, *_: number < blocks, body, (tf.constant(0), tuple(states), histories),
-        shape_invariants=(tf.TensorShape([]), tuple(state.shape for state in states), shapes))
-    return [history[:steps] for history in histories]
 
 
 def _kept_types(cell: Cell, x: tf.Tensor) -> list[tf.DType]:

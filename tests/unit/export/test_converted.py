@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,10 @@ def test_a_core_is_converted_checked_and_refused(tmp_path: Path, name: str):
     reports = check(chosen, [function], tmp_path, lambda inputs: [np.array(row) * [1.0, 2.0, 3.0] for row in inputs],
                     [[1.0, 2.0, 3.0], [0.0, 1.0, 4.0]])
     assert reports["scaled"].largest_difference < 1e-6
-    strange = core(model, tf.math.erfinv)
-    with pytest.raises(UserError, match=r"no operation for .*Erfinv"):
+    strange = dataclasses.replace(core(model, tf.math.erfinv), name="strange")
+    with pytest.raises(UserError, match=r"strange, because it has no operation for .*Erfinv"):
         chosen.write(model, [strange], tmp_path / "other")
     assert not (tmp_path / "other").exists()
+    (tmp_path / "other").mkdir()
+    assert "Erfinv" in chosen.write(model, [strange, function], tmp_path / "other")["strange"]
+    assert [path.stem for path in (tmp_path / "other").iterdir()] == ["scaled"]

@@ -142,10 +142,32 @@ def test_a_full_disk_leaves_nothing_and_what_the_user_has_stays(run, tmp_path, m
     (["--logdir=nowhere", "--export_dir=x", "--export_format=savedmodle"], "Did you mean 'savedmodel'?"),
     (["--logdir=nowhere"], "needs --export_dir"),
     (["--export_dir=x"], "neither a config nor a trained model"),
+    (["--logdir=empty", "--export_dir=x"], "has no checkpoint"),
+    (["--logdir=file", "--export_dir=x"], "has no checkpoint"),
+    (["--logdir=empty", "--export_dir="], "needs --export_dir"),
+    (["--logdir=empty", "--export_dir=x", "--export_format=ONNX"], "has to be one of savedmodel"),
+    (["--logdir=empty", "--export_dir=x", "--mode=exprot"], "Did you mean 'export'?"),
+    (["--logdir=empty", "--export_dir=x", "--mode=eval"], "--export_dir is for --mode=export"),
+    (["--logdir=empty", "--export_format=onnx", "--mode=eval"], "--export_format is for --mode=export"),
+    (["--logdir=empty", "--export_dir=x", "--num_workers"], "--num_workers"),
 ])
 def test_mistakes_are_one_sentence(tmp_path, monkeypatch, capfd, arguments, said):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
     assert main(["--mode=export", *arguments]) == 2
+    error = capfd.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file"]
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--export_dir=x"], "export LOGDIR [FILE ...] --export_dir=FOLDER"), (["nowhere"], "needs --export_dir"),
+    (["nowhere", "--export_dir=x"], "does not exist"),
+])
+def test_mistakes_of_the_command_are_one_sentence(tmp_path, monkeypatch, capfd, words, said):
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", *words]) == 2
     error = capfd.readouterr().err
     assert said in error and error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
