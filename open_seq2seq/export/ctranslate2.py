@@ -145,12 +145,11 @@ def _joined(tokenizer: Any, rows: Sequence[Any]) -> dict[str, np.ndarray]:
     return {"tokens": np.array([SEPARATOR.join(names[number] for number in row).encode() for row in rows], object)}
 
 
-def write(model: Any, declared: Sequence[ServingFunction], folder: Path, quantization: str = "float32") -> None:
-    """Writes the CTranslate2 model, and the SentencePiece models if there are any.
+def write_model(model: Any, folder: Path, quantization: str = "float32") -> None:
+    """Writes the CTranslate2 model, without SentencePiece models.
 
     Args:
       model: a model that ``check_exportable`` accepts, with restored weights.
-      declared: the functions of the export.
       folder: an existing folder.
       quantization: ``float32``, ``int8`` or ``float16``.
     """
@@ -172,8 +171,6 @@ def write(model: Any, declared: Sequence[ServingFunction], folder: Path, quantiz
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(folder))
-    for name, tokenizer in zip(piece_files(model), dict.fromkeys(tokenizers), strict=False):
-        disk.copy_new(tokenizer.path, folder / name)
 
 
 def _tokenizers(model: Any) -> tuple[Any, ...]:
@@ -291,10 +288,12 @@ def search(model: Any) -> dict[str, Any]:
 
 
 def _format(name: str, title: str, quantization: str, least_equal: float, most_difference: float) -> Format:
-    def write_quantized(model: Any, declared: Sequence[ServingFunction], folder: Path) -> None:
-        write(model, declared, folder, quantization)
+    def write(model: Any, declared: Sequence[ServingFunction], folder: Path) -> None:
+        write_model(model, folder, quantization)
+        for file, tokenizer in zip(piece_files(model), dict.fromkeys(_tokenizers(model)), strict=False):
+            disk.copy_new(tokenizer.path, folder / file)
 
-    return Format(name, title, True, write_quantized, loading, "pip install ctranslate2 sentencepiece", least_equal,
+    return Format(name, title, True, write, loading, "pip install ctranslate2 sentencepiece", least_equal,
                   most_difference, functions, search)
 
 

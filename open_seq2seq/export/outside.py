@@ -12,7 +12,9 @@ import contextlib
 import functools
 import json
 import sys
+import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ import numpy as np
 
 SEPARATOR = "\x1f"
 """Separates the tokens of a text."""
+ARGOS: Mapping[str, Any] = {"beam_size": 4, "length_penalty": 0.2}
+"""How Argos Translate searches."""
 Call = Callable[[str, Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
 
@@ -147,6 +151,36 @@ def ctranslate2(folder: str) -> Call:
     return call
 
 
+def argos(folder: str) -> Call:
+    """Returns a function that translates with the package in a folder as Argos Translate 1.11 translates a sentence.
+
+    Unlike there, the lengths of translations are limited as in inference, and an empty translation is possible.
+    """
+    import ctranslate2 as library
+
+    place = tempfile.TemporaryDirectory()
+    (package,) = Path(folder).glob("*.argosmodel")
+    with zipfile.ZipFile(package) as archive:
+        archive.extractall(place.name)
+    root = Path(place.name, package.stem)
+    translator = library.Translator(str(root / "model"), device="cpu", intra_threads=1)
+    encoder, decoder = _piece_models(root)
+
+    def call(function: str, inputs: Mapping[str, np.ndarray], kept: Any = place) -> dict[str, np.ndarray]:
+        rows = [encoder(text.decode())[:int(inputs["longest"])] for text in inputs["texts"].tolist()]
+        found, scores = _translated(translator, rows, inputs["limits"].tolist(), replace_unknowns=True,
+                                    min_decoding_length=0, **ARGOS)
+        texts = [as_argos(decoder(tokens)) for tokens in found]
+        return {"texts": np.array([text.encode() for text in texts], object), "scores": scores}
+
+    return call
+
+
+def as_argos(text: str) -> str:
+    """Returns a text as Argos Translate writes it: with spaces instead of underscores."""
+    return text.replace("\u2581", " ").replace("_", " ").removeprefix(" ")
+
+
 def _piece_models(folder: Path) -> tuple[Any, Any]:
     """Returns functions from a text to pieces and back; fails when they are called if the folder has no models."""
     names = [name for name in ("sentencepiece.model", "source.model", "target.model") if (folder / name).exists()]
@@ -195,7 +229,7 @@ def _translated(translator: Any, rows: Sequence[Sequence[str]], limits: Sequence
 RUNTIMES: dict[str, Callable[[str], Call]] = {
     "savedmodel": saved_model, "litert": litert, "litert_float16": litert, "litert_int8": litert, "onnx": onnx,
     "huggingface": hugging_face, "ctranslate2": ctranslate2, "ctranslate2_float16": ctranslate2,
-    "ctranslate2_int8": ctranslate2}
+    "ctranslate2_int8": ctranslate2, "argos": argos}
 """Name of a format → function that loads a folder, and returns the function that calls one of its functions."""
 
 
