@@ -176,6 +176,26 @@ def argos(folder: str) -> Call:
     return call
 
 
+def sherpa(folder: str) -> Call:
+    """Returns a function that transcribes waveforms of 16 kHz with sherpa-onnx, one by one, on one thread."""
+    import sherpa_onnx
+
+    @functools.cache
+    def recognizer(function: str) -> Any:
+        return sherpa_onnx.OfflineRecognizer.from_omnilingual_asr_ctc(f"{folder}/{function}.onnx",
+                                                                      f"{folder}/tokens.txt")
+
+    def text_of(function: str, audio: np.ndarray) -> bytes:
+        stream = recognizer(function).create_stream()
+        stream.accept_waveform(16000, audio)
+        recognizer(function).decode_stream(stream)
+        return stream.result.text.strip().encode()
+
+    return lambda function, inputs: {"texts": np.array([
+        text_of(function, row[:length]) for row, length in zip(inputs["waveforms"], inputs["lengths"], strict=True)],
+        object)}
+
+
 def as_argos(text: str) -> str:
     """Returns a text as Argos Translate writes it: with spaces instead of underscores."""
     return text.replace("\u2581", " ").replace("_", " ").removeprefix(" ")
@@ -229,7 +249,7 @@ def _translated(translator: Any, rows: Sequence[Sequence[str]], limits: Sequence
 RUNTIMES: dict[str, Callable[[str], Call]] = {
     "savedmodel": saved_model, "litert": litert, "litert_float16": litert, "litert_int8": litert, "onnx": onnx,
     "huggingface": hugging_face, "ctranslate2": ctranslate2, "ctranslate2_float16": ctranslate2,
-    "ctranslate2_int8": ctranslate2, "argos": argos}
+    "ctranslate2_int8": ctranslate2, "argos": argos, "sherpa": sherpa}
 """Name of a format → function that loads a folder, and returns the function that calls one of its functions."""
 
 
