@@ -11,40 +11,39 @@ zero here, and its normalisation has the epsilon 1e-5.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
-from open_seq2seq.decoders import TransformerDecoder
-from open_seq2seq.encoders import TransformerEncoder, TransformerLMEncoder
 from open_seq2seq.export import hugging_face_tokenizer
 from open_seq2seq.export.formats import Format
+from open_seq2seq.export.hugging_face_weights import (
+    GPT2,
+    PEGASUS,
+    gpt2,
+    pegasus,
+    refusal_of_language,
+    refusal_of_translation,
+    written,
+)
 from open_seq2seq.export.runtime_texts import (
     LEAST_POSITIONS,
     TEXTS,
     continuing,
     greedy_search,
     positions_of_translation,
-    refusal_of_norms,
     runtime_function,
     translation_limits,
-    without_padding,
 )
 from open_seq2seq.models.lm.language_model import LanguageModel
 from open_seq2seq.models.serving import Answer, ServingFunction, feed_of_texts
 from open_seq2seq.models.text2text.serving import check_settings
 from open_seq2seq.models.text2text.text2text import Text2Text
-from open_seq2seq.parts.output_layer import OutputLayer
-from open_seq2seq.parts.transformer.position import position_signal
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
-
-Tensors = Iterator[tuple[str, np.ndarray]]
 
 
 def functions(model: Any) -> list[ServingFunction]:
@@ -64,26 +63,16 @@ def functions(model: Any) -> list[ServingFunction]:
 
 def _refusal_of_translation(model: Any) -> str | None:
     check_settings(model)
-    encoder, decoder, layer = model.encoder, model.decoder, model.data_layer
-    if type(encoder) is not TransformerEncoder or type(decoder) is not TransformerDecoder:
-        return f"it has a {type(encoder).__name__} and a {type(decoder).__name__}"
-    if layer.params["use_start_token"]:
-        return "'data_layer_params/use_start_token' is True"
-    source, target = layer.tokenizers
+    if problem := refusal_of_translation(model):
+        return problem
+    source, target = model.data_layer.tokenizers
     if source.fingerprint != target.fingerprint:
         return "source and target have different vocabularies"
-    return refusal_of_norms(encoder, decoder) or hugging_face_tokenizer.refusal(source)
+    return hugging_face_tokenizer.refusal(source)
 
 
 def _refusal_of_language(model: Any) -> str | None:
-    encoder = model.encoder
-    if type(encoder) is not TransformerLMEncoder:
-        return f"it has a {type(encoder).__name__}"
-    if encoder.params["position_encoding"] != "sinusoidal":
-        return f"'encoder_params/position_encoding' is {encoder.params['position_encoding']}"
-    if type(encoder.output_layer) is not OutputLayer or encoder.output_layer.bias is not None:
-        return "its output layer has a bias (fc_use_bias) or is an adaptive softmax"
-    return refusal_of_norms(encoder) or hugging_face_tokenizer.refusal(model.data_layer.tokenizer)
+    return refusal_of_language(model) or hugging_face_tokenizer.refusal(model.data_layer.tokenizer)
 
 
 def _translate(model: Any) -> ServingFunction:
@@ -109,8 +98,8 @@ def write(model: Any, declared: Sequence[ServingFunction], folder: Path) -> None
     is_translation = isinstance(model, Text2Text)
     tokenizer = model.data_layer.tokenizers[0] if is_translation else model.data_layer.tokenizer
     end = int(SpecialTextTokens.EOS_ID) if is_translation else tokenizer.end_id
-    tensors = _pegasus(model) if is_translation else _gpt2(model)
-    disk.write_new(folder / "model.safetensors", save(dict(tensors), {"format": "pt"}))
+    tensors = pegasus(model, model.data_layer.source_vocab_size) if is_translation else gpt2(model)
+    disk.write_new(folder / "model.safetensors", save(written(tensors), {"format": "pt"}))
     names = {"eos": end, "unk": tokenizer.unknown_id, "pad": 0 if is_translation else end}
     longest = model.data_layer.params["max_length"] if is_translation else LEAST_POSITIONS
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
@@ -133,7 +122,7 @@ def _settings_of_translation(model: Any) -> tuple[dict[str, Any], dict[str, Any]
                   f"{side}_attention_heads": part.params["num_heads"]}
     positions = positions_of_translation(model)
     start = {"decoder_start_token_id": 0, "forced_eos_token_id": None}  # the embedding of padding is zeros
-    return {"architectures": ["PegasusForConditionalGeneration"], "model_type": "pegasus",
+    return {"architectures": [PEGASUS], "model_type": "pegasus",
             "d_model": model.encoder.params["hidden_size"], **sizes, "activation_function": "relu",
             "scale_embedding": True, "tie_word_embeddings": False, "vocab_size": model.data_layer.source_vocab_size,
             "max_position_embeddings": positions, "dropout": 0.0, "attention_dropout": 0.0,
@@ -143,75 +132,11 @@ def _settings_of_translation(model: Any) -> tuple[dict[str, Any], dict[str, Any]
 def _settings_of_language(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the contents of the configuration and of the settings of generation."""
     params, count = model.encoder.params, model.encoder.params["num_tokens_gen"]
-    return {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": params["hidden_size"],
+    return {"architectures": [GPT2], "model_type": "gpt2", "n_embd": params["hidden_size"],
             "n_layer": len(model.encoder.layers), "n_head": params["num_heads"], "n_inner": params["filter_size"],
             "n_positions": LEAST_POSITIONS + count, "vocab_size": params["vocab_size"], "activation_function": "relu",
             "layer_norm_epsilon": model.encoder.output_norm.epsilon, "tie_word_embeddings": False, "embd_pdrop": 0.0,
             "attn_pdrop": 0.0, "resid_pdrop": 0.0, "dtype": "float32"}, {"max_new_tokens": count}
-
-
-def _pegasus(model: Any) -> Tensors:
-    """Yields the tensors by their names in ``PegasusForConditionalGeneration``."""
-    encoder, decoder, vocab_size = model.encoder, model.decoder, model.data_layer.source_vocab_size
-    source = encoder.embedding.table.numpy()[:vocab_size]
-    target = (decoder.embedding or encoder.embedding).table.numpy()[:vocab_size]
-    yield "lm_head.weight", target.copy()
-    yield "final_logits_bias", np.zeros([1, vocab_size], np.float32)
-    yield "model.shared.weight", without_padding(source)
-    for side, part, table in (("encoder", encoder, source), ("decoder", decoder, target)):
-        prefix = f"model.{side}."
-        yield f"{prefix}embed_tokens.weight", without_padding(table)
-        yield f"{prefix}embed_positions.weight", _sinusoids(positions_of_translation(model), part)
-        yield from _norm(f"{prefix}layer_norm.", part.output_norm)
-        for number, layer in enumerate(part.layers):
-            yield from _layer(f"{prefix}layers.{number}.", layer)
-
-
-def _sinusoids(count: int, part: Any) -> np.ndarray:
-    return position_signal(tf.range(count), part.params["hidden_size"]).numpy()
-
-
-def _layer(prefix: str, layer: Any) -> Tensors:
-    for name, attention in (("self_attn", "self_attention"), ("encoder_attn", "cross_attention")):
-        if hasattr(layer, attention):
-            yield from _norm(f"{prefix}{name}_layer_norm.", getattr(layer, f"{attention}_norm"))
-            part = getattr(layer, attention)
-            for letter, kernel in (("q", part.query), ("k", part.key), ("v", part.value), ("out", part.output)):
-                yield from _product(f"{prefix}{name}.{letter}_proj.", kernel.numpy().T)
-    yield from _norm(f"{prefix}final_layer_norm.", layer.feed_forward_norm)
-    weights = layer.feed_forward
-    yield from _product(f"{prefix}fc1.", weights.filter_kernel.numpy().T, weights.filter_bias)
-    yield from _product(f"{prefix}fc2.", weights.output_kernel.numpy().T, weights.output_bias)
-
-
-def _gpt2(model: Any) -> Tensors:
-    """Yields the tensors by their names in ``GPT2LMHeadModel``, whose products are not transposed."""
-    encoder = model.encoder
-    count, size = LEAST_POSITIONS + encoder.params["num_tokens_gen"], encoder.params["hidden_size"]
-    yield "lm_head.weight", encoder.output_layer.table.numpy()
-    yield "transformer.wte.weight", encoder.embedding.numpy() * np.float32(math.sqrt(size))
-    yield "transformer.wpe.weight", _sinusoids(count, encoder)
-    yield from _norm("transformer.ln_f.", encoder.output_norm)
-    for number, layer in enumerate(encoder.layers):
-        prefix, attention, weights = f"transformer.h.{number}.", layer.self_attention, layer.feed_forward
-        yield from _norm(f"{prefix}ln_1.", layer.self_attention_norm)
-        yield from _norm(f"{prefix}ln_2.", layer.feed_forward_norm)
-        joined = np.concatenate([kernel.numpy() for kernel in (attention.query, attention.key, attention.value)], 1)
-        yield from _product(f"{prefix}attn.c_attn.", joined, outputs=1)
-        yield from _product(f"{prefix}attn.c_proj.", attention.output.numpy(), outputs=1)
-        yield from _product(f"{prefix}mlp.c_fc.", weights.filter_kernel.numpy(), weights.filter_bias, 1)
-        yield from _product(f"{prefix}mlp.c_proj.", weights.output_kernel.numpy(), weights.output_bias, 1)
-
-
-def _norm(prefix: str, norm: Any) -> Tensors:
-    yield f"{prefix}weight", norm.gamma.numpy()
-    yield f"{prefix}bias", norm.beta.numpy()
-
-
-def _product(prefix: str, weight: np.ndarray, bias: tf.Variable | None = None, outputs: int = 0) -> Tensors:
-    """Yields a matrix, whose axis ``outputs`` is that of the outputs, and its bias, or zeros without one."""
-    yield f"{prefix}weight", np.ascontiguousarray(weight)
-    yield f"{prefix}bias", np.zeros(weight.shape[outputs], np.float32) if bias is None else bias.numpy()
 
 
 def loading(function: ServingFunction, folder: str) -> list[str]:

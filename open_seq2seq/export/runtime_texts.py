@@ -78,7 +78,7 @@ def translation_limits(model: Any, lengths: Any) -> np.ndarray:
 
 def positions_of_translation(model: Any, least: int = LEAST_POSITIONS) -> int:
     """Returns the number of positions of a translation model: its longest source or translation, at least ``least``."""
-    longest = model.data_layer.params["max_length"]
+    longest = model.data_layer.params["max_length"] or least
     return max(least, longest, int(translation_limits(model, [longest])[0]) + 1)
 
 
