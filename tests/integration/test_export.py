@@ -7,9 +7,12 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from open_seq2seq import Run
 from open_seq2seq.cli import main
+from open_seq2seq.parts.component import named_variables
 
 
 @pytest.mark.long
@@ -30,3 +33,18 @@ def test_the_readme_of_an_export_translates(trained, monkeypatch, capfd):
         program = f"import sys\nsys.modules['open_seq2seq'] = None\n{lines}"
         done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
         assert done.returncode == 0 and done.stdout, done.stderr
+
+
+@pytest.mark.long
+def test_training_begins_with_the_weights_of_a_folder_of_hugging_face(trained, command):
+    assert command("--mode=export", "--export_format=huggingface", f"--export_dir={trained}/folder")[0] == 0
+    found = Run(logdir=f"{trained}/run").load().model
+    values = ["--mode=train", f"--load_model={trained}/folder", f"--logdir={trained}/tuned", "--max_steps=1",
+              "--save_checkpoint_steps=1", "--optimizer=Adam", "--optimizer_params={}", "--lr_policy=fixed_lr",
+              "--lr_policy_params={'learning_rate': 0.0}"]
+    code, out, err = command(*values)
+    assert code == 0, err
+    assert re.search(r"(\d+) of \1 variables loaded", out)
+    tuned = Run(logdir=f"{trained}/tuned").load().model
+    for name, variable in named_variables(tuned).items():
+        np.testing.assert_array_equal(variable.numpy(), named_variables(found)[name].numpy(), err_msg=name)
