@@ -59,7 +59,7 @@ setup(
         # Horovod with NCCL compiles and links against the CUDA wheels of 2.18.1 and of 2.21.0 (install_horovod.sh).
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
-        "ctranslate2": ["ctranslate2>=4.8,<5"],  # scripts/export_ctranslate2.py; the tests have passed with 4.8.5
+        "ctranslate2": ["ctranslate2>=4.8,<5"],  # the tests have passed with 4.8.5
         "litert": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10"],  # tried with 2.3.0 and 0.10.0
         "onnx": ["onnxruntime>=1.20", "tf2onnx>=1.17"],  # tried with 1.32 and 1.17
         "align": ["pocketsphinx>=5.1"],  # scripts/align_speech.py; 5.1.1 aligned 450 of 450 clips
@@ -71,8 +71,8 @@ setup(
                  "hypothesis>=6.100", "ipykernel", "jiwer", "matplotlib", "nbclient", "num2words>=0.5.14",
                  "onnxruntime>=1.20", "pocketsphinx>=5.1", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3",
                  "pytest-xdist>=3.6", "python_speech_features", "tf2onnx>=1.17"],
-        # What make test-outside compares exports with; 2.13 and 5.24 have passed.
-        "outside": ["torch>=2.5", "transformers>=5"],
+        # What make test-outside compares exports with; 1.11.0, 2.0.1, 2.13 and 5.24 have passed.
+        "outside": ["argostranslate>=1.11", "sherpa-onnx>=1.12", "torch>=2.5", "transformers>=5"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
     },

@@ -44,6 +44,8 @@ base_params = {
     "best_metric_mode": "max",
     "stop_after_evals_without_gain": 5,
     "logdir": "own-text-model",
+    "source_language": source,
+    "target_language": target,
 
     # learning_rate is the highest rate, after the first tenth of the updates; it then falls to 0, slowly at first. That
     # of "small" was measured (docs/own-text.md); that of "base" is the published recipes' for such a batch.

@@ -22,6 +22,11 @@ _MODULES: dict[str, tuple[str, str, tuple[str, ...], str]] = {
     "litert_float16": ("litert", "FLOAT16", ("ai_edge_litert",), "litert"),
     "litert_int8": ("litert", "INT8", ("ai_edge_litert", "ai_edge_quantizer"), "litert"),
     "onnx": ("onnx", "FORMAT", ("tf2onnx", "onnxruntime"), "onnx"),
+    "sherpa": ("sherpa", "FORMAT", ("tf2onnx", "onnxruntime"), "onnx"),
+    "ctranslate2": ("ctranslate2", "FORMAT", ("ctranslate2",), "ctranslate2"),
+    "ctranslate2_float16": ("ctranslate2", "FLOAT16", ("ctranslate2",), "ctranslate2"),
+    "ctranslate2_int8": ("ctranslate2", "INT8", ("ctranslate2",), "ctranslate2"),
+    "argos": ("argos", "FORMAT", ("ctranslate2",), "ctranslate2"),
     "huggingface": ("hugging_face", "FORMAT", (), ""),
 }
 

@@ -86,7 +86,8 @@ def _logdir_params() -> dict[str, Any]:
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint from which training takes the initial "
                             "weights. In a logdir, they are taken from the newest checkpoint or, with "
                             "restore_best_checkpoint, from the best one. May also be a checkpoint of NVIDIA's "
-                            "OpenSeq2Seq, such as old/model.ckpt-1000."),
+                            "OpenSeq2Seq, such as old/model.ckpt-1000, or a folder of Hugging Face that an export has "
+                            "written."),
         "restore_best_checkpoint": Param(bool, False, "Whether evaluation, inference and load_model always use the "
                                          "best checkpoint, if there is one. By default, evaluation and inference use "
                                          "whichever of the newest, the best and the averaged checkpoint has the best "

@@ -21,6 +21,7 @@ from open_seq2seq.checkpoints.folders import (
     refuse_links,
     regular_step,
 )
+from open_seq2seq.checkpoints.hugging_face import HuggingFaceFolder
 from open_seq2seq.checkpoints.original import OriginalFiles
 from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.run.logdir_lock import LOCK, START_MARK, is_marked, refuse_checkpoint, started_run
@@ -54,7 +55,7 @@ class LogDir:
     checkpoint_dir: Path | None = None
     best_dir: Path | None = None
     checkpoint: Path | None = None
-    base_checkpoint: Path | OriginalFiles | None = None
+    base_checkpoint: Path | OriginalFiles | HuggingFaceFolder | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     begins_anew: bool = False
 
@@ -206,13 +207,15 @@ def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
     return checkpoint
 
 
-def _base_checkpoint(params: Mapping[str, Any]) -> Path | OriginalFiles:
+def _base_checkpoint(params: Mapping[str, Any]) -> Path | OriginalFiles | HuggingFaceFolder:
     root = Path(params["load_model"]).expanduser()
     if not root.is_dir() and (files := OriginalFiles.at(root)):
         return files
     if not root.is_dir() or _is_empty(root):
         raise UserError(f"'load_model' is {root}, which {_lacks(root)}: give the logdir of a trained model, or the "
                         "path of a checkpoint of NVIDIA's OpenSeq2Seq without .index.")
+    if of_transformers := HuggingFaceFolder.at(root):
+        return of_transformers
     folder = checkpoint_folder(root)
     checkpoints = find_checkpoints(folder, bool(params.get("restore_best_checkpoint")))
     base = next(iter(checkpoints), None) or OriginalFiles.newest_in(root)

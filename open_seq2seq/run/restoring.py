@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.checkpoints import Checkpoint, assign_matching, assign_strictly, load_checkpoint, match
+from open_seq2seq.checkpoints.hugging_face import HuggingFaceFolder
 from open_seq2seq.checkpoints.inputs import RunInputs
 from open_seq2seq.checkpoints.original import OriginalFiles, read_converted
 from open_seq2seq.checkpoints.run_variables import RunVariables
@@ -121,7 +122,7 @@ def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:
         deco_print("The checkpoint has an average of the weights, but the config does not enable one: averaging stops.")
 
 
-def load_base_model(model: Model, variables: RunVariables, path: Path | OriginalFiles) -> None:
+def load_base_model(model: Model, variables: RunVariables, path: Path | OriginalFiles | HuggingFaceFolder) -> None:
     """Assigns another run's weights, or their average if it kept one, to the variables of the same name and shape.
 
     Mismatches are printed. An average of this run's weights restarts from the assigned ones.
@@ -129,7 +130,7 @@ def load_base_model(model: Model, variables: RunVariables, path: Path | Original
     Args:
       model: the model.
       variables: the variables of this run.
-      path: folder of a checkpoint, or the files of a checkpoint of NVIDIA's OpenSeq2Seq.
+      path: folder of a checkpoint, the files of a checkpoint of NVIDIA's OpenSeq2Seq, or a folder of Hugging Face.
 
     Raises:
       CheckpointError: no variable matches, or the checkpoint is damaged.
@@ -139,6 +140,10 @@ def load_base_model(model: Model, variables: RunVariables, path: Path | Original
         conversion = read_converted(path, model)[1]
         report = assign_matching(variables.weights, conversion.weights)
         report.unused += conversion.unused
+    elif isinstance(path, HuggingFaceFolder):
+        from open_seq2seq.export.hugging_face_weights import weights_of
+
+        report = assign_matching(variables.weights, weights_of(path, model))
     else:
         report = assign_matching(variables.weights, _base_weights(model, variables, path))
     if not report.assigned:

@@ -9,9 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from open_seq2seq import Run
 from open_seq2seq.cli import main
+from open_seq2seq.parts.component import named_variables
 
 
 @pytest.mark.long
@@ -62,3 +65,18 @@ def test_mistakes_and_a_kill_leave_an_earlier_export_as_it_was(trained, monkeypa
     running.kill()
     assert running.wait() < 0  # it had not ended before
     assert contents(trained / "kept") == before
+
+
+@pytest.mark.long
+def test_training_begins_with_the_weights_of_a_folder_of_hugging_face(trained, command):
+    assert command("--mode=export", "--export_format=huggingface", f"--export_dir={trained}/folder")[0] == 0
+    found = Run(logdir=f"{trained}/run").load().model
+    values = ["--mode=train", f"--load_model={trained}/folder", f"--logdir={trained}/tuned", "--max_steps=1",
+              "--save_checkpoint_steps=1", "--optimizer=Adam", "--optimizer_params={}", "--lr_policy=fixed_lr",
+              "--lr_policy_params={'learning_rate': 0.0}"]
+    code, out, err = command(*values)
+    assert code == 0, err
+    assert re.search(r"(\d+) of \1 variables loaded", out)
+    tuned = Run(logdir=f"{trained}/tuned").load().model
+    for name, variable in named_variables(tuned).items():
+        np.testing.assert_array_equal(variable.numpy(), named_variables(found)[name].numpy(), err_msg=name)

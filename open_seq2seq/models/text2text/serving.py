@@ -90,10 +90,16 @@ def _answer(texts: list[str], scores: np.ndarray) -> Answer:
 
 def check_settings(model: Any) -> None:
     """Raises UserError if the settings of inference have no form in exports."""
-    params, layer = model.params, model.data_layer.params
+    params = model.params
     for name in ("replace_unknowns", "save_alignments"):
         if params[name]:
             raise UserError(f"'{name}' is True, but an export has no alignments: give --{name}=False.")
+    check_single_source(model)
+
+
+def check_single_source(model: Any) -> None:
+    """Raises UserError if a model reads several texts for each translation."""
+    layer = model.data_layer.params
     if layer.get("prefix_column") or getattr(model.data_layer, "num_sources", 1) > 1:
         raise UserError("The model reads several texts for each translation, but an export reads one: this model "
                         "cannot be exported.")

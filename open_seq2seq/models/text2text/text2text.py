@@ -89,6 +89,9 @@ class Text2Text(EncoderDecoderModel):
             "write_scores": Param(bool, False, "Whether inference writes 'number<TAB>score<TAB>text' for each of "
                                   "the decoder's n_best hypotheses, instead of only the best text; number is the "
                                   "index of the sentence, from 0.", on_change=FREE),
+            **{f"{side}_language": Param((str, type(None)), None, f"Code of the {side} language, such as 'en', which "
+                                         "an export to Argos Translate contains.", on_change=FREE)
+               for side in ("source", "target")},
             **_inference_params(),
         }
 

@@ -55,7 +55,7 @@ def test_transposed_integers_raise_no_false_alarm():
 
 
 @pytest.mark.parametrize("name", [
-    "average_checkpoints", "export_ctranslate2", "replay_batch", "rescore"])
+    "average_checkpoints", "replay_batch", "rescore"])
 def test_scripts_import_tensorflow_without_its_log_first(name):
     before, call, _ = (SCRIPTS / f"{name}.py").read_text(encoding="utf-8").partition("\nquiet_tensorflow()\n")
     assert call and re.findall(r"^(?:from|import) ((?:open_seq2seq|tensorflow)\S*)", before, re.MULTILINE) == [

@@ -1,1 +1,0 @@
-"""Export of text-to-text models to other programs."""
