@@ -67,7 +67,7 @@ def _peak(values: tf.Tensor) -> tf.Tensor:
     return tf.maximum(tf.reduce_max(tf.abs(values)), 0.0)
 
 
-def global_norm(gradients: Gradients) -> tf.Tensor:
+def global_norm(gradients: Gradients, joins: bool = True) -> tf.Tensor:
     """Returns the square root of the sum of squares over all gradients.
 
     The result is finite if and only if all gradients are finite and the norm is in the range of FP32, so it also serves
@@ -75,11 +75,13 @@ def global_norm(gradients: Gradients) -> tf.Tensor:
 
     Args:
       gradients: the gradients by name, dense or ``IndexedSlices`` (duplicate rows are summed first).
+      joins: whether small gradients are joined. If the norm of each is needed as well, TensorFlow computes both from
+        the same sums of squares without this.
 
     Returns:
       FP32 scalar; inf or NaN when a gradient is not finite.
     """
-    values = _joined(values_of(gradients))
+    values = _joined(values_of(gradients)) if joins else values_of(gradients)
     squares = 2.0 * tf.add_n([tf.nn.l2_loss(v) for v in values])
 
     def with_large_values() -> tf.Tensor:

@@ -200,7 +200,7 @@ class MixedPrecisionOptimizer(Module):
         gradients = {name: self._optimizer.prepare(g) for name, g in gradients.items()}
         scale = self.loss_scale
         rate = self.learning_rate * self.batch_factor
-        scaled_norm = global_norm(gradients)
+        scaled_norm = global_norm(gradients, joins=self._larc is None)
         norm = scaled_norm / scale if self._scales else scaled_norm
         amax = max_abs(gradients) / scale if self._scaler.needs_amax else None
         larc: dict[str, LarcInfo] = {}
