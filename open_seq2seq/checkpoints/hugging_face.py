@@ -11,6 +11,7 @@ import numpy as np
 
 from open_seq2seq.utils.errors import CheckpointError
 
+_MOST_TOKENS = 10 ** 8  # ids beyond are damage
 _CONFIG, _TENSORS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 
 
@@ -39,8 +40,8 @@ class HuggingFaceFolder:
         Raises:
           CheckpointError: the configuration cannot be read.
         """
-        names = self._json(_CONFIG).get("architectures") or ["an unknown class"]
-        return str(names[0])
+        names = self._json(_CONFIG).get("architectures")
+        return str(names[0]) if isinstance(names, list) and names else "an unknown class"
 
     def tokens(self) -> list[str]:
         """Returns the tokens in the order of their ids; ids without a token get a name of their own.
@@ -48,10 +49,12 @@ class HuggingFaceFolder:
         Raises:
           CheckpointError: the tokenizer is missing or of an unknown kind.
         """
-        vocabulary = self._json(_TOKENIZER).get("model", {}).get("vocab")
-        if isinstance(vocabulary, list):
-            return [str(token) for token, _ in vocabulary]
-        if not isinstance(vocabulary, dict):
+        model = self._json(_TOKENIZER).get("model")
+        vocabulary = model.get("vocab") if isinstance(model, dict) else None
+        if isinstance(vocabulary, list) and all(isinstance(entry, list) and entry for entry in vocabulary):
+            return [str(entry[0]) for entry in vocabulary]
+        if not isinstance(vocabulary, dict) or not all(
+                type(number) is int and 0 <= number < _MOST_TOKENS for number in vocabulary.values()):
             raise CheckpointError(f"{self.path / _TOKENIZER} has no vocabulary that can be read: copy the folder "
                                   "again.")
         names = {number: token for token, number in vocabulary.items()}

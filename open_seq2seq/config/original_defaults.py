@@ -137,12 +137,16 @@ def _params_of(sections: Mapping[str, dict[str, Any]], choice: str, name: str) -
 
 
 def _names(choice: Any) -> list[str]:
-    """Returns the bare names of a class and its bases, the nearest first, or of a function, or in the string for it."""
+    """Returns the bare names of a class and its bases, the nearest first, or of a function of this package.
+
+    Of a string, it returns the bare name in it.
+    """
     if isinstance(choice, str):
         return [choice.rpartition(":")[2].rpartition(".")[2]]
     if inspect.isclass(choice):
         return [cls.__name__ for cls in choice.__mro__]
-    return [choice.__name__] if inspect.isfunction(choice) else []
+    is_ours = inspect.isfunction(choice) and choice.__module__.startswith("open_seq2seq.")
+    return [choice.__name__] if is_ours else []
 
 
 def _set(params: dict[str, Any], path: Sequence[str], value: Any) -> Iterator[str]:

@@ -81,6 +81,8 @@ def _converted(kind: str, saved: str, targets: Mapping[str, str]) -> dict[str, s
             file.write(done.stdout)
         name, _, messages = done.stdout.rpartition(conversion.BEGIN)[2].partition("\n")
         failed = [name] if name in left else left  # all, if it failed before the first
+        for one in failed:
+            Path(targets[one]).unlink(missing_ok=True)  # a part of the file, if the disk is full
         deco_print(f"The messages of the converter, which failed at {', '.join(failed)}, are in {log}")
         refused |= dict.fromkeys(failed, reason(messages, done.returncode))
         left = left[left.index(failed[-1]) + 1:]

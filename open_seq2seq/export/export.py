@@ -90,7 +90,8 @@ def exportable(model: Model, chosen: Format) -> tuple[list[ServingFunction], dic
         else:
             functions.append(function)
     if not functions:
-        raise UserError(f"{type(model).__name__} has no function that the format {chosen.name} holds.")
+        reasons = "; ".join(f"{name}, because {why}" for name, why in refused.items())
+        raise UserError(f"{type(model).__name__} has no function that the format {chosen.name} holds: {reasons}.")
     return functions, refused
 
 

@@ -189,7 +189,9 @@ def weights_of(folder: HuggingFaceFolder, model: Any) -> dict[str, np.ndarray]:
     values = _read(folder, tensors, folder.tensors(), {id(table) for table in _tables(model)})
     layer = model.data_layer
     tokenizers = (layer.tokenizer, layer.tokenizer) if is_language else layer.tokenizers
-    for table, tokenizer in zip(_tables(model), tokenizers, strict=True):
+    # A table that serves twice is put in order once.
+    for table, tokenizer in {id(table): (table, tokenizer)
+                             for table, tokenizer in zip(_tables(model), tokenizers, strict=True)}.values():
         values[id(table)] = _rows_by_token(values[id(table)], tokens, table.numpy(), tokenizer.tokens)
     return {name: values[id(variable)] for name, variable in named_variables(model).items() if id(variable) in values}
 

@@ -3,7 +3,7 @@
 Most of its loaders compute features of their own, whose frames lie elsewhere than those of this toolkit. The one for
 omnilingual models gives the network the waveform, at 16 kHz and scaled to mean 0 and variance 1, and expects logits
 ``[batch, steps, symbols]`` with a fixed number of symbols, of which it takes the likeliest. The scale does not matter
-to features of audio that is divided by its peak.
+to features of audio that is divided by its peak. Recordings whose mean is far from 0 are transcribed differently.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.decoders import FullyConnectedCTCDecoder
 from open_seq2seq.export.converted import writer
 from open_seq2seq.export.formats import Format
 from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
@@ -57,7 +58,7 @@ def functions(model: Any) -> list[ServingFunction]:
 def _refusal(model: Any) -> str | None:
     if not isinstance(model, Speech2Text):
         return f"it is a {type(model).__name__}"
-    if not model.has_ctc_results:
+    if not isinstance(model.decoder, FullyConnectedCTCDecoder):
         return f"it has a {type(model.decoder).__name__}"
     settings = model.data_layer.settings
     if settings.sample_freq != _RATE:
@@ -93,5 +94,5 @@ def loading(function: ServingFunction, folder: str) -> list[str]:
             "stream.accept_waveform(rate, audio)", "recognizer.decode_stream(stream)", "print(stream.result.text)"]
 
 
-FORMAT = Format("sherpa", "sherpa-onnx", True, write, loading, "pip install sherpa-onnx", 1.0, 1e-3, functions, _search,
-                ("sherpa_onnx",))
+FORMAT = Format("sherpa", "sherpa-onnx", True, write, loading, "pip install sherpa-onnx soundfile", 1.0, 1e-3,
+                functions, _search, ("sherpa_onnx",))

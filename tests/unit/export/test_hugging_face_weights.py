@@ -54,16 +54,16 @@ def test_weights_are_read_as_they_were(family):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def test_rows_follow_their_tokens():
-    folder, weights = written("language model", "tokens")
-    Path("other_lm").mkdir()
+@pytest.mark.parametrize("family", ["language model", "tied"])
+def test_rows_follow_their_tokens(family):
+    folder, weights = written(family, f"tokens {family}")
+    Path("other_lm").mkdir(exist_ok=True)
     tokens = ["<unk>", "<eos>", *"edxcba"]
     Path("other_lm/vocab.txt").write_text("".join(f"{number}\t{token}\t1\n" for number, token in enumerate(tokens))
                                           + "8\n", encoding="utf-8")
-    found = weights_of(folder, other("language model", {"data_layer_params/processed_data_folder": "other_lm"}))
+    found = weights_of(folder, other(family, {"data_layer_params/processed_data_folder": "other_lm"}))
     theirs = ["<unk>", "<eos>", *"abcde"]
-    for name in ("encoder/embedding", "encoder/output_layer/kernel"):
-        (key,) = [key for key in found if key.removesuffix(":0").endswith(name.removeprefix("encoder/"))]
+    for key in {"encoder/embedding", "encoder/output_layer/kernel"} & {*found}:
         for number, token in enumerate(tokens):
             expected = weights[key][theirs.index(token)] if token in theirs else 0.0
             np.testing.assert_array_equal(found[key][number], np.broadcast_to(expected, found[key][number].shape))
@@ -90,7 +90,9 @@ def test_other_tensors_are_refused(tmp_path, change, said):
     ("config.json", json.dumps({"architectures": ["BertModel"]}), "a folder of BertModel, but this model is a Pegasus"),
     ("config.json", "{", r"config.json cannot be read \(.*: copy the folder again"),
     ("model.safetensors", "damaged", r"model.safetensors cannot be read \(.*: copy the folder again"),
-    ("tokenizer.json", "{}", "tokenizer.json has no vocabulary that can be read"),
+    *(("tokenizer.json", content, "tokenizer.json has no vocabulary that can be read") for content in (
+        "{}", '{"model": null}', '{"model": {"vocab": [1]}}', '{"model": {"vocab": {"a": "b"}}}',
+        '{"model": {"vocab": {"a": 1000000000000}}}')),
 ])
 def test_damaged_folders_and_other_networks_are_refused(tmp_path, name, content, said):
     folder, _ = written("words", tmp_path / "folder")
