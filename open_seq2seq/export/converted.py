@@ -16,6 +16,7 @@ import tensorflow as tf
 from open_seq2seq.export import conversion
 from open_seq2seq.export.tracing import bare_module, traced
 from open_seq2seq.models.serving import EXAMPLES, ServingFunction
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 
@@ -82,7 +83,7 @@ def _converted(kind: str, saved: str, targets: Mapping[str, str]) -> dict[str, s
         name, _, messages = done.stdout.rpartition(conversion.BEGIN)[2].partition("\n")
         failed = [name] if name in left else left  # all, if it failed before the first
         for one in failed:
-            Path(targets[one]).unlink(missing_ok=True)  # a part of the file, if the disk is full
+            disk.remove_file(targets[one])  # a part of the file, if the disk is full
         deco_print(f"The messages of the converter, which failed at {', '.join(failed)}, are in {log}")
         refused |= dict.fromkeys(failed, reason(messages, done.returncode))
         left = left[left.index(failed[-1]) + 1:]
