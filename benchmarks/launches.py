@@ -49,7 +49,7 @@ def part_of(name: str, kind: str, is_backward: bool) -> str:
 def backward_nodes(graph: Any) -> set[str]:
     """Returns the names of a graph's nodes that TensorFlow's gradients made, and of all that depend on them.
 
-    The gradients that the toolkit defines itself are told by the latter alone.
+    The toolkit's own gradients do not have TensorFlow's names, so only their dependence identifies them.
     """
     backward = {node.name for node in graph.node if "gradient_tape" in node.name and node.op not in _NOTHING}
     readers = collections.defaultdict(list)
