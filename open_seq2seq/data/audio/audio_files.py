@@ -32,6 +32,8 @@ _FEW_CHANNELS = 8
 """Number of channels that even an array of fewer samples may have, such as a short chunk of a stream."""
 _SILENCE = 1.01 / 2 ** 15
 """Peak up to which audio counts as silent: one quantization step of 16-bit audio."""
+_FULL_RANGE, _CLIPPED_SHARE = 0.999, 1e-4
+"""Audio is clipped if more than this share of its samples and their successors are at least this far from 0."""
 _UNKNOWN_SAMPLES = 2 ** 62
 """Number of samples of files whose length is unknown; libsndfile reports more if a FLAC header gives no length."""
 # libsndfile estimates where a Vorbis stream begins that was cut from another; the error is less than a block.
@@ -384,6 +386,15 @@ def resampled(audio: np.ndarray, rate: float, new_rate: float, length: int) -> n
 def is_silent(audio: np.ndarray) -> bool:
     """Returns whether audio ``[samples]`` is silent: its peak is at most one quantization step of 16-bit audio."""
     return float(np.max(np.abs(audio), initial=0.0)) <= _SILENCE
+
+
+def is_clipped(audio: np.ndarray) -> bool:
+    """Returns whether audio ``[samples]`` was too loud for its format: pairs of samples are at the end of its range.
+
+    A recording that was scaled to full range touches the end with single samples.
+    """
+    loud = np.abs(audio) >= _FULL_RANGE
+    return int(np.sum(loud[1:] & loud[:-1])) > _CLIPPED_SHARE * len(audio)
 
 
 def _is_named_mp3(path: str) -> bool:

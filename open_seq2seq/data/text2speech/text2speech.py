@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.audio.audio_files import AudioError, is_silent, read_audio, resampled_length
+from open_seq2seq.data.audio.audio_files import AudioError, is_clipped, is_silent, read_audio, resampled_length
 from open_seq2seq.data.audio.synthesis_features import loud_range, spectrogram
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import OR_SKIP
@@ -39,10 +39,12 @@ class _Recorded(NamedTuple):
     Attributes:
       spectrogram: ``[frames, features]``, without padding.
       start: seconds that were trimmed from the beginning.
+      clipped: whether the recording was too loud for its format.
     """
 
     spectrogram: np.ndarray
     start: float
+    clipped: bool
 
 
 class Text2SpeechDataLayer(DataLayer):
@@ -85,6 +87,7 @@ class Text2SpeechDataLayer(DataLayer):
         self._speeds = np.ones([0], np.float32)
         self._of_one_speed = ""
         self._frames = np.zeros([0], np.int64)
+        self._rates = np.zeros([0], np.int64)
         if self.mode != "interactive_infer":
             self._check_lists()
             _ = self.fingerprints  # computed before the lists are read, to detect later changes
@@ -133,9 +136,9 @@ class Text2SpeechDataLayer(DataLayer):
             clips, pauses = self._by_sentence(clips)
         problems: dict[int, Problem] = {}
         ids = [self._encoded(number, clip, problems) for number, clip in enumerate(clips)]
-        frames = np.zeros([len(clips)], np.int64)
+        frames, rates = np.zeros([2, len(clips)], np.int64)
         if self._reads_recordings:
-            frames = self._header_frames(clips, problems)
+            frames, rates = self._read_headers(clips, problems)
         self._report(problems)
         rows = [row for row in range(len(clips)) if row not in problems]
         if self._has_targets:
@@ -143,7 +146,8 @@ class Text2SpeechDataLayer(DataLayer):
         if not rows:
             raise DataError(f"No clips of {', '.join(params['dataset_files'])} are left. "
                             + describe_problems(list(problems.values())))
-        self._clips, self._ids, self._frames = [clips[row] for row in rows], [ids[row] for row in rows], frames[rows]
+        self._clips, self._ids = [clips[row] for row in rows], [ids[row] for row in rows]
+        self._frames, self._rates = frames[rows], rates[rows]
         self.pauses = [pauses[row] for row in rows]
         self._speeds = np.asarray([spoken_at(clip.text)[1] for clip in self._clips], np.float32)
 
@@ -213,22 +217,23 @@ class Text2SpeechDataLayer(DataLayer):
         ids = np.concatenate([[START], ids, [END]]).astype(np.int32)
         return np.pad(ids, (0, self.params["pad_to"] - len(ids) % self.params["pad_to"]))
 
-    def _header_frames(self, clips: Sequence[Clip], problems: dict[int, Problem]) -> np.ndarray:
-        """Returns the number of frames of each recording before trimming, from its header; 0 if it has none."""
+    def _read_headers(self, clips: Sequence[Clip], problems: dict[int, Problem]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the number of frames of each recording before trimming, and its rate in Hz; 0 if it has none."""
         named = [row for row, clip in enumerate(clips) if clip.path or self._has_targets]
         index = AudioIndex([clips[row].path or clips[row].name for row in named], None,
                            self.params["map_parallel_calls"])
         for number, error in index.errors.items():
             clip = clips[named[number]]
             problems[named[number]] = Problem(clip.place, clip.name, error.kind, error.detail)
-        frames = np.zeros([len(clips)], np.int64)
+        frames, rates = np.zeros([2, len(clips)], np.int64)
+        rates[named] = index.rates
         samples = resampled_length(index.samples, np.maximum(index.rates, 1), self.settings.sample_freq)
         frames[named] = [self._padded_frames(self.settings.frames(int(count))) for count in samples]
         for row, count in zip(named, samples.tolist() if self._has_durations else [], strict=False):
             detail = mismatch(clips[row].seconds, count / self.settings.sample_freq, self._frame_seconds)
             if detail and row not in problems:
                 problems[row] = Problem(clips[row].place, clips[row].name, "durations of another length", detail)
-        return frames
+        return frames, rates
 
     @property
     def _frame_seconds(self) -> float:
@@ -331,24 +336,25 @@ class Text2SpeechDataLayer(DataLayer):
         return values
 
     def _computed(self, path: str) -> _Recorded:
-        audio, start = self._recording(path)
-        return _Recorded(spectrogram(audio, self.settings), start / self.settings.sample_freq)
+        audio, start, clipped = self._recording(path)
+        return _Recorded(spectrogram(audio, self.settings), start / self.settings.sample_freq, clipped)
 
     def recording(self, example: int) -> np.ndarray:
         """Returns the sound ``[samples]`` of a clip, trimmed as for its spectrogram."""
         return self._recording(self._clips[example].path)[0]
 
-    def _recording(self, path: str) -> tuple[np.ndarray, int]:
-        """Returns the sound ``[samples]`` of a recording, and the number of samples cut from its beginning."""
+    def _recording(self, path: str) -> tuple[np.ndarray, int, bool]:
+        """Returns the sound ``[samples]``, the number of samples cut from its beginning, and whether it is clipped."""
         audio, start = read_audio(path, self.settings.sample_freq), 0
         if is_silent(audio):
             raise AudioError("silent", "is silent")
+        clipped = is_clipped(audio)
         if self.params["trim"]:
             start, end = loud_range(audio, self.settings)
             audio = audio[start:end]
         if self.params["max_normalization"]:
             audio = audio / np.abs(audio).max()
-        return audio, start
+        return audio, start, clipped
 
     def _durations_of(self, example: int, recorded: _Recorded) -> np.ndarray:
         """Returns the number of frames of each id ``[text]`` of a clip."""
@@ -434,12 +440,20 @@ class Text2SpeechDataLayer(DataLayer):
         """Computes the spectrogram of every clip, for ``--check``; returns lines about the clips."""
         if not self._has_targets:
             return [f"{self.num_examples:,} texts"]
-        problems = {example: Problem(clip.place, clip.name, error.kind, error.detail)
-                    for example, (clip, error) in enumerate(zip(self._clips, self._workers.map(
-                        self._tried, range(self.num_examples)), strict=True)) if isinstance(error, AudioError)}
+        problems: dict[int, Problem] = {}
+        clipped = []
+        recorded = self._workers.map(self._tried, range(self.num_examples))
+        for example, (clip, values) in enumerate(zip(self._clips, recorded, strict=True)):
+            if isinstance(values, AudioError):
+                problems[example] = Problem(clip.place, clip.name, values.kind, values.detail)
+            elif values.clipped:
+                clipped.append(clip)
         self._report(problems)
-        hours = float(self._frames.sum()) * self.settings.hop / self.settings.sample_freq / 3600
-        return [f"{self.num_examples - len(problems):,} of {self.num_examples:,} clips were read: {hours:.2f} hours"]
+        hours = float(self._frames.sum()) * self._frame_seconds / 3600
+        read = f"{self.num_examples - len(problems):,} of {self.num_examples:,} clips were read: {hours:.2f} hours"
+        return [read, *([f"WARNING: recordings that are clipped: {len(clipped):,}, the first in {clipped[0].place} "
+                         f"({clipped[0].name}); record them again at a lower level, or leave them out, for the voice "
+                         "learns their distortion."] if clipped else [])]
 
     def example_files(self) -> list[str]:
         return [clip.path for clip in self._clips] if self._has_targets else []
@@ -469,11 +483,21 @@ class Text2SpeechDataLayer(DataLayer):
         return self.vocabulary.size + _SPECIAL
 
     def remarks(self) -> list[str]:
-        """Returns lines about words that are guessed, and about symbols that are left out in inference."""
+        """Returns lines about guessed words, symbols that are left out in inference, and recordings of low rates."""
         clips = [] if self._has_targets else self._clips
         unknown = self.vocabulary.unknown(symbol for clip in clips for symbol in self._symbols(clip))
         left_out = [f"WARNING: left out {self.vocabulary.describe(unknown)} ({self.params['vocab_file']})."]
-        return [*self._guesses(), *(left_out if unknown else [])]
+        return [*self._guesses(), *(left_out if unknown else []), *self._low_rates()]
+
+    def _low_rates(self) -> list[str]:
+        """Returns a line if recordings lack the high frequencies that the voice should have."""
+        low = np.flatnonzero((self._rates > 0) & (self._rates < self.settings.sample_freq)) if self._has_targets else ()
+        if not len(low):
+            return []
+        first = self._clips[low[0]]
+        return [f"WARNING: recordings with a lower rate than sample_freq, {self.settings.sample_freq:,} Hz: "
+                f"{len(low):,}, the first in {first.place} ({first.name}, {self._rates[low[0]]:,} Hz); they sound "
+                "muffled, so leave them out, or lower sample_freq."]
 
     def _guesses(self) -> list[str]:
         """Returns a line about guessed pronunciations that no line has been about yet."""

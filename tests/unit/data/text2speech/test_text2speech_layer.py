@@ -137,6 +137,19 @@ def test_recordings_of_any_rate_suffix_and_channels(voice):
     np.testing.assert_allclose(values[0], values[1], atol=0.02)
 
 
+def test_clipped_recordings_and_low_rates_are_named(voice):
+    audio, _ = soundfile.read(voice / "wavs" / "train-0000.wav", dtype="float32")
+    loud = audio / np.abs(audio).max()
+    soundfile.write(voice / "wavs" / "loud.wav", loud, RATE, "PCM_16")
+    soundfile.write(voice / "wavs" / "clipped.wav", 2 * loud, RATE, "PCM_16")
+    soundfile.write(voice / "wavs" / "low.wav", loud[::2], RATE // 2, "PCM_16")
+    lists = listed(voice, "loud|a", "clipped|a", "low|a")
+    data = layer(voice, dataset_files=lists)
+    assert "own.csv:2 (clipped)" in data.examine()[1] and "own.csv:3 (low, 4,000 Hz)" in data.remarks()[0]
+    kept = layer(voice, dataset_files=listed(voice, "loud|a", "train-0001|e"))
+    assert len(kept.examine()) == 1 and not kept.remarks()
+
+
 @pytest.mark.parametrize(("changes", "message"), [
     ({"output_type": "both"}, "num_audio_features"),
     ({"output_type": "both", "num_audio_features": {"mel": 20, "phase": 1}}, "mel and magnitude"),
