@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 from open_seq2seq.cli import main
 from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.data.image2label.toy_images import SHAPES, write_toy_folders
+from open_seq2seq.data.text2speech.toy_voice import RATE, write_toy_voice
 from scripts.create_toy_text import main as create_toy_text
 from tests.integration.ranks import NEEDS_HOROVOD, assert_identical, on_ranks
 from tests.unit.models.test_multi_decoder_model import params_in
@@ -56,6 +57,28 @@ def image_classifier(root: Path) -> dict[str, Any]:
                                   "resize_size": 16, "train_crop": "resized", "color_jitter": 0.2, "mixup": 0.2}}
 
 
+def voice(root: Path) -> dict[str, Any]:
+    """A small Tacotron 2 with all its dropout and guided attention."""
+    write_toy_voice(f"{root}/voice", {"train": 12})
+    conv = {"kernel_size": [3], "stride": [1], "num_channels": 8, "padding": "SAME"}
+    return {"encoder": "Tacotron2Encoder",
+            "encoder_params": {"cnn_dropout_prob": 0.1, "rnn_dropout_prob": 0.1, "src_emb_size": 8,
+                               "conv_layers": [conv], "activation_fn": "relu", "num_rnn_layers": 1, "rnn_cell_dim": 8,
+                               "use_cudnn_rnn": False, "rnn_type": "LSTMCell", "rnn_unidirectional": False},
+            "decoder": "Tacotron2Decoder",
+            "decoder_params": {"attention_layer_size": 8, "attention_type": "location", "decoder_cell_units": 8,
+                               "decoder_cell_type": "LSTMCell", "decoder_layers": 1, "dropout_prob": 0.1,
+                               "enable_prenet": True, "prenet_layers": 1, "prenet_units": 8, "reduction_factor": 2,
+                               "enable_postnet": True, "postnet_keep_dropout_prob": 0.9,
+                               "postnet_conv_layers": [{**conv, "num_channels": -1, "activation_fn": None}]},
+            "loss": "Text2SpeechLoss", "loss_params": {"guided_attention_weight": 1.0},
+            "data_layer": "Text2SpeechDataLayer",
+            "data_layer_params": {"dataset": "LJ", "dataset_location": f"{root}/voice", "output_type": "mel",
+                                  "dataset_files": [f"{root}/voice/train.csv"], "vocab_file": f"{root}/voice/vocab.txt",
+                                  "num_audio_features": 10, "feature_normalize": False, "sample_freq": RATE,
+                                  "n_fft": 512, "pad_to": 2}}
+
+
 @pytest.fixture(scope="module")
 def configs(tmp_path_factory: pytest.TempPathFactory, corpus: dict[str, Any]) -> dict[str, Path]:  # noqa: F811
     """The config file of each family."""
@@ -66,7 +89,8 @@ def configs(tmp_path_factory: pytest.TempPathFactory, corpus: dict[str, Any]) ->
         "convolutional": ("Text2Text", params_of("ConvS2SEncoder", "ConvS2SDecoder", texts)),
         "several languages": ("MultiDecoderModel", params_in(root)),
         "language model": ("LSTMLM", language_model(root)),
-        "images": ("Image2Label", image_classifier(root))}
+        "images": ("Image2Label", image_classifier(root)),
+        "voice": ("Text2SpeechTacotron", voice(root))}
     files = {}
     for family, (model, params) in families.items():
         files[family] = root / f"{family.replace(' ', '_')}.yaml"
@@ -105,7 +129,7 @@ def saved(folder: Path, run: str, file: str, step: int = STEPS) -> dict[str, np.
 
 
 STATISTICS = ("/moving_mean", "/moving_variance")
-FAMILIES = ("recurrent", "convolutional", "several languages", "language model", "images")
+FAMILIES = ("recurrent", "convolutional", "several languages", "language model", "images", "voice")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -137,7 +137,7 @@ def make_settings(params: Mapping[str, Any], path: str) -> SpectrogramSettings:
 
 
 def _part(count: Any, kind: str) -> int:
-    return count[kind] if isinstance(count, Mapping) else count
+    return count.get(kind, 0) if isinstance(count, Mapping) else count
 
 
 def _check_output(params: Mapping[str, Any], path: str) -> None:
@@ -145,8 +145,10 @@ def _check_output(params: Mapping[str, Any], path: str) -> None:
     kind, problems = params["output_type"], []
     for name in ("num_audio_features", "data_min"):
         value = params[name]
-        if isinstance(value, Mapping) and set(value) != {"mel", "magnitude"}:
-            problems.append(f"'{path}/{name}' must have the keys mel and magnitude, got {list(value)}.")
+        needed = {"mel", "magnitude"} if kind == "both" else {kind}
+        if isinstance(value, Mapping) and not needed <= set(value) <= {"mel", "magnitude"}:
+            keys = "the keys mel and magnitude" if kind == "both" else f"the key {kind}"
+            problems.append(f"'{path}/{name}' must have {keys}, got {list(value)}.")
     if kind == "both" and not isinstance(params["num_audio_features"], Mapping):
         problems.append(f"'{path}/num_audio_features' must be a dict with mel and magnitude for output_type both.")
     if kind == "both" and params["feature_normalize"]:

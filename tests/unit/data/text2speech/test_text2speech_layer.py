@@ -132,7 +132,7 @@ def test_bad_clips_are_skipped_on_request(voice, capsys):
 def test_recordings_of_any_rate_suffix_and_channels(voice):
     audio, _ = soundfile.read(voice / "wavs" / "train-0000.wav", dtype="float32")
     soundfile.write(voice / "wavs" / "stereo.flac", np.stack([audio, audio], 1), RATE)
-    data = layer(voice, dataset_files=listed(voice, "stereo|a", "wavs/train-0000|a"))
+    data = layer(voice, dataset_files=listed(voice, "stereo|a", "wavs/train-0000|a"), num_audio_features={"mel": 20})
     values = data.make_batch(np.arange(2))["target_tensors"][0]
     np.testing.assert_allclose(values[0], values[1], atol=0.02)
 
@@ -153,6 +153,7 @@ def test_clipped_recordings_and_low_rates_are_named(voice):
 @pytest.mark.parametrize(("changes", "message"), [
     ({"output_type": "both"}, "num_audio_features"),
     ({"output_type": "both", "num_audio_features": {"mel": 20, "phase": 1}}, "mel and magnitude"),
+    ({"num_audio_features": {"magnitude": 20}}, "the key mel"),
     ({"output_type": "magnitude", "num_audio_features": 300}, "257"),
     ({"output_type": "magnitude", "style_input": "wav"}, "style_input"),
     ({"fmax": 5000.0}, "4000 Hz"), ({"n_fft": 510}, "multiple of 4"), ({"dataset_files": []}, "dataset_files"),
