@@ -1,8 +1,9 @@
-"""Times training steps beside those of other toolkits: a language model, GNMT, or a ResNet for CIFAR.
+"""Times training steps beside those of other toolkits: a language model, GNMT, a ResNet for CIFAR, or Tacotron 2.
 
     python benchmarks/training_steps.py lm --torch_python ~/torch/bin/python
     python benchmarks/training_steps.py gnmt --input_feeding --layers 2 --hidden 320 --torch_python ~/torch/bin/python
     python benchmarks/training_steps.py resnet --dtypes mixed --keras_jit
+    python benchmarks/training_steps.py tacotron --hidden 512 --layers 1 --torch_python ~/torch/bin/python
 
 All toolkits take turns on random data. PyTorch is measured if ``--torch_python`` names an interpreter that has it.
 
@@ -11,7 +12,9 @@ dropout. ``gnmt`` translates sentences of ``--length`` tokens, so that nothing i
 NVIDIA's GNMT v2, which computes the attention for all target positions at once, or with ``--input_feeding`` that of
 NVIDIA's OpenSeq2Seq, which computes the attention in its loop over the positions. ``resnet`` trains on images that are
 padded, cropped at random, mirrored at random and standardised: by the toolkit's own input pipeline, by ``tf.data`` for
-Keras' ``fit``, and in the loop of PyTorch.
+Keras' ``fit``, and in the loop of PyTorch. ``tacotron`` learns to speak texts of ``--length`` symbols in ``--frames``
+frames, one in each step, with teacher forcing; with 1,024 units and 2 layers, it is the published network without
+magnitudes, and all sizes but those of the attention fall with ``--hidden``.
 
 The lines "input wait" give the share of the time for which the toolkit's steps wait for input. The last lines, "raw
 products", give the time of matrix products with as many multiplications and additions as those of a step, without any
@@ -46,6 +49,7 @@ from open_seq2seq.utils.errors import UserError
 
 _BATCHES = 16  # in an epoch
 _SIDE, _CLASSES = 32, 10  # of CIFAR
+_LETTERS, _MELS, _ATTENTION, _RATE, _HOP = 26, 80, 128, 22_050, 256  # of Tacotron 2
 
 
 class Network(NamedTuple):
@@ -154,6 +158,50 @@ def resnet(folder: Path, options: argparse.Namespace) -> Network:
         [*products, Product(1, options.batch, channels, _CLASSES)], options.batch, "images")
 
 
+def tacotron(folder: Path, options: argparse.Namespace) -> Network:
+    """Writes recordings of noise and their texts to a folder; returns Tacotron 2."""
+    import soundfile
+
+    random, count, hidden, length = np.random.default_rng(0), options.batch * _BATCHES, options.hidden, options.length
+    letters = [chr(ord("a") + number) for number in range(_LETTERS)]
+    (folder / "vocab.txt").write_text("\n".join(letters) + "\n", encoding="utf-8")
+    (folder / "wavs").mkdir()
+    for number in range(count):
+        noise = random.normal(0.0, 0.1, (options.frames - 1) * _HOP)
+        soundfile.write(str(folder / "wavs" / f"{number}.wav"), noise, _RATE, "PCM_16")
+    lines = [f"{number}|{''.join(random.choice(letters, length))}\n" for number in range(count)]
+    (folder / "clips.csv").write_text("".join(lines), encoding="utf-8")
+    size, rows, symbols = hidden // 2, options.batch * options.frames, options.batch * length
+    convolution = {"kernel_size": [5], "stride": [1], "num_channels": size, "padding": "SAME"}
+    postnet = [{**convolution, "activation_fn": "tanh"}] * 4 + [
+        {**convolution, "num_channels": -1, "activation_fn": None}]
+    return Network("Text2SpeechTacotron", {
+        "encoder": "Tacotron2Encoder",
+        "encoder_params": {"src_emb_size": size, "conv_layers": [convolution] * 3, "cnn_dropout_prob": 0.5,
+                           "activation_fn": "relu", "num_rnn_layers": 1, "rnn_cell_dim": size // 2,
+                           "rnn_type": "LSTMCell", "rnn_unidirectional": False, "rnn_dropout_prob": 0.0,
+                           "use_cudnn_rnn": False},
+        "decoder": "Tacotron2Decoder",
+        "decoder_params": {"attention_layer_size": _ATTENTION, "attention_type": "location", "attention_bias": True,
+                           "decoder_cell_units": hidden, "decoder_cell_type": "LSTMCell",
+                           "decoder_layers": options.layers, "dropout_prob": 0.1, "enable_prenet": True,
+                           "prenet_layers": 2, "prenet_units": hidden // 4, "enable_postnet": True,
+                           "postnet_keep_dropout_prob": 0.5, "postnet_conv_layers": postnet},
+        "loss": "Text2SpeechLoss", "data_layer": "Text2SpeechDataLayer",
+        "data_layer_params": {"dataset": "LJ", "dataset_location": str(folder), "vocab_file": str(folder / "vocab.txt"),
+                              "dataset_files": [str(folder / "clips.csv")], "output_type": "mel",
+                              "num_audio_features": _MELS, "feature_normalize": False, "pad_EOS": False,
+                              "use_cache": True}},
+        [Product(3, symbols, 5 * size, size), Product(2, symbols, size, 2 * size),
+         Product(2, options.batch, size // 2, 2 * size, length), Product(1, symbols, size, _ATTENTION),
+         Product(1, rows, _MELS, hidden // 4), Product(1, rows, hidden // 4, hidden // 4),
+         Product(1, options.batch, hidden // 4 + size + hidden, 4 * hidden, options.frames),
+         Product(options.layers - 1, options.batch, 2 * hidden, 4 * hidden, options.frames),
+         Product(1, options.batch, hidden, _ATTENTION, options.frames), Product(1, rows, hidden + size, _MELS),
+         Product(1, rows, 5 * _MELS, size), Product(3, rows, 5 * size, size), Product(1, rows, 5 * size, _MELS)],
+        rows, "frames")
+
+
 def measure(network: Network, folder: Path, options: argparse.Namespace, on_gpu: bool) -> str:
     """Measures all toolkits in turns; returns the table, and the share of the time spent waiting for input."""
     config = str(write_config(folder / "config.py", network.base_model, {
@@ -178,12 +226,17 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Returns the parsed options; raises UserError if a value is invalid."""
     parser = make_parser(__doc__)
     add = parser.add_argument
-    add("network", choices=("lm", "gnmt", "resnet"))
-    add("--layers", type=int, default=2, help="lm: layers; gnmt: layers of the encoder, and of the decoder")
-    add("--hidden", type=int, default=256, help="lm, gnmt: units of each layer, and size of the embeddings")
+    add("network", choices=("lm", "gnmt", "resnet", "tacotron"))
+    add("--layers", type=int, default=2, help="lm: layers; gnmt: layers of the encoder, and of the decoder; tacotron: "
+                                              "of the decoder")
+    add("--hidden", type=int, default=256, help="lm, gnmt: units of each layer, and size of the embeddings; tacotron: "
+                                                "units of the decoder, a multiple of 4")
     add("--ids", type=int, help="lm, gnmt: size of the vocabulary (default: 33278, 8000)")
-    add("--batch", type=int, help="chunks, sentence pairs or images of a batch (default: lm 32, else 128)")
-    add("--length", type=int, help="lm: tokens of a chunk; gnmt: of a sentence on each side (default: 35, 32)")
+    add("--batch", type=int, help="chunks, sentence pairs, images or texts of a batch (default: lm 32, tacotron 16, "
+                                   "else 128)")
+    add("--length", type=int, help="lm: tokens of a chunk; gnmt: of a sentence on each side; tacotron: symbols of a "
+                                    "text (default: 35, 32, 64)")
+    add("--frames", type=int, default=256, help="tacotron: frames of a text")
     add("--input_feeding", action="store_true", help="gnmt: the decoder of NVIDIA's OpenSeq2Seq")
     add("--blocks", type=int, default=3, help="resnet: residual blocks in each of the three groups: 3 is ResNet-20")
     add("--images", type=int, default=12_800, help="resnet: images to choose from")
@@ -194,11 +247,13 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--threads", type=int, default=os.cpu_count(), help="threads per library")
     add("--torch_python", default="", help="Python interpreter that has PyTorch")
     options = parser.parse_args(argv)
-    is_lm = options.network == "lm"
-    options.ids = options.ids or (33_278 if is_lm else 8000)
-    options.batch, options.length = options.batch or (32 if is_lm else 128), options.length or (35 if is_lm else 32)
+    options.ids = options.ids or (33_278 if options.network == "lm" else 8000)
+    batch, length = {"lm": (32, 35), "tacotron": (16, 64)}.get(options.network, (128, 32))
+    options.batch, options.length = options.batch or batch, options.length or length
     if options.network == "gnmt" and min(options.layers, options.length) < 2 or options.ids < 16:
         raise UserError("For gnmt, --layers and --length have to be at least 2, and --ids at least 16.")
+    if options.network == "tacotron" and (options.hidden % 4 or options.frames < 2):
+        raise UserError("For tacotron, --hidden has to be a multiple of 4, and --frames at least 2.")
     if options.images < max(5, options.batch):
         raise UserError("--images has to be at least 5 and at least --batch.")
     return options
@@ -213,7 +268,8 @@ def main(argv: list[str]) -> None:
     if not options.torch_python:
         print("* PyTorch is not measured: --torch_python names no interpreter that has it")
     with tempfile.TemporaryDirectory() as folder:
-        network = {"lm": lm, "gnmt": gnmt, "resnet": resnet}[options.network](Path(folder), options)
+        network = {"lm": lm, "gnmt": gnmt, "resnet": resnet,
+                   "tacotron": tacotron}[options.network](Path(folder), options)
         print(measure(network, Path(folder), options, gpus > 0))
     print(describe_products(network.products, options.threads))
 

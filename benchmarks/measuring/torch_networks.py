@@ -8,6 +8,7 @@ This file needs no TensorFlow.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
@@ -20,6 +21,7 @@ from torch.nn import functional
 
 _SIDE, _PADDING, _CLASSES = 32, 4, 10
 _KEEP, _SMOOTHING = 0.8, 0.1
+_SYMBOLS, _MELS, _ATTENTION, _FILTERS, _TAPS, _CELL_DROPOUT = 32, 80, 128, 32, 31, 0.1  # of Tacotron 2
 
 
 def recurrence(options: argparse.Namespace) -> Callable[[], Any]:
@@ -151,6 +153,90 @@ def gnmt(options: argparse.Namespace) -> Callable[[], Any]:
     return _training_step(torch.optim.Adam(network.parameters(), 1e-4), make_loss)
 
 
+class Tacotron(nn.Module):
+    """The network of ``Tacotron2Encoder`` and ``Tacotron2Decoder`` with location-sensitive attention.
+
+    nn.LSTM encodes the symbols, and nn.LSTMCell runs step by step in the decoder, which reads the targets. The sizes
+    are those of ``benchmarks/training_steps.py``. Returns the loss of a batch.
+    """
+
+    def __init__(self, layers: int, hidden: int) -> None:
+        super().__init__()
+        size, prenet = hidden // 2, hidden // 4
+        self.table = nn.Embedding(_SYMBOLS, size)
+        self.encoder = nn.ModuleList(_line_convolution(size, size) for _ in range(3))
+        self.both = nn.LSTM(size, size // 2, batch_first=True, bidirectional=True)
+        self.prenet = nn.ModuleList([nn.Linear(_MELS, prenet), nn.Linear(prenet, prenet)])
+        self.cells = nn.ModuleList(nn.LSTMCell(hidden if number else prenet + size, hidden)
+                                   for number in range(layers))
+        self.query, self.key = nn.Linear(hidden, _ATTENTION), nn.Linear(size, _ATTENTION, bias=False)
+        self.location = nn.Sequential(nn.Conv1d(1, _FILTERS, _TAPS, padding=_TAPS // 2),
+                                      _ToLast(), nn.Linear(_FILTERS, _ATTENTION, bias=False))
+        self.vector = nn.Linear(_ATTENTION, 1, bias=False)
+        self.frame, self.stop = nn.Linear(hidden + size, _MELS), nn.Linear(_MELS, 1)
+        widths = [_MELS, *[size] * 4, _MELS]
+        self.postnet = nn.ModuleList(itertools.starmap(_line_convolution, itertools.pairwise(widths)))
+
+    def forward(self, symbols: Any, mels: Any) -> Any:
+        before = self.decode(self.encode(symbols), mels)
+        x = before.transpose(1, 2)
+        for number, convolution in enumerate(self.postnet):
+            x = convolution(x)
+            x = functional.dropout(torch.tanh(x) if number < len(self.postnet) - 1 else x, 0.5)
+        after, stops = before + x.transpose(1, 2), self.stop(before)[..., 0]
+        ends = torch.zeros_like(stops)
+        ends[:, -1] = 1.0
+        return (functional.mse_loss(before, mels) + functional.mse_loss(after, mels)
+                + functional.binary_cross_entropy_with_logits(stops, ends))
+
+    def encode(self, symbols: Any) -> Any:
+        x = self.table(symbols).transpose(1, 2)
+        for convolution in self.encoder:
+            x = functional.dropout(torch.relu(convolution(x)), 0.5)
+        return self.both(x.transpose(1, 2))[0]
+
+    def decode(self, memory: Any, mels: Any) -> Any:
+        """Returns frames ``[batch, frames, mels]`` that are predicted from the frames before them."""
+        x = functional.pad(mels, (0, 0, 1, -1))
+        for layer in self.prenet:
+            x = functional.dropout(torch.relu(layer(x)), 0.5)
+        keys, batch = self.key(memory), len(memory)
+        states = [(memory.new_zeros(batch, cell.hidden_size),) * 2 for cell in self.cells]
+        context, coverage = memory.new_zeros(batch, memory.shape[2]), memory.new_zeros(batch, 1, memory.shape[1])
+        outputs = []
+        for frame in x.unbind(1):
+            y = torch.cat([frame, context], -1)
+            for number, cell in enumerate(self.cells):
+                states[number] = cell(functional.dropout(y, _CELL_DROPOUT), states[number])
+                y = states[number][0]
+            sums = torch.tanh(keys + self.query(y)[:, None] + self.location(coverage))
+            weights = torch.softmax(self.vector(sums)[..., 0], -1)
+            coverage = coverage + weights[:, None]
+            context = (weights[:, None] @ memory)[:, 0]
+            outputs.append(torch.cat([y, context], -1))
+        return self.frame(torch.stack(outputs, 1))
+
+
+class _ToLast(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.transpose(1, 2)
+
+
+def _line_convolution(inputs: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv1d(inputs, outputs, 5, padding=2), nn.BatchNorm1d(outputs))
+
+
+def tacotron(options: argparse.Namespace) -> Callable[[], Any]:
+    """Returns a training step of Tacotron 2 with the fused Adam."""
+    network = Tacotron(options.layers, options.hidden)
+
+    def make_loss() -> Any:
+        return network(torch.randint(_SYMBOLS, (options.batch, options.length)),
+                       torch.randn(options.batch, options.frames, _MELS))
+
+    return _training_step(torch.optim.Adam(network.parameters(), 1e-4, fused=True), make_loss)
+
+
 def _convolution(inputs: int, outputs: int, size: int, stride: int) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(inputs, outputs, size, stride, (size - 1) // 2, bias=False),
                          nn.BatchNorm2d(outputs, momentum=0.03))
@@ -211,7 +297,8 @@ def main() -> None:
     """Makes passes until stdin is closed."""
     options = argparse.Namespace(**json.loads(sys.argv[1]))
     torch.set_num_threads(options.threads)
-    make_pass = {"recurrence": recurrence, "lm": lm, "gnmt": gnmt, "resnet": resnet}[options.network](options)
+    make_pass = {"recurrence": recurrence, "lm": lm, "gnmt": gnmt, "resnet": resnet,
+                 "tacotron": tacotron}[options.network](options)
     for _ in sys.stdin:
         start = time.perf_counter()
         for _ in range(options.steps):

@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 
 from benchmarks.measuring.keras_resnet import make_network
-from benchmarks.training_steps import gnmt, lm, main, parse_arguments, resnet
+from benchmarks.measuring.settings import make_trainer
+from benchmarks.measuring.small_models import base_params, write_config
+from benchmarks.training_steps import gnmt, lm, main, parse_arguments, resnet, tacotron
 from open_seq2seq.encoders import ResNetEncoder
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.utils.errors import UserError
 
-SMALL = ["--hidden=4", "--layers=2", "--ids=20", "--batch=2", "--length=3", "--blocks=1", "--images=6"]
+SMALL = ["--hidden=4", "--layers=2", "--ids=20", "--batch=2", "--length=3", "--blocks=1", "--images=6",
+         "--frames=5"]
 
 
 @pytest.mark.parametrize("network", [pytest.param("lm", marks=pytest.mark.long),
-                                     *(pytest.param(name, marks=pytest.mark.slow) for name in ("gnmt", "resnet"))])
+                                     *(pytest.param(name, marks=pytest.mark.slow) for name in ("gnmt", "resnet", "tacotron"))])
 def test_the_table_has_a_row_for_each_dtype(capsys, network):
     main([network, *SMALL, "--rounds=1", "--steps=1", "--threads=1", "--dtypes=float32,mixed_bfloat16"])
     output = capsys.readouterr().out
@@ -58,6 +61,22 @@ def test_the_products_of_the_resnet_are_those_of_all_convolutions(tmp_path):
     assert multiplications(resnet(tmp_path, options)) == expected
 
 
+@pytest.mark.slow
+def test_the_products_of_tacotron_are_those_of_all_matrices(tmp_path):
+    """A weight of the encoder, or of the keys, is multiplied once for each symbol, any other once for each frame."""
+    options = parse_arguments(["tacotron", *SMALL, "--hidden=8"])
+    network = tacotron(tmp_path, options)
+    config = write_config(tmp_path / "config.py", network.base_model, {
+        "base_params": {**base_params(tmp_path, options.batch), **network.params}})
+    expected = 0
+    for name, variable in named_variables(make_trainer(str(config), []).model).items():
+        if len(variable.shape) > 1 and not any(word in name for word in ("embedding", "attention/", "stop_token")):
+            repeats = options.length if name.startswith("encoder") else options.frames
+            expected += options.batch * repeats * int(np.prod(variable.shape))
+    attention = options.batch * 128 * (4 * options.length + 8 * options.frames)  # keys and queries
+    assert multiplications(network) == expected + attention
+
+
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_keras_has_the_network_of_the_toolkit(blocks):
     with creating_variables(1):
@@ -72,7 +91,7 @@ def test_keras_has_the_network_of_the_toolkit(blocks):
 
 @pytest.mark.parametrize("options, message", [
     (["gnmt", "--layers=1"], "--layers"), (["lm", "--ids=2"], "--ids"), (["resnet", "--images=100"], "--batch"),
-    (["resnet", "--images=4", "--batch=2"], "least 5")])
+    (["resnet", "--images=4", "--batch=2"], "least 5"), (["tacotron", "--hidden=6"], "multiple of 4")])
 def test_bad_options_are_named(options, message):
     with pytest.raises(UserError, match=message):
         main(options)
