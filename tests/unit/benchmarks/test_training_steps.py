@@ -18,7 +18,8 @@ SMALL = ["--hidden=4", "--layers=2", "--ids=20", "--batch=2", "--length=3", "--b
 
 
 @pytest.mark.parametrize("network", [pytest.param("lm", marks=pytest.mark.long),
-                                     *(pytest.param(name, marks=pytest.mark.slow) for name in ("gnmt", "resnet", "tacotron"))])
+                                     *(pytest.param(name, marks=pytest.mark.slow)
+                                       for name in ("gnmt", "resnet", "tacotron"))])
 def test_the_table_has_a_row_for_each_dtype(capsys, network):
     main([network, *SMALL, "--rounds=1", "--steps=1", "--threads=1", "--dtypes=float32,mixed_bfloat16"])
     output = capsys.readouterr().out
