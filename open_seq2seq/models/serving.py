@@ -17,11 +17,11 @@ class Answer(NamedTuple):
 
     Attributes:
       texts: what has to be equal, such as the texts of hypotheses, best first, or the name of a class.
-      numbers: what may differ by rounding, such as scores or probabilities; () if there is nothing to compare.
+      numbers: what may differ by rounding, such as scores, probabilities or sound; () if there is nothing to compare.
     """
 
     texts: tuple[str, ...]
-    numbers: tuple[float, ...] = ()
+    numbers: Sequence[float] | np.ndarray = ()
 
 
 @dataclasses.dataclass(frozen=True)
