@@ -57,6 +57,11 @@ class ServingFunction:
     resources: Callable[[], Sequence[Any]] = tuple
 
 
+def answer_of_ids(ids: np.ndarray) -> Answer:
+    """Returns ids ``[time]`` as what has to be equal."""
+    return Answer((" ".join(map(str, ids.tolist())),))
+
+
 EXAMPLES = "examples"
 """Name of the input of functions that sample: the index of each row, from which its random numbers are computed."""
 

@@ -23,6 +23,7 @@ MORE = {**FAMILIES,
                                 "data_layer_params/pad_vocab_to_eight": True}),
         "other searches": (RECIPE, {"decoder_params/beam_size": 4, "decoder_params/beam_groups": 2,
                                     "decoder_params/alpha": 0.6, "replace_unknowns": True}),
+        "language model of pieces": (LANGUAGE_RECIPE, {**LANGUAGE, "data_layer_params/normalize": False, **PIECES}),
         "alibi": (LANGUAGE_RECIPE, {**LANGUAGE, "encoder_params/position_encoding": "alibi",
                                     "encoder_params/fc_use_bias": True, "encoder_params/hidden_size": 24,
                                     "encoder_params/num_heads": 6})}
