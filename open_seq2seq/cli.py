@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import re
 import sys
 import traceback
@@ -83,6 +84,7 @@ examples:
 
 with a trained model, wherever its logdir is (run.py VERB --help):
   python run.py translate LOGDIR < my.txt > out.txt
+  python run.py translate LOGDIR1 LOGDIR2 < my.txt > out.txt     an ensemble
   python run.py transcribe LOGDIR recordings/ --output=out.csv
   python run.py classify LOGDIR pictures/ > out.csv
   python run.py generate LOGDIR < beginnings.txt
@@ -113,6 +115,14 @@ def _plain_switches(arguments: Sequence[str]) -> list[str]:
         elif words[text.lower()]:
             plain.append(name)
     return plain
+
+
+def _with_logdirs(words: Sequence[str]) -> list[str]:
+    """Joins several words after ``--logdir``, the models of an ensemble, to one word with a list."""
+    words = list(words)
+    place = words.index("--logdir") + 1 if "--logdir" in words else len(words)
+    logdirs = [*itertools.takewhile(lambda word: not word.startswith("-"), words[place:])]
+    return [*words[:place], repr(logdirs), *words[place + len(logdirs):]] if logdirs[1:] else words
 
 
 def _positive(text: str) -> int:
@@ -293,7 +303,9 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     does, reads, writes = VERBS[verb]
     parser = _Parser(prog=f"run.py {verb}", usage=f"run.py {verb} LOGDIR [FILE ...] [--output=FILE] [--key=value ...]",
                      description=does, allow_abbrev=False)
-    parser.add_argument("logdir", metavar="LOGDIR", help="folder that training has written to, or a checkpoint in it")
+    several = "; the models of several folders translate as an ensemble" if verb == "translate" else ""
+    parser.add_argument("logdir", metavar="LOGDIR",
+                        help=f"folder that training has written to, or a checkpoint in it{several}")
     parser.add_argument("files", metavar="FILE", nargs="*", help=f"{reads}; - for stdin, which is the default")
     parser.add_argument("--output", metavar="FILE", default="-",
                         help=f"{writes}; - for stdout, which is the default, and messages then go to stderr")
@@ -310,9 +322,13 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
         print_to_stderr()
     need_output(is_standard_output(flags.output))
     check_output_file(flags.output)
-    overrides = [*parse_overrides(leftover, ("--output",)), Override(None, ("logdir",), names[0], names[0])]
+    # Folders contain no texts to translate.
+    others = itertools.takewhile(os.path.isdir, names[1:] if verb == "translate" else ())
+    logdirs = [names[0], *others]
+    overrides = [*parse_overrides(leftover, ("--output",)),
+                 Override(None, ("logdir",), logdirs if logdirs[1:] else names[0], names[0])]
     run = Run.of_command(None, overrides, flags.trust_code, ("--output", "--trust_code", "--verbose"))
-    files = given_texts(names[1:]) if verb == "speak" else names[1:]
+    files = given_texts(names[len(logdirs):]) if verb == "speak" else names[len(logdirs):]
     run.perform("infer", verb=verb, infer_files=files or ["-"], infer_output_file=flags.output,
                 verbose=flags.verbose, argv=arguments)
     return 0
@@ -358,7 +374,7 @@ def parse_words(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Over
                 or (flags.mode == "infer" and is_standard_output(flags.infer_output_file)))
     if flags.mode == "infer":
         check_output_file(flags.infer_output_file)
-    overrides = parse_overrides(leftover, _WORDS)
+    overrides = parse_overrides(_with_logdirs(leftover), _WORDS)
     if flags.infer_files is not None and flags.mode not in ("infer", EXPORT_MODE):
         raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
     if flags.mode == EXPORT_MODE:
@@ -369,7 +385,7 @@ def parse_words(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Over
 
 
 def _check_export(flags: argparse.Namespace) -> None:
-    flags.export_format = flags.export_format or FORMATS[0]
+    flags.export_format = FORMATS[0] if flags.export_format is None else flags.export_format
     check_format(flags.export_format)
     if not flags.export_dir:
         raise UserError("--mode=export needs --export_dir, the folder to write.")

@@ -225,6 +225,7 @@ class RunOptions:
       as_saved: whether the config is that of the checkpoint whose weights are used, without other values than logdir.
       moved_files: overrides that make a resumed run read copies of files that no longer exist; they are not part of
         ``config``, which the run saves.
+      members: the options of the other models of an ensemble, for ``interactive_infer``; empty for one model.
     """
 
     mode: str
@@ -243,6 +244,7 @@ class RunOptions:
     argv: list[str] = field(default_factory=list)
     as_saved: bool = False
     moved_files: Sequence[Override] = ()
+    members: Sequence[RunOptions] = ()
 
 
 def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]:

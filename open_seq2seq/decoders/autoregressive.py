@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, with_change
 from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoders.ensemble import Member, mean_log_probs
 from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, StepFunction, beam_search
 from open_seq2seq.decoding.diverse_search import diverse_beam_search
 from open_seq2seq.decoding.hypothesis_scores import CTRANSLATE2, WU
@@ -326,11 +327,12 @@ class AutoregressiveDecoder(Decoder):
         """
         if input_dict.get("target_tensors") is None:
             return self.search(input_dict["encoder_output"], ids=input_dict.get("ids"),
-                               prefix=input_dict.get("prefix_tensors"))
+                               prefix=input_dict.get("prefix_tensors"), others=input_dict.get("others") or ())
         return self._teacher_force(input_dict["encoder_output"], *input_dict["target_tensors"][:2])
 
     def search(self, encoder_output: Mapping[str, Any], scorer: PrefixScorer | None = None, weight: float = 0.0,
-               ids: tf.Tensor | None = None, prefix: Sequence[tf.Tensor] | None = None) -> dict[str, Any]:
+               ids: tf.Tensor | None = None, prefix: Sequence[tf.Tensor] | None = None,
+               others: Sequence[Member] = ()) -> dict[str, Any]:
         """Searches for the best hypotheses or, with ``sampling_temperature``, samples hypotheses.
 
         Args:
@@ -341,21 +343,21 @@ class AutoregressiveDecoder(Decoder):
             computed; by default the row indices.
           prefix: the ids ``[batch, time]`` with which hypotheses begin, and the number of ids in each prefix
             ``[batch]``; None for no prefix.
+          others: the other decoders of an ensemble, which score the same ids; not with a scorer. The settings and the
+            limits of the search are those of this decoder.
 
         Returns:
           A dict with ``logits`` (None), ``outputs`` (the best hypotheses, see ``_outputs``), ``beam_ids``
           ``[batch, n_best, length]``, and ``beam_scores`` and ``beam_lengths`` ``[batch, n_best]``; see ``BeamResult``.
         """
-        limits, prepared = self.limits(encoder_output), self.prepare(encoder_output)
-        sampling = self._sampling()
-        are_log_probs = self.are_log_probs or scorer is not None
+        limits, sampling = self.limits(encoder_output), self._sampling()
+        are_log_probs = self.are_log_probs or scorer is not None or bool(others)
         settings = self._settings(are_log_probs or prefix is not None)
         hypotheses = settings.beam_size if sampling is None else settings.n_best
-        cache = self.initial_cache(encoder_output, hypotheses)
-        step_fn: StepFunction = functools.partial(self._step, prepared=prepared)
-        if scorer is not None:
-            step_fn = functools.partial(self._scored_step, prepared=prepared, scorer=scorer, weight=weight)
-            cache = (cache, scorer.initial_state(hypotheses))
+        if others:
+            step_fn, cache = mean_log_probs([Member(self, encoder_output), *others], self.start_id, hypotheses)
+        else:
+            step_fn, cache = self._alone(encoder_output, hypotheses, scorer, weight)
         if prefix is not None:
             step_fn = with_prefix(step_fn, Prefix(*prefix), are_log_probs)
         if sampling is not None:
@@ -365,6 +367,15 @@ class AutoregressiveDecoder(Decoder):
             result = self._best(step_fn, cache, limits, settings, encoder_output)
         return {"logits": None, "outputs": self._outputs(result), "beam_ids": result.ids,
                 "beam_scores": result.scores, "beam_lengths": result.lengths}
+
+    def _alone(self, encoder_output: Mapping[str, Any], hypotheses: int, scorer: PrefixScorer | None,
+               weight: float) -> tuple[StepFunction, Any]:
+        """Returns the step function of this decoder, with a scorer or without one, and its initial cache."""
+        prepared, cache = self.prepare(encoder_output), self.initial_cache(encoder_output, hypotheses)
+        if scorer is None:
+            return functools.partial(self._step, prepared=prepared), cache
+        return (functools.partial(self._scored_step, prepared=prepared, scorer=scorer, weight=weight),
+                (cache, scorer.initial_state(hypotheses)))
 
     def _best(self, step_fn: StepFunction, cache: Any, limits: tf.Tensor, settings: SearchSettings,
               encoder_output: Mapping[str, Any]) -> BeamResult:

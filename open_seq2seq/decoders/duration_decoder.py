@@ -108,6 +108,10 @@ class DurationDecoder(SpectrogramDecoder):
                 for wanted, params in _PARAMS_OF.items() if wanted != kind and self.mode == "train"
                 for name in names if name in params]
 
+    @property
+    def state_of_speech(self) -> Sequence[tf.Variable]:
+        return [self._speed.variable]
+
     @contextlib.contextmanager
     def at_speed(self, speed: float) -> Iterator[None]:
         """Context manager within which speech is ``speed`` times as fast; functions are not traced again.

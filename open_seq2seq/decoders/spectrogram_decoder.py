@@ -74,6 +74,11 @@ class SpectrogramDecoder(Decoder):
         self.postnet: Postnet | None = None
         self.magnitude: MagnitudeNet | None = None
 
+    @property
+    def state_of_speech(self) -> Sequence[tf.Variable]:
+        """The variables, besides the weights, that inference reads; by default none."""
+        return ()
+
     def _more_problems(self, names: Sequence[str]) -> list[str]:
         """Returns one sentence for each problem in the parameters of a subclass; ``names`` are those in the config."""
         return []

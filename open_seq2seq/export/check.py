@@ -90,8 +90,8 @@ def _times(call: Callable[[int], Any], count: int) -> float:
 
 def _compared(pairs: Sequence[tuple[Answer, Answer]], seconds: float, seconds_of_infer: float) -> Report:
     unequal = [pair for pair in pairs if pair[0].texts != pair[1].texts]
-    differences = [abs(one - other) for expected, answer in pairs if expected.texts == answer.texts
-                   for one, other in zip(expected.numbers, answer.numbers, strict=True)]
+    differences = [np.max(np.abs(np.subtract(expected.numbers, answer.numbers)), initial=0.0)
+                   for expected, answer in pairs if expected.texts == answer.texts]
     largest = float(np.max(differences)) if differences else 0.0  # NaN if one of them is
     return Report(len(pairs), len(pairs) - len(unequal), largest, seconds, seconds_of_infer,
                   unequal[0] if unequal else None)

@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.text2text.tokenizers import SentencePieceTokenizer
+from open_seq2seq.data.lm.tokenizers import split_characters, split_normalized_words, split_words
+from open_seq2seq.data.sentencepiece_models import BLANK
+from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer, SentencePieceTokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.decoders import TransformerDecoder
 from open_seq2seq.encoders import TransformerEncoder, TransformerLMEncoder
@@ -265,7 +267,8 @@ def lines_that_load(model: Any, folder: str) -> list[str]:
              f"{name} = ctranslate2.{kind}({folder!r}, device='cpu')"]
     lines += [f"{side} = sentencepiece.SentencePieceProcessor({f'{folder}/{file}'!r})"
               for side, file in (("encoder", files[0]), ("decoder", files[-1]))] if files else []
-    tokens = "encoder.encode('…', out_type=str)" if files else "'…'.split()"
+    tokens, text = ("encoder.encode('…', out_type=str)", "decoder.decode(found)") if files else (
+        _splitting(_tokenizers(model)[0]), _joining(_tokenizers(model)[-1]))
     if is_language:
         tokenizer = model.data_layer.tokenizer
         lines += [f"prompt = [{_tokens(tokenizer)[tokenizer.end_id]!r}, *{tokens}]",
@@ -273,9 +276,29 @@ def lines_that_load(model: Any, folder: str) -> list[str]:
                   f"include_prompt_in_result=False, end_token=[{tokenizer.vocab_size}])[0].sequences[0]"]
     else:
         params = model.decoder.params
-        lines += [f"found = translator.translate_batch([{tokens}], beam_size={params['beam_size']}, "
+        lines += [f"tokens = {tokens}",
+                  f"found = translator.translate_batch([tokens], beam_size={params['beam_size']}, "
                   f"length_penalty={params['alpha']:g}, min_decoding_length=0)[0].hypotheses[0]"]
-    return [*lines, "print(decoder.decode(found))" if files else "print(' '.join(found))"]
+    return [*lines, f"print({text})"]
+
+
+def _splitting(tokenizer: Any) -> str:
+    """Returns an expression of Python for the tokens of a text, which is ``'…'``."""
+    if isinstance(tokenizer, DelimiterTokenizer):
+        if tokenizer.at_white_space:
+            return "'…'.split()"
+        return f"[token for token in '…'.strip().split({tokenizer.delimiter!r}) if token]"
+    return {split_words: "'…'.split()", split_characters: "list('…')", split_normalized_words:
+            "'…'.replace('@-@', '-').replace('-', ' - ').replace(\"n 't\", \" n't\").split()"}[tokenizer.splits_by]
+
+
+def _joining(tokenizer: Any) -> str:
+    """Returns an expression of Python for the text of the tokens ``found``."""
+    if not isinstance(tokenizer, DelimiterTokenizer):
+        return f"{tokenizer.separator!r}.join(found)"
+    if tokenizer.detokenize:
+        return f"''.join(found).replace({BLANK!r}, ' ').strip()"
+    return f"{tokenizer.delimiter!r}.join(found)"
 
 
 def search(model: Any) -> dict[str, Any]:

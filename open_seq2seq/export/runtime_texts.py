@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.models.lm.language_model import LanguageModel
-from open_seq2seq.models.serving import Answer, ServingFunction
+from open_seq2seq.models.serving import Answer, ServingFunction, answer_of_ids
 
 TEXTS = tf.TensorSpec([None], tf.string)
 LEAST_POSITIONS = 512
@@ -61,14 +61,10 @@ def continuing(model: Any, inputs: Mapping[str, tf.TensorSpec], outputs: Mapping
         return {**feed(given, numbers), "limits": np.full(len(given), count)}
 
     def answers(arrays: Mapping[str, np.ndarray]) -> list[Answer]:
-        return [_answer_of_ids(ids) for ids in arrays["ids"]]
+        return [answer_of_ids(ids) for ids in arrays["ids"]]
 
     return runtime_function("continue", inputs, outputs, feed_with_limits, answers,
-                            lambda result: _answer_of_ids(result[-count:]), loading)
-
-
-def _answer_of_ids(ids: np.ndarray) -> Answer:
-    return Answer((" ".join(map(str, ids.tolist())),))
+                            lambda result: answer_of_ids(result[-count:]), loading)
 
 
 def translation_limits(model: Any, lengths: Any) -> np.ndarray:

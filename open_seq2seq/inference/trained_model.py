@@ -318,7 +318,9 @@ class TrainedModel:
             key = repr(values)
             if key not in self._variants:
                 spec = dataclasses.replace(self._spec, params=merge_params(self._spec.params, values)[0])
-                self._variants[key] = TrainedModel(build_model(spec, variables_of=self.model))
+                model = build_model(spec, variables_of=self.model)
+                model.ensemble = self.model.ensemble
+                self._variants[key] = TrainedModel(model)
             return self._variants[key]
 
     def _answers(self, inputs: Any, single: bool | None = None) -> Any:

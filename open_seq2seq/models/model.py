@@ -21,6 +21,7 @@ from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of
 from open_seq2seq.parts.component import Component
+from open_seq2seq.utils.errors import UserError
 
 # Parts of models that declare an encoder, a decoder or a loss only as a parameter, not in get_parts.
 _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
@@ -52,6 +53,7 @@ class Model(Component):
         ``TrainedModel.infer``.
       validates: whether the model is evaluated on the validation set of its run, not on other data such as a test set;
         results on other data are not called "validation loss".
+      ensemble: the other models of an ensemble, such as a ``models.text2text.ensemble.Ensemble``; None without them.
     """
 
     data_layer: DataLayer
@@ -60,6 +62,7 @@ class Model(Component):
     interactive_hint = "Type a line"
     verb: str | None = None
     validates = True
+    ensemble: Any = None
 
     def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
         super().__init__(params, None, "model", mode)
@@ -137,6 +140,17 @@ class Model(Component):
 
     def connect(self) -> None:
         """Called after all parts exist, so that parts can get information from one another."""
+
+    def join(self, others: Mapping[str, Any]) -> None:
+        """Makes an ensemble of this model and others, which have been built for ``interactive_infer`` and restored.
+
+        Args:
+          others: the other models, by the names of their log directories.
+
+        Raises:
+          UserError: the models cannot be an ensemble.
+        """
+        raise UserError(f"{type(self).__name__} cannot be a model of an ensemble: give one log directory.")
 
     def adapted_weights(self, weights: Mapping[str, np.ndarray], assets: Mapping[str, Any],
                         current: Mapping[str, tf.Variable]) -> Mapping[str, np.ndarray]:

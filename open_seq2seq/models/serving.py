@@ -17,11 +17,11 @@ class Answer(NamedTuple):
 
     Attributes:
       texts: what has to be equal, such as the texts of hypotheses, best first, or the name of a class.
-      numbers: what may differ by rounding, such as scores or probabilities; () if there is nothing to compare.
+      numbers: what may differ by rounding, such as scores, probabilities or sound; () if there is nothing to compare.
     """
 
     texts: tuple[str, ...]
-    numbers: tuple[float, ...] = ()
+    numbers: Sequence[float] | np.ndarray = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +55,11 @@ class ServingFunction:
     answers: Callable[[Mapping[str, np.ndarray]], list[Answer]]
     expected: Callable[[Any], Answer]
     resources: Callable[[], Sequence[Any]] = tuple
+
+
+def answer_of_ids(ids: np.ndarray) -> Answer:
+    """Returns ids ``[time]`` as what has to be equal."""
+    return Answer((" ".join(map(str, ids.tolist())),))
 
 
 EXAMPLES = "examples"

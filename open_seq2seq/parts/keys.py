@@ -6,7 +6,7 @@ loss says which it uses. Users' components may add keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 import tensorflow as tf
@@ -70,6 +70,8 @@ class DecoderInput(TypedDict, total=False):
       target_tensors: ``[values, lengths, …]`` for teacher forcing; absent or None for search and sampling.
       prefix_tensors: for search and sampling, the ids ``[batch, time]`` with which hypotheses begin, and the lengths
         of these prefixes ``[batch]``; absent or None without a prefix.
+      others: for search and sampling, the other decoders of an ensemble with the outputs of their encoders
+        (``decoders.ensemble.Member``); absent or None without an ensemble.
       ids: for sampling, indices of the examples in the data set ``[batch]`` int64; negative for empty rows, which
         contain only padding.
       speeds: for synthesised speech, how many times as fast each text is to be spoken ``[batch]`` FP32; 0 for empty
@@ -79,6 +81,7 @@ class DecoderInput(TypedDict, total=False):
     encoder_output: EncoderOutput
     target_tensors: list[tf.Tensor] | None
     prefix_tensors: list[tf.Tensor] | None
+    others: Sequence[Any] | None
     ids: tf.Tensor
     speeds: tf.Tensor | None
 

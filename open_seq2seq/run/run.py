@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import os
 import signal
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from open_seq2seq.inference.trained_model import TrainedModel
     from open_seq2seq.run.session import Outcome
 
+Folder = str | os.PathLike[str]
 Config = str | os.PathLike[str] | Mapping[str, Any]
 
 
@@ -49,20 +51,22 @@ class Run:
       values: values that replace those of the config, by path, such as ``"decoder_params/beam_size"``. A path may begin
         with a section, such as ``eval_params``; otherwise, the value is for all of them. The name of a parameter is
         enough if only one part has a parameter of this name.
-      logdir: the log directory, instead of that of the config.
+      logdir: the log directory, instead of that of the config; or several, whose models infer as an ensemble. The
+        config and the values are for the first model; of the values, the others get ``dtype`` only.
       trust_code: whether a config in a log directory may import and run code from outside the package.
 
     Raises:
       ConfigError: the config file does not exist, or a path of ``values`` is not valid.
+      UserError: ``logdir`` is an empty list.
     """
 
     def __init__(self, config: Config | None = None, values: Mapping[str, Any] | None = None, *,
-                 logdir: str | os.PathLike[str] | None = None, trust_code: bool = False) -> None:
+                 logdir: Folder | Sequence[Folder] | None = None, trust_code: bool = False) -> None:
         with in_python():
             self._config = _config_of(config)
             self._overrides = overrides_of(values or {})
         if logdir is not None:
-            self._overrides.append(Override(None, ("logdir",), os.fspath(logdir)))
+            self._overrides.append(Override(None, ("logdir",), _names(logdir)))
         self._trust_code = trust_code
         self._words: Collection[str] = ()
         self._is_command = False
@@ -178,11 +182,12 @@ class Run:
         """Writes the page about the run in the log directory; returns its path."""
         from open_seq2seq.report.page import write_report
 
-        logdirs = [one.value for one in self._overrides if one.keys == ("logdir",)]
+        logdirs, _ = self._logdirs()
         if not logdirs:
             raise UserError("A report needs the log directory of a run: give logdir.")
+        self._check_alone("A report is about one run")
         with self._speaking():
-            return write_report(Path(logdirs[-1]))
+            return write_report(Path(logdirs[0]))
 
     def export(self, format: str = "savedmodel", folder: str | os.PathLike[str] = "exported",
                files: Sequence[str | os.PathLike[str]] = (), *, verbose: bool = False) -> dict[str, Any]:
@@ -207,6 +212,7 @@ class Run:
 
         with user_code.loading, self._speaking():
             check_format(format)
+            self._check_alone("An export contains one model")
             names = [os.fspath(file) for file in files]
             if "-" in names:
                 raise UserError("An export is checked with files, not with standard input: give the names of files.")
@@ -244,8 +250,28 @@ class Run:
         import_tensorflow()  # the first import of TensorFlow, so that its log is suppressed
         from open_seq2seq.run.resolution import resolve_run
 
-        return resolve_run(self._config, mode, self._overrides, trust_code=self._trust_code, words=self._words,
-                           **options)
+        if mode not in ("infer", "interactive_infer"):
+            self._check_alone(f"The models of several log directories infer together, but the mode is {mode}")
+        logdirs, others = self._logdirs()
+        overrides = [*others, Override(None, ("logdir",), logdirs[0])] if logdirs[1:] else self._overrides
+        chosen = resolve_run(self._config, mode, overrides, trust_code=self._trust_code, words=self._words, **options)
+        dtypes = [one.value for one in others if one.keys == ("dtype",)]
+        members = [Run(None, {"dtype": dtypes[-1]} if dtypes else {}, logdir=logdir,
+                       trust_code=self._trust_code).options("interactive_infer") for logdir in logdirs[1:]]
+        return dataclasses.replace(chosen, members=members) if members else chosen
+
+    def _logdirs(self) -> tuple[list[str], list[Override]]:
+        """Returns the log directories, several for an ensemble, and the other values."""
+        given = [one.value for one in self._overrides if one.keys == ("logdir",)]
+        others = [one for one in self._overrides if one.keys != ("logdir",)]
+        if not given or given[-1] is None:
+            return [], others
+        return list(map(str, given[-1])) if isinstance(given[-1], list) else [given[-1]], others
+
+    def _check_alone(self, why: str) -> None:
+        """Raises UserError if there are several log directories."""
+        if len(self._logdirs()[0]) > 1:
+            raise UserError(f"{why}: give one logdir.")
 
     def perform(self, mode: str, **options: Any) -> Outcome:
         """Does what one command does; see ``options`` for the arguments, and ``session.run`` for the errors."""
@@ -264,7 +290,7 @@ class Run:
         return contextlib.nullcontext() if self._is_command else in_python()
 
 
-def load(logdir: str | os.PathLike[str], values: Mapping[str, Any] | None = None, *, trust_code: bool = False,
+def load(logdir: Folder | Sequence[Folder], values: Mapping[str, Any] | None = None, *, trust_code: bool = False,
          **more_values: Any) -> TrainedModel:
     """Loads a trained model from its log directory alone, wherever that has been moved.
 
@@ -273,7 +299,8 @@ def load(logdir: str | os.PathLike[str], values: Mapping[str, Any] | None = None
     ['c b a', 'e d']
 
     Args:
-      logdir: folder that training has written to, or one of its checkpoints.
+      logdir: folder that training has written to, or one of its checkpoints; or several, whose models translate as an
+        ensemble with the mean of their log probabilities (see ``Run``).
       values: values that replace those of the config, by path; see ``Run``.
       trust_code: whether the config in the log directory may import and run code from outside the package.
       **more_values: more values, by name.
@@ -286,6 +313,14 @@ def load(logdir: str | os.PathLike[str], values: Mapping[str, Any] | None = None
       open_seq2seq.utils.errors.UserError: the log directory has no usable checkpoint, or a value is invalid.
     """
     return Run(None, {**(values or {}), **more_values}, logdir=logdir, trust_code=trust_code).load()
+
+
+def _names(logdir: Folder | Sequence[Folder]) -> str | list[str]:
+    if isinstance(logdir, (str, os.PathLike)):
+        return os.fspath(logdir)
+    if not logdir:
+        raise UserError("logdir is an empty list: give at least one log directory.")
+    return [os.fspath(one) for one in logdir]
 
 
 def _config_of(config: Config | None) -> ConfigFile | str | None:

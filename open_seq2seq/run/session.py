@@ -59,9 +59,10 @@ def protected_files(options: RunOptions, model: Model) -> Iterator[str]:
     yield from _texts(model.params)
     yield from _texts(model.data_layer.params)
     yield from model.data_layer.example_files()
-    for name in ("logdir", "load_model"):
-        if folder := model.params.get(name):
-            yield from _made_in(Path(folder).expanduser())
+    for one in (model, *(model.ensemble.others if model.ensemble else ())):
+        for name in ("logdir", "load_model"):
+            if folder := one.params.get(name):
+                yield from _made_in(Path(folder).expanduser())
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -224,7 +225,7 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
     if options.verb is not None:
         check_verb(model, options.verb, str(logdir.root))
     inputs = RunInputs(model, None, assets)
-    if runner.world_size > 1:  # interactive inference, which has no examples, runs in one process
+    if runner.world_size > 1 and model.mode != "interactive_infer":  # which has no examples
         check_data(runner, model.mode, model.data_layer.lengths, model.data_layer.costs)
     if runner.is_chief:
         folder = logdir.checkpoint_dir if logdir.checkpoint is not None else None
@@ -234,7 +235,17 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
         path = str(checkpoint.path)
     runner.broadcast(named_variables(model))
     print_model(model, named_variables(model), runner, options.verbose)
+    if options.members:
+        model.join(dict(_member(member, runner) for member in options.members))
     return model, path
+
+
+def _member(options: RunOptions, runner: Runner) -> tuple[str, Model]:
+    """Returns the log directory of a model of an ensemble, and the model with its weights."""
+    spec = training_setup.describe_sections(options)[options.mode]
+    logdir = check_logdir(options, spec.params)
+    return str(logdir.root), _restored_model(options, settle_precision({options.mode: spec}, runner)[options.mode],
+                                             logdir, runner)[0]
 
 
 @contextlib.contextmanager

@@ -433,6 +433,10 @@ class Text2SpeechDataLayer(DataLayer):
         except AudioError as error:
             raise DataError(f"The style recording {path} {error.detail}.") from error
 
+    def interactive_examples(self, count: int) -> list[Any]:
+        """Returns sentences of the texts of the data set."""
+        return [sentence for clip in self._clips[:count] for sentence, _ in self.divided(clip.text)][:count]
+
     def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
         return np.asarray([len(given[0] if isinstance(given, (tuple, list)) else given) for given in inputs], np.int64)
 

@@ -10,15 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.text2text.graph_tokenizers import graph_tokenizer
-from open_seq2seq.models.serving import (
-    Answer,
-    ServingFunction,
-    Tensors,
-    core_of_ids,
-    feed_of_texts,
-    row_numbers,
-    specs_of_sampling,
-)
+from open_seq2seq.models import serving
+from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
 from open_seq2seq.utils.errors import UserError
 
 
@@ -34,14 +27,14 @@ def text_functions(model: Any) -> list[ServingFunction]:
     if model.params["infer_task"] != "generate":
         raise UserError(f"'infer_task' is {model.params['infer_task']}, but an export continues texts: give "
                         "--infer_task=generate.")
-    layer, specs = model.data_layer, specs_of_sampling(model.encoder)
+    layer, specs = model.data_layer, serving.specs_of_sampling(model.encoder)
 
     @functools.cache
     def tokenizer() -> Any:
         return graph_tokenizer(layer.tokenizer)
 
     def generated(ids: tf.Tensor, lengths: tf.Tensor, inputs: Tensors) -> tf.Tensor:
-        return model.predict({"source_tensors": [ids, lengths], "ids": row_numbers(inputs, lengths)})[0]
+        return model.predict({"source_tensors": [ids, lengths], "ids": serving.row_numbers(inputs, lengths)})[0]
 
     def continue_texts(inputs: Tensors) -> Tensors:
         ids, lengths = layer.graph_batch(inputs["prompts"], tokenizer())
@@ -57,10 +50,10 @@ def text_functions(model: Any) -> list[ServingFunction]:
         return [Answer((text.decode(),)) for text in outputs["texts"].tolist()]
 
     def answers_of_ids(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
-        return [_answer_of_ids(ids) for ids in outputs["ids"]]
+        return [serving.answer_of_ids(ids) for ids in outputs["ids"]]
 
     def feed(inputs: Any, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        texts, *others = feed_of_texts(specs)(inputs, numbers).values()
+        texts, *others = serving.feed_of_texts(specs)(inputs, numbers).values()
         return {"prompts": texts, **dict(zip(specs, others, strict=True))}
 
     count = model.encoder.params["num_tokens_gen"]
@@ -68,10 +61,6 @@ def text_functions(model: Any) -> list[ServingFunction]:
         ServingFunction("continue", continue_texts, {"prompts": tf.TensorSpec([None], tf.string), **specs},
                         {"texts": "each prompt, as its tokens are, and its continuation [batch]"}, False, feed, answers,
                         lambda result: Answer((layer.ids_to_text(result),)), lambda: tokenizer().resources),
-        core_of_ids("ids", layer, ids_of, specs, {"ids": f"ids that follow the prompt [batch, {count}], int32"},
-                    answers_of_ids, lambda result: _answer_of_ids(result[-count:])),
+        serving.core_of_ids("ids", layer, ids_of, specs, {"ids": f"ids that follow the prompt [batch, {count}], int32"},
+                            answers_of_ids, lambda result: serving.answer_of_ids(result[-count:])),
     ]
-
-
-def _answer_of_ids(ids: np.ndarray) -> Answer:
-    return Answer((" ".join(map(str, ids.tolist())),))

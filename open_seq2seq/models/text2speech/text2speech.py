@@ -20,7 +20,9 @@ from open_seq2seq.metrics.speech import coverage, diagonality, monotonicity, spo
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, decoded_freely
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, summary
+from open_seq2seq.models.text2speech.serving import speaking
 from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, joined, picture, timings_of
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.sound_files import encoded
@@ -223,6 +225,9 @@ class Text2Speech(EncoderDecoderModel):
     def _joined(self, results: list[Speech], pauses: list[float]) -> Speech:
         settings = self.data_layer.settings
         return joined(results, pauses, settings.padding, settings.hop)
+
+    def serving_functions(self) -> list[ServingFunction]:
+        return speaking(self)
 
     def answer(self, result: Any) -> str:
         return f"{result.seconds:.2f} seconds of speech"

@@ -23,6 +23,7 @@ from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_inp
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import ServingFunction
+from open_seq2seq.models.text2text.ensemble import Ensemble, as_read, check_joins
 from open_seq2seq.models.text2text.result_files import ScoreWriter, TranslationWriter
 from open_seq2seq.models.text2text.serving import text_functions
 from open_seq2seq.models.text2text.translations import (
@@ -157,7 +158,9 @@ class Text2Text(EncoderDecoderModel):
         encoded = self.encoder.encode(encoder_input(batch), False)
         decoder: Any = self.decoder
         prefix = batch.get("prefix_tensors")
-        decoded = decoder.decode({"encoder_output": encoded, "ids": batch.get("ids"), "prefix_tensors": prefix}, False)
+        others = self.ensemble.members(self.data_layer, batch) if self.ensemble else None
+        decoded = decoder.decode({"encoder_output": encoded, "ids": batch.get("ids"), "prefix_tensors": prefix,
+                                  "others": others}, False)
         outputs = self.prediction_tensors(decoded)
         outputs += [decoder.limits(encoded)] if prefix is not None else []
         return outputs + ([self._attention(encoded, decoded)] if self._aligns else [])
@@ -167,9 +170,20 @@ class Text2Text(EncoderDecoderModel):
         return isinstance(self.decoder, AutoregressiveDecoder)
 
     def score(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        """Returns the log probability and the number of tokens of each target, ``[batch]``."""
+        """Returns the log probability and the number of tokens of each target, ``[batch]``; see ``Ensemble``."""
+        scores = [self._own_score(batch)]
+        for other in self.ensemble.others if self.ensemble else ():
+            scores.append(other._own_score(as_read(batch, self.data_layer, other.data_layer)))
+        return [tf.add_n([total for total, _ in scores]) / len(scores), scores[0][1]]
+
+    def _own_score(self, batch: dict[str, Any]) -> tuple[tf.Tensor, tf.Tensor]:
         decoder: Any = self.decoder
-        return list(decoder.score_targets(self.encoder.encode(encoder_input(batch), False), batch["target_tensors"]))
+        return decoder.score_targets(self.encoder.encode(encoder_input(batch), False), batch["target_tensors"])
+
+    def join(self, others: Mapping[str, Any]) -> None:
+        for name, other in others.items():
+            check_joins(self, other, name)
+        self.ensemble = Ensemble(tuple(others.values()))
 
     def target_scores(self, output_values: list[np.ndarray]) -> list[TargetScore]:
         return [TargetScore(float(total), int(tokens)) for total, tokens in zip(*output_values, strict=True)]

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from open_seq2seq.export import formats
-from open_seq2seq.export.ctranslate2 import check_exportable
+from open_seq2seq.export.ctranslate2 import check_exportable, search
+from open_seq2seq.export.formats import format_of
 from open_seq2seq.models.text2text.translations import Translation
 from open_seq2seq.utils.errors import UserError
 from tests.unit.export.text_models import FAMILIES, LANGUAGE, PIECES, TEXTS, exported, make_toys, untrained
@@ -22,6 +23,7 @@ MORE = {**FAMILIES,
                                 "data_layer_params/pad_vocab_to_eight": True}),
         "other searches": (RECIPE, {"decoder_params/beam_size": 4, "decoder_params/beam_groups": 2,
                                     "decoder_params/alpha": 0.6, "replace_unknowns": True}),
+        "language model of pieces": (LANGUAGE_RECIPE, {**LANGUAGE, "data_layer_params/normalize": False, **PIECES}),
         "alibi": (LANGUAGE_RECIPE, {**LANGUAGE, "encoder_params/position_encoding": "alibi",
                                     "encoder_params/fc_use_bias": True, "encoder_params/hidden_size": 24,
                                     "encoder_params/num_heads": 6})}
@@ -45,6 +47,45 @@ def test_results_are_those_of_inference_and_the_lines_of_the_readme_load_the_mod
     capfd.readouterr()
     exec(lines.replace("…", "a b"), {})
     assert capfd.readouterr().out.endswith("\n")
+
+
+def printed_by_the_readme(trained, folder, text, capfd):
+    """Returns what the lines of an export's README print for a text, and the names that they define."""
+    folder.mkdir()
+    (function,) = format_of("ctranslate2").functions(trained.model)
+    format_of("ctranslate2").write(trained.model, [function], folder)
+    lines = [line.replace("'…'", repr(text)) for line in format_of("ctranslate2").loading(function, str(folder))]
+    names = {"lines": lines}
+    capfd.readouterr()
+    exec("\n".join(lines), names)
+    return capfd.readouterr().out.removesuffix("\n"), names
+
+
+@pytest.mark.parametrize(("values", "text"), [
+    ({}, "c  e\u00a0d a"), ({"data_layer_params/delimiter": "|"}, " c|e||d|x y "),
+    ({"data_layer_params/detokenize": True}, "\u2581c e \u2581d")])
+def test_the_readme_splits_texts_to_translate_as_the_tokenizer_does(toys, capfd, values, text):
+    (toys / "letters.txt").write_text("".join(f"{token}\n" for token in ["\u2581c", "\u2581d", *"abcde", "x y"]))
+    vocabulary = {f"data_layer_params/{side}_vocab_file": "letters.txt" for side in ("src", "tgt")}
+    trained = untrained(RECIPE, {**values, **vocabulary, "decoder_params/beam_size": 2})
+    printed, names = printed_by_the_readme(trained, toys / f"readme {text}", text, capfd)
+    source, target = trained.model.data_layer.tokenizers
+    assert names["tokens"] == source.split(text) and len(names["found"]) > 1
+    assert printed == target.join(names["found"])
+    joined = names["lines"][-1].removeprefix("print(").removesuffix(")")
+    assert eval(joined, {"found": ["\u2581c", "e", "\u2581d"]}) == target.join(["\u2581c", "e", "\u2581d"])
+
+
+@pytest.mark.parametrize(("values", "text"), [
+    ({}, "a  b c"), ({"data_layer_params/tokenizer": {"type": "characters"}}, "abc"),
+    ({"data_layer_params/normalize": True}, "a-b n 't c")])
+def test_the_readme_splits_prompts_as_the_tokenizer_does(toys, capfd, values, text):
+    trained = untrained(LANGUAGE_RECIPE, {**LANGUAGE, "data_layer_params/normalize": False, **values})
+    found, names = printed_by_the_readme(trained, toys / f"prompt {text}", text, capfd)
+    layer = trained.model.data_layer
+    assert names["prompt"] == ["<eos>", *layer.tokenizer.split(text)]
+    tokens = [layer.tokenizer.tokens[number] for number in trained.variant(search(trained.model)).infer([text])[0]]
+    assert found == layer.tokenizer.separator.join(tokens[-6:])
 
 
 def test_weights_are_smaller_in_half_precision_and_in_bytes(toys):

@@ -148,6 +148,7 @@ def test_a_full_disk_leaves_nothing_and_what_the_user_has_stays(run, tmp_path, m
     (["--logdir=empty", "--export_dir=x", "--export_format=ONNX"], "has to be one of savedmodel"),
     (["--logdir=empty", "--export_dir=x", "--mode=exprot"], "Did you mean 'export'?"),
     (["--logdir=empty", "--export_dir=x", "--mode=eval"], "--export_dir is for --mode=export"),
+    (["--logdir=empty", "--export_dir=x", "--export_format="], "--export_format is '' but has to be one of savedmodel"),
     (["--logdir=empty", "--export_format=onnx", "--mode=eval"], "--export_format is for --mode=export"),
     (["--logdir=empty", "--export_dir=x", "--num_workers"], "--num_workers"),
 ])
