@@ -101,7 +101,8 @@ def test_reduce_sees_scaled_fp32_gradients_and_agree_decides():
     assert not bool(info.applied) and int(wrapper.skipped) == 1 and float(wrapper.loss_scale) == 4.0
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "LazyAdam", "Adafactor", "tf.keras.optimizers.Adam"])
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "LazyAdam", "Adafactor", "Muon", "ScheduleFreeAdamW",
+                                       "tf.keras.optimizers.Adam"])
 @pytest.mark.parametrize("scaler", [BackoffScaler, LogMaxScaler])
 def test_a_skipped_step_changes_nothing_but_the_scaler(optimizer, scaler):
     wrapper, variables, step = build(optimizer, scaler())
