@@ -89,17 +89,26 @@ class Muon(Optimizer):
         momenta = self._slots["momentum"]
         rest = {name: gradient for name, gradient in gradients.items() if name not in momenta}
         self._adam.apply(rest, variables, learning_rate * self.params["adam_lr_ratio"], update_index)
-        directions: dict[tuple[int, int], dict[str, tf.Tensor]] = {}
-        for name, gradient in gradients.items():
+        groups: dict[tuple[int, int], list[str]] = {}
+        for name in gradients:
             if name in momenta:
-                direction = self._direction(self.prepare(gradient), momenta[name])
-                size = _matrix_size(tuple(direction.shape))
-                directions.setdefault(size, {})[name] = tf.reshape(direction, size)
-        for size, group in directions.items():
-            # Matrices of the same size together: a few large products instead of many small ones.
-            changes = learning_rate * self._factor(*size) * self._orthogonal(tf.stack(list(group.values())))
-            for name, change in zip(group, tf.unstack(changes), strict=True):
-                variables[name].assign_sub(tf.reshape(change, variables[name].shape))
+                groups.setdefault(_matrix_size(tuple(momenta[name].shape)), []).append(name)
+        for size, names in groups.items():
+            own = [self.prepare(gradients[name]) for name in names]
+            self._update_matrices(size, own, [momenta[name] for name in names], [variables[name] for name in names],
+                                  learning_rate)
+
+    def _update_matrices(self, size: tuple[int, int], gradients: list[tf.Tensor], momenta: list[tf.Variable],
+                         variables: list[tf.Variable], learning_rate: tf.Tensor) -> None:
+        """Updates matrices of the same size together, by a few large operations instead of many small ones."""
+        stacked, before = (tf.stack([tf.reshape(one, size) for one in given]) for given in (gradients, momenta))
+        after = self.params["momentum"] * before + stacked
+        direction = stacked + self.params["momentum"] * after if self.params["use_nesterov"] else after
+        changes = learning_rate * self._factor(*size) * self._orthogonal(direction)
+        for variable, momentum, new, change in zip(variables, momenta, tf.unstack(after), tf.unstack(changes),
+                                                   strict=True):
+            momentum.assign(tf.reshape(new, momentum.shape))
+            variable.assign_sub(tf.reshape(change, variable.shape))
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
         return {"momentum": Slot(shape)}
@@ -109,10 +118,6 @@ class Muon(Optimizer):
         if len(shape) < 2 or min(_matrix_size(shape)) < 2:
             return False
         return self._exclude is None or not self._exclude.search(name)
-
-    def _direction(self, gradient: tf.Tensor, momentum: tf.Variable) -> tf.Tensor:
-        new = tf.convert_to_tensor(momentum.assign(self.params["momentum"] * momentum + gradient))
-        return gradient + self.params["momentum"] * new if self.params["use_nesterov"] else new
 
     def _factor(self, rows: int, columns: int) -> float:
         if self.params["rms_rate"] is None:

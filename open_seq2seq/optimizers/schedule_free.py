@@ -102,11 +102,17 @@ class ScheduleFreeAdamW(Optimizer):
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
         rate, share = step
-        beta1, beta2 = self.params["beta1"], self.params["beta2"]
-        v = tf.convert_to_tensor(slots["v"].assign(beta2 * slots["v"] + (1.0 - beta2) * tf.square(gradient)))
-        change = gradient / (tf.sqrt(v) + self.params["epsilon"])
+        _descend(slots["v"], 1.0 - self.params["beta2"], slots["v"] - tf.square(gradient))
+        change = gradient / (tf.sqrt(tf.convert_to_tensor(slots["v"])) + self.params["epsilon"])
         if self.params["weight_decay"]:
             change += self.params["weight_decay"] * variable
-        z = tf.convert_to_tensor(slots["z"].assign(slots["z"] - rate * change))
-        x = tf.convert_to_tensor(slots["x"].assign(slots["x"] + share * (z - slots["x"])))
-        variable.assign(z + beta1 * (x - z))
+        _descend(slots["z"], rate, change)
+        distance = slots["x"] - slots["z"]
+        _descend(slots["x"], share, distance)
+        # The new x is z + (1 - c) · distance.
+        variable.assign(slots["z"] + self.params["beta1"] * (1.0 - share) * distance)
+
+
+def _descend(variable: tf.Variable, rate: Any, change: tf.Tensor) -> None:
+    """Subtracts the product of ``rate``, a scalar, and ``change`` from a variable, in one operation."""
+    tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=change)
