@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs
+from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs, scaled
 from open_seq2seq.optimizers.larc import Larc, LarcInfo
 from open_seq2seq.optimizers.layer_rates import LayerRates
 from open_seq2seq.optimizers.loss_scaling import LossScaler, StaticScaler
@@ -255,7 +255,7 @@ class MixedPrecisionOptimizer(Module):
             factor, norm = factor * clip, tf.minimum(norm, self._max_grad_norm)
         elif not self._scales:
             return gradients, norm
-        return {name: map_values(lambda v: v * factor, g) for name, g in gradients.items()}, norm
+        return scaled(gradients, factor), norm
 
     def _apply(self, gradients: Gradients, variables: Variables, rate: tf.Tensor,
                finite: tf.Tensor | None) -> tf.Tensor:

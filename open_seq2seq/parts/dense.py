@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.parts.dropout import keep_mask
+from open_seq2seq.parts.dropout import keep_mask_of
 
 
 def times_matrix(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
@@ -82,4 +82,4 @@ def bias_relu_dropped(x: tf.Tensor, bias: tf.Tensor, rate: float, training: bool
     """
     if not training or rate == 0.0:
         return _bias_relu(x, bias)
-    return _bias_relu_mask(x, bias, keep_mask(tf.shape(x), rate))
+    return _bias_relu_mask(x, bias, keep_mask_of(x, rate))

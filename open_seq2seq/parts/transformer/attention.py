@@ -9,7 +9,7 @@ import tensorflow as tf
 from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import scaled_weight
-from open_seq2seq.parts.dropout import keep_mask, keep_scale, mask_out
+from open_seq2seq.parts.dropout import keep_mask_of, keep_scale, mask_out
 from open_seq2seq.parts.observation import observe
 
 Cache = dict[str, tf.Tensor]
@@ -41,7 +41,7 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
         record_attention(weights)
     weights = tf.cast(weights, value.dtype)
     if training and dropout_rate > 0.0:
-        weights = mask_out(weights, keep_mask(tf.shape(weights), dropout_rate))
+        weights = mask_out(weights, keep_mask_of(weights, dropout_rate))
     return tf.matmul(weights, value)
 
 
