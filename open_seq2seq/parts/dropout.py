@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.parts.randomness import next_seed
+from open_seq2seq.parts.randomness import next_words
 
 _LEVELS = 1 << 16
 
@@ -32,7 +32,7 @@ def _dropped_levels(rate: float) -> int:
 
 
 def keep_mask(shape: Any, rate: float) -> tf.Tensor:
-    """Draws a dropout mask with the next seed of the forward pass.
+    """Draws a dropout mask with the next random words of the forward pass.
 
     Args:
       shape: the mask's shape, a list or an int32 tensor.
@@ -54,8 +54,7 @@ def _drawn_mask(shape: Any, rate: float, is_multiple: bool) -> tf.Tensor:
     """Returns the mask of ``keep_mask``; ``is_multiple`` says that the number of elements is a multiple of 4."""
     count = tf.reduce_prod(shape)
     # Full-range int64 numbers are the cheapest to draw per bit; each is split into four int16.
-    words = tf.random.stateless_uniform([(count + 3) // 4], next_seed(), minval=None, maxval=None, dtype=tf.int64)
-    levels = tf.reshape(tf.bitcast(words, tf.int16), [-1])
+    levels = tf.reshape(tf.bitcast(next_words((count + 3) // 4), tf.int16), [-1])
     if not is_multiple:
         levels = levels[:count]
     # The smallest int16 is -_LEVELS / 2.

@@ -150,7 +150,7 @@ class Prenet(Module):
         Args:
           x: frames ``[time, batch, features]`` in the compute dtype.
           steps: numbers of the steps, ``[time]`` int32.
-          training: whether the dropout masks are drawn with ``parts.randomness.next_seed``.
+          training: whether the dropout masks are drawn anew for each micro-batch.
         """
         for number, layer in enumerate(self.layers):
             y = layer(x)
