@@ -11,7 +11,7 @@ from open_seq2seq.config.params import FREE, Param, without_effect
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.parts.component import Module
-from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale, locked_dropout, mask_out
+from open_seq2seq.parts.dropout import dropout, keep_mask, keep_mask_of, keep_scale, locked_dropout, mask_out
 from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.rnn.core_cells import (
     CUDNN_LAYERS,
@@ -283,7 +283,7 @@ class LMEncoder(LanguageEncoder):
                 kept = tf.cast(keep_mask([self.embedding.shape[0]], rate), tf.float32) * keep_scale(rate)
                 factors = tf.gather(kept, flat)[:, tf.newaxis]
             else:
-                table = mask_out(table * keep_scale(rate), keep_mask(tf.shape(table), rate))
+                table = mask_out(table * keep_scale(rate), keep_mask_of(table, rate))
         rows = scaled_rows(table, flat, factors)
         rows = tf.reshape(rows, tf.concat([tf.shape(ids), [self.params["emb_size"]]], 0))
         return tf.cast(rows, self.dtype_of("recurrence"))

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.parts.dropout import keep_mask, keep_scale
+from open_seq2seq.parts.dropout import keep_mask_of, keep_scale
 
 _FACTOR = 0x9E3779B1  # of the hash of n-grams: an odd number near 2³² / golden ratio, which spreads products evenly
 
@@ -70,7 +70,7 @@ class NgramEncoder(Encoder):
         ids, lengths = input_dict["source_tensors"][:2]
         rows, mask = self._rows(ids, lengths)
         if self.training and self.params["dropout"]:
-            mask &= keep_mask(tf.shape(mask), self.params["dropout"])
+            mask &= keep_mask_of(mask, self.params["dropout"])
         scale = self.params["embedding_scale"] * keep_scale(self.params["dropout"], self.training)
         factors = tf.where(mask, scale, 0.0)
         embedded = tf.gather(self.embedding, rows) * tf.expand_dims(factors, -1)

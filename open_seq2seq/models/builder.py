@@ -379,5 +379,6 @@ def make_schedule_and_optimizer(model: Model, last_step: int, steps_per_epoch: i
     if missing:
         raise ConfigError(missing)
     optimizer = optimizers.make_optimizer(params["optimizer"], dict(params["optimizer_params"]))
+    optimizer.product_dtype = precision_of(params).type_of("product")
     policy, arguments = params["lr_policy"], dict(params["lr_policy_params"])
     return optimizers.make_schedule(policy, arguments, last_step, steps_per_epoch), optimizer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -112,7 +113,7 @@ def _bytes_by_use(model: Model, shapes: Shapes) -> dict[str, int]:
     slots = 0
     if params["optimizer"] is not None:
         optimizer = optimizers.make_optimizer(params["optimizer"], dict(params["optimizer_params"]))
-        slots = sum(map(optimizer.num_state_values, shapes.values()))
+        slots = sum(itertools.starmap(optimizer.num_state_values, shapes.items()))
     average = weights if optimizers.averages_weights(params) else 0
     return {"weights": copies * weights, "gradients": copies * weights, "optimizer": copies * slots,
             "moving average": copies * average}

@@ -26,6 +26,7 @@ from open_seq2seq.optimizers.lr_policies import (
     transformer_policy,
 )
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer, UpdateInfo
+from open_seq2seq.optimizers.muon import Muon
 from open_seq2seq.optimizers.novograd import NovoGrad
 from open_seq2seq.optimizers.optimizer import Optimizer, Slot
 from open_seq2seq.optimizers.registry import (
@@ -38,16 +39,18 @@ from open_seq2seq.optimizers.registry import (
     trainable_variables,
 )
 from open_seq2seq.optimizers.regularizers import l1_regularizer, l2_regularizer
+from open_seq2seq.optimizers.schedule_free import ScheduleFreeAdamW
 from open_seq2seq.optimizers.sgd import SGD, Momentum
 from open_seq2seq.optimizers.weight_average import TriggeredMean, WeightAverage, WeightMean
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 
 __all__ = [
-    "OPTIMIZERS", "POLICIES", "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "BackoffScaler", "Ftrl", "KerasOptimizer",
-    "Larc", "LarcInfo", "LazyAdam", "LogMaxScaler", "LossScaler", "MixedPrecisionOptimizer", "Momentum", "Nadam",
-    "NovoGrad", "Optimizer", "PrecisionPolicy", "RMSProp", "Slot", "StaticScaler", "TriggeredMean", "UpdateInfo",
-    "WeightAverage", "WeightDecay", "WeightMean", "argument_problems", "averages_weights", "combination_problems",
-    "cosine_decay", "exp_decay", "fixed_lr", "inv_poly_decay", "l1_regularizer", "l2_regularizer", "make_additions",
-    "make_loss_scaler", "make_optimizer", "make_schedule", "named_scaler", "piecewise_constant", "poly_decay",
-    "precision_of", "resolve_dtype", "trainable_variables", "transformer_policy",
+    "OPTIMIZERS", "POLICIES", "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "BackoffScaler", "Ftrl",
+    "KerasOptimizer", "Larc", "LarcInfo", "LazyAdam", "LogMaxScaler", "LossScaler", "MixedPrecisionOptimizer",
+    "Momentum", "Muon", "Nadam", "NovoGrad", "Optimizer", "PrecisionPolicy", "RMSProp", "ScheduleFreeAdamW", "Slot",
+    "StaticScaler", "TriggeredMean", "UpdateInfo", "WeightAverage", "WeightDecay", "WeightMean",
+    "argument_problems", "averages_weights", "combination_problems", "cosine_decay", "exp_decay", "fixed_lr",
+    "inv_poly_decay", "l1_regularizer", "l2_regularizer", "make_additions", "make_loss_scaler", "make_optimizer",
+    "make_schedule", "named_scaler", "piecewise_constant", "poly_decay", "precision_of", "resolve_dtype",
+    "trainable_variables", "transformer_policy",
 ]

@@ -91,22 +91,46 @@ def global_norm(gradients: Gradients, joins: bool = True) -> tf.Tensor:
     return tf.cond(tf.math.is_finite(squares), lambda: tf.sqrt(squares), with_large_values)
 
 
+def scaled(gradients: Gradients, factor: tf.Tensor) -> Gradients:
+    """Returns the gradients times a scalar; small ones are joined as in ``global_norm``, and multiplied together."""
+    groups = _groups({name: gradient for name, gradient in gradients.items()
+                      if not isinstance(gradient, tf.IndexedSlices)})
+    products: Gradients = {}
+    for group in (group for group in groups if len(group) > 1):
+        sizes = [gradients[name].shape.num_elements() for name in group]
+        parts = tf.split(_flat([gradients[name] for name in group]) * factor, sizes)
+        products.update({name: tf.reshape(part, gradients[name].shape)
+                         for name, part in zip(group, parts, strict=True)})
+    return {name: products[name] if name in products else map_values(lambda v: v * factor, gradient)
+            for name, gradient in gradients.items()}
+
+
 def _joined(values: list[tf.Tensor]) -> list[tf.Tensor]:
     """Joins small tensors, because a norm of each of them costs more than the copy."""
-    joined: list[tf.Tensor] = []
-    small: list[tf.Tensor] = []
+    groups = _groups(dict(enumerate(values)))
+    return [_flat([values[number] for number in group]) if len(group) > 1 else values[group[0]] for group in groups]
+
+
+def _flat(tensors: list[tf.Tensor]) -> tf.Tensor:
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
+
+
+def _groups(tensors: dict[Any, tf.Tensor]) -> list[list[Any]]:
+    """Divides tensors, by key, into groups of small ones that are joined, and single large ones or unknown sizes."""
+    groups: list[list[Any]] = []
+    small: list[Any] = []
     size = 0
-    for value in values:
-        count = value.shape.num_elements()
+    for key, tensor in tensors.items():
+        count = tensor.shape.num_elements()
         if count is None or count > _LARGEST_JOINED:
-            joined.append(value)
+            groups.append([key])
             continue
         if size + count > _LARGEST_JOINED:
-            joined.append(tf.concat(small, 0))
+            groups.append(small)
             small, size = [], 0
-        small.append(tf.reshape(value, [-1]))
+        small.append(key)
         size += count
-    return [*joined, tf.concat(small, 0)] if small else joined
+    return [*groups, small] if small else groups
 
 
 def clip_factor(norm: tf.Tensor, max_norm: float) -> tf.Tensor:

@@ -59,6 +59,8 @@ class KerasOptimizer(Optimizer):
       ConfigError: the class does not accept the arguments.
     """
 
+    takes_layer_rates = False  # Keras updates all variables at once
+
     def __init__(self, optimizer_class: type, **params: Any) -> None:
         super().__init__()
         if "learning_rate" in params:

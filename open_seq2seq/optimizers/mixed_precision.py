@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs
-from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer
+from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs, scaled
 from open_seq2seq.optimizers.larc import Larc, LarcInfo
 from open_seq2seq.optimizers.layer_rates import LayerRates
 from open_seq2seq.optimizers.loss_scaling import LossScaler, StaticScaler
@@ -72,7 +71,7 @@ class MixedPrecisionOptimizer(Module):
         the data layer defines a ``rate_factor`` for its batches. It is not saved in checkpoints.
 
     Raises:
-      ConfigError: arguments are out of range or exclude each other, or a Keras optimizer is given ``layer_rates``.
+      ConfigError: arguments are out of range or exclude each other, or the optimizer does not take ``layer_rates``.
     """
 
     def __init__(self, optimizer: Optimizer, schedule: Schedule, loss_scaler: LossScaler | None = None,
@@ -84,14 +83,17 @@ class MixedPrecisionOptimizer(Module):
             raise ConfigError([f"'max_grad_norm' must be positive, got {max_grad_norm!r}."])
         if max_grad_norm is not None and larc is not None:
             raise ConfigError(combination_problems({"max_grad_norm": max_grad_norm, "larc_params": larc}))
+        if average is not None and optimizer.average is not None:
+            raise ConfigError(combination_problems({"optimizer": type(optimizer), "ema_decay": average}))
         self._optimizer = optimizer
         self._schedule = schedule
         self._scaler = loss_scaler if loss_scaler is not None else StaticScaler(1.0)
         self._max_grad_norm = max_grad_norm
-        if layer_rates is not None and isinstance(optimizer, KerasOptimizer):
-            raise ConfigError(["'lr_factors' and 'unfreeze_at' are not available for Keras optimizers, which update "
-                               "all variables at once: remove them, or choose one of the toolkit's optimizers."])
-        self._larc, self._weight_decay, self._average = larc, weight_decay, average
+        if layer_rates is not None and not optimizer.takes_layer_rates:
+            raise ConfigError(["'lr_factors' and 'unfreeze_at' are not available for ScheduleFreeAdamW and Keras "
+                               "optimizers: remove them, or choose another of the toolkit's optimizers."])
+        self._larc, self._weight_decay = larc, weight_decay
+        self._average = optimizer.average if average is None else average
         self._layer_rates = layer_rates
         self._skip_nonfinite = self._scaler.automatic if skip_nonfinite is None else skip_nonfinite
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -253,7 +255,7 @@ class MixedPrecisionOptimizer(Module):
             factor, norm = factor * clip, tf.minimum(norm, self._max_grad_norm)
         elif not self._scales:
             return gradients, norm
-        return {name: map_values(lambda v: v * factor, g) for name, g in gradients.items()}, norm
+        return scaled(gradients, factor), norm
 
     def _apply(self, gradients: Gradients, variables: Variables, rate: tf.Tensor,
                finite: tf.Tensor | None) -> tf.Tensor:

@@ -21,11 +21,11 @@ class Slot(NamedTuple):
 
     Attributes:
       shape: shape of the tensor, usually that of the variable.
-      initial: initial value of all elements.
+      initial: initial value of all elements; None means the initial value of the variable.
     """
 
     shape: tuple[int, ...]
-    initial: float = 0.0
+    initial: float | None = 0.0
 
 
 class Optimizer(Module):
@@ -44,12 +44,19 @@ class Optimizer(Module):
     Attributes:
       updates_rows: whether the class implements ``_update_rows``; otherwise ``IndexedSlices`` are converted to dense
         gradients.
+      takes_layer_rates: whether ``apply`` may be called several times per update, with a learning rate for each group
+        of variables.
+      product_dtype: dtype of the matrix products of an update, if the class makes any; FP32 unless it is set.
+      average: the average of the weights that the class itself keeps, a ``WeightAverage``; None without one.
 
     Raises:
       ConfigError: parameters are unknown or invalid; the error lists all of them.
     """
 
     updates_rows = False
+    takes_layer_rates = True
+    product_dtype: tf.DType = tf.float32
+    average: Any = None
 
     def __init__(self, **params: Any) -> None:
         super().__init__()
@@ -87,8 +94,9 @@ class Optimizer(Module):
         slots: dict[str, Variables] = {}
         for name, variable in variables.items():
             for kind, slot in self._slots_of(tuple(variable.shape)).items():
-                slots.setdefault(kind, {})[name] = tf.Variable(
-                    tf.fill(slot.shape, tf.constant(slot.initial, tf.float32)), trainable=False)
+                initial = variable.read_value() if slot.initial is None else tf.fill(
+                    slot.shape, tf.constant(slot.initial, tf.float32))
+                slots.setdefault(kind, {})[name] = tf.Variable(initial, trainable=False)
         self._slots = slots
 
     def state(self) -> Variables:
@@ -96,8 +104,8 @@ class Optimizer(Module):
         return {f"{kind}/{name}": variable for kind, slots in (self._slots or {}).items()
                 for name, variable in slots.items()}
 
-    def num_state_values(self, shape: tuple[int, ...]) -> int:
-        """Returns the number of values in the slots of a variable of this shape."""
+    def num_state_values(self, name: str, shape: tuple[int, ...]) -> int:
+        """Returns the number of values in the slots of a variable of this name and shape."""
         return sum(math.prod(slot.shape) for slot in self._slots_of(shape).values())
 
     def apply(self, gradients: Gradients, variables: Variables, learning_rate: tf.Tensor,

@@ -22,15 +22,18 @@ from open_seq2seq.optimizers.larc import Larc
 from open_seq2seq.optimizers.layer_rates import LayerRates
 from open_seq2seq.optimizers.loss_scaling import make_loss_scaler
 from open_seq2seq.optimizers.lr_policies import make_schedule
+from open_seq2seq.optimizers.muon import Muon
 from open_seq2seq.optimizers.novograd import NovoGrad
 from open_seq2seq.optimizers.optimizer import Optimizer
+from open_seq2seq.optimizers.schedule_free import ScheduleFreeAdamW
 from open_seq2seq.optimizers.sgd import SGD, Momentum
 from open_seq2seq.optimizers.weight_average import TriggeredMean, WeightAverage, WeightMean
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 from open_seq2seq.utils.errors import ConfigError
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {
-    c.__name__: c for c in (SGD, Momentum, Adam, AdamW, LazyAdam, Nadam, Adagrad, RMSProp, Ftrl, Adafactor, NovoGrad)}
+    c.__name__: c for c in (SGD, Momentum, Adam, AdamW, LazyAdam, Nadam, Adagrad, RMSProp, Ftrl, Adafactor, NovoGrad,
+                            Muon, ScheduleFreeAdamW)}
 
 # Name of an argument of MixedPrecisionOptimizer → (the parameter that enables the addition, the function that creates
 # it from a model's parameters). ``make_additions`` itself creates the two other averages and the layer rates.
@@ -111,8 +114,18 @@ register("optimizer", _keras_optimizers)
 
 
 def averages_weights(params: Mapping[str, Any]) -> bool:
-    """Returns whether one of ``AVERAGES`` is set, so that evaluation and inference use an average of the weights."""
-    return any(params.get(name) is not None for name in AVERAGES)
+    """Returns whether evaluation and inference use an average of the weights.
+
+    This is so if one of ``AVERAGES`` is set, or if the optimizer is ``ScheduleFreeAdamW``.
+    """
+    return any(params.get(name) is not None for name in AVERAGES) or _is_schedule_free(params.get("optimizer"))
+
+
+def _is_schedule_free(optimizer: Any) -> bool:
+    if isinstance(optimizer, type):
+        return issubclass(optimizer, ScheduleFreeAdamW)
+    return isinstance(optimizer, str) and optimizer.rpartition(".")[2] == ScheduleFreeAdamW.__name__ \
+        and "keras" not in optimizer
 
 
 def make_additions(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,6 +161,9 @@ def combination_problems(params: Mapping[str, Any]) -> list[str]:
     if len(averages) > 1:
         problems.append(f"'{averages[0]}' and '{averages[1]}' exclude each other: both determine the weights that are "
                         "evaluated and exported. Leave one out.")
+    if averages and _is_schedule_free(params.get("optimizer")):
+        problems.append(f"'{averages[0]}' and the optimizer ScheduleFreeAdamW exclude each other: the optimizer itself "
+                        f"averages the weights that are evaluated and exported. Leave '{averages[0]}' out.")
     if params.get("decoupled_weight_decay") is not None:
         problems += [f"'decoupled_weight_decay' and {other} exclude each other: {reason}."
                      for other, reason in _other_decays(params)]
@@ -165,6 +181,8 @@ def _other_decays(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     arguments = _section(params, "optimizer_params")
     if coerce(arguments.get("weight_decay", 0.01 if name == "AdamW" else None), Param(float))[0]:
         yield f"the weight_decay of {name}", f"{twice} (optimizer_params/weight_decay=0.0 disables the optimizer's own)"
+    if _is_schedule_free(optimizer):
+        yield "ScheduleFreeAdamW", "the decay would not reach its iterates; set its weight_decay instead"
     if name == "Ftrl":
         yield "Ftrl", "it recomputes the weights from its accumulators; set its l2_regularization_strength instead"
     for part in ("", "encoder_params", "decoder_params"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.parts.dropout import keep_mask
+from open_seq2seq.parts.dropout import keep_mask_of
 
 
 def times_matrix(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
@@ -24,14 +24,15 @@ def scaled_weight(variable: tf.Variable, scale: float, dtype: tf.DType) -> tf.Te
     return tf.cast(variable * scale if scale != 1.0 else tf.convert_to_tensor(variable), dtype)
 
 
-def sum_over_rows(x: tf.Tensor) -> tf.Tensor:
+def sum_over_rows(x: tf.Tensor, rows: tf.Tensor | None = None) -> tf.Tensor:
     """Sums ``[rows, columns]`` over rows; returns ``[columns]`` in FP32.
 
-    A matrix product with ones is the fastest sum over rows, and matrix products accumulate in FP32.
+    A matrix product with ones is the fastest sum over rows, and matrix products accumulate in FP32. Sums of tensors
+    with the same ``rows``, an int32 scalar, share these ones.
     """
     if x.dtype == tf.float16:  # the FP16 result of a product could overflow
         x = tf.cast(x, tf.float32)
-    ones = tf.ones([1, tf.shape(x)[0]], x.dtype)
+    ones = tf.ones([1, tf.shape(x)[0] if rows is None else rows], x.dtype)
     return tf.cast(tf.reshape(tf.matmul(ones, x), [-1]), tf.float32)
 
 
@@ -82,4 +83,4 @@ def bias_relu_dropped(x: tf.Tensor, bias: tf.Tensor, rate: float, training: bool
     """
     if not training or rate == 0.0:
         return _bias_relu(x, bias)
-    return _bias_relu_mask(x, bias, keep_mask(tf.shape(x), rate))
+    return _bias_relu_mask(x, bias, keep_mask_of(x, rate))

@@ -6,11 +6,12 @@ that the expectation is unchanged.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.parts.randomness import next_seed
+from open_seq2seq.parts.randomness import next_words
 
 _LEVELS = 1 << 16
 
@@ -31,7 +32,7 @@ def _dropped_levels(rate: float) -> int:
 
 
 def keep_mask(shape: Any, rate: float) -> tf.Tensor:
-    """Draws a dropout mask with the next seed of the forward pass.
+    """Draws a dropout mask with the next random words of the forward pass.
 
     Args:
       shape: the mask's shape, a list or an int32 tensor.
@@ -40,10 +41,22 @@ def keep_mask(shape: Any, rate: float) -> tf.Tensor:
     Returns:
       Boolean tensor of this shape, True where elements are kept.
     """
+    return _drawn_mask(shape, rate, False)
+
+
+def keep_mask_of(x: tf.Tensor, rate: float) -> tf.Tensor:
+    """Draws the mask of ``keep_mask(tf.shape(x), rate)``, with fewer operations if the static shape allows it."""
+    known = 1 if x.shape.rank is None else math.prod(size for size in x.shape if size is not None)
+    return _drawn_mask(tf.shape(x), rate, known % 4 == 0)
+
+
+def _drawn_mask(shape: Any, rate: float, is_multiple: bool) -> tf.Tensor:
+    """Returns the mask of ``keep_mask``; ``is_multiple`` says that the number of elements is a multiple of 4."""
     count = tf.reduce_prod(shape)
     # Full-range int64 numbers are the cheapest to draw per bit; each is split into four int16.
-    words = tf.random.stateless_uniform([(count + 3) // 4], next_seed(), minval=None, maxval=None, dtype=tf.int64)
-    levels = tf.reshape(tf.bitcast(words, tf.int16), [-1])[:count]
+    levels = tf.reshape(tf.bitcast(next_words((count + 3) // 4), tf.int16), [-1])
+    if not is_multiple:
+        levels = levels[:count]
     # The smallest int16 is -_LEVELS / 2.
     return tf.reshape(levels >= tf.constant(_dropped_levels(rate) - _LEVELS // 2, tf.int16), shape)
 
@@ -75,7 +88,7 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     scale = keep_scale(rate, training)
     if not training or rate == 0.0:
         return x
-    return mask_out(x * tf.cast(scale, x.dtype), keep_mask(tf.shape(x), rate))
+    return mask_out(x * tf.cast(scale, x.dtype), keep_mask_of(x, rate))
 
 
 @tf.custom_gradient
@@ -102,7 +115,7 @@ def add_dropped(x: tf.Tensor, update: tf.Tensor, rate: float, training: bool) ->
     """
     if not training or rate == 0.0:
         return x + update
-    return _add_masked(x, update, keep_mask(tf.shape(x), rate))
+    return _add_masked(x, update, keep_mask_of(x, rate))
 
 
 def locked_dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:

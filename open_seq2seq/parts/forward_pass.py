@@ -44,7 +44,8 @@ class ForwardPass:
       ranks: a ``JoinedRanks``, which computes sums over ranks; None if ranks are not joined.
       carried: the ``carried_state.CarriedValues`` of the states that the previous batch has left; None without any.
       is_recomputing: whether layers are recomputed in a backward pass, where they must not update statistics again.
-      draws: number of seeds drawn so far.
+      key: key of the generator Philox for this micro-batch, uint64 ``[1]``; None without ``micro_batch``.
+      draws: number of seeds and of draws with ``key`` so far.
       casts: the weights that the pass has cast so far; see ``precision.cast_weight``. None outside of any pass.
     """
 
@@ -55,6 +56,7 @@ class ForwardPass:
     portable: bool = False
     ranks: Any = None
     carried: Any = None
+    key: tf.Tensor | None = None
     is_recomputing: bool = False
     draws: int = 0
     casts: dict[Any, tuple[tf.Tensor, tf.Variable]] | None = dataclasses.field(default_factory=dict)
@@ -93,7 +95,10 @@ def forward_pass(seed: int = 0, micro_batch: Any = None, *, update: Any = None, 
                  carried: Any = None) -> contextlib.AbstractContextManager[None]:
     """Returns a context manager within which a new pass is the current one; see ``ForwardPass`` for the arguments."""
     index, number = (None if value is None else tf.cast(value, tf.int64) for value in (micro_batch, update))
-    return entered(ForwardPass(seed, index, number, for_xla or portable, portable, ranks, carried))
+    # The first word is that of ``randomness.next_seed`` for the index 0, which no draw has.
+    key = None if index is None else tf.raw_ops.StatelessRandomGetKeyCounter(
+        seed=tf.stack([tf.constant(seed << 20, tf.int64), index]))[0]
+    return entered(ForwardPass(seed, index, number, for_xla or portable, portable, ranks, carried, key))
 
 
 # Function from (tensors by name, name of the reduction) to the sums of the tensors over ranks.

@@ -1,6 +1,6 @@
-"""Seeds for stateless random operations.
+"""Random bits, and seeds for stateless random operations.
 
-A seed is derived from the run's seed and either from the micro-batch and the index of the draw, or from the example and
+Both are derived from the run's seed and either from the micro-batch and the index of the draw, or from the example and
 the epoch.
 """
 
@@ -9,11 +9,29 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.parts.forward_pass import current_pass
+from open_seq2seq.parts.forward_pass import ForwardPass, current_pass
 
 LARGEST_SEED = 2 ** 43 - 1
 """The largest seed of a run. It has 43 bits, because a seed word of 64 bits also contains the sign and 20 bits for the
 index of the draw."""
+_PHILOX = 1  # in TensorFlow's enumeration of algorithms
+
+
+def next_words(count: tf.Tensor) -> tf.Tensor:
+    """Returns ``count`` random words, int64 ``[count]`` of the full range; each call returns different ones.
+
+    They are those of the generator Philox (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405) with the key of
+    the micro-batch. The upper half of the generator's counter is the index of the draw, a constant, so that a draw is a
+    single operation.
+
+    Raises:
+      RuntimeError: called outside of a ``forward_pass`` of a micro-batch.
+    """
+    forward = _next_draw()
+    return tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[count], key=forward.key, counter=tf.constant(np.array([0, forward.draws], np.uint64)),
+        alg=tf.constant(_PHILOX), dtype=tf.int64)
+
 
 def next_seed() -> tf.Tensor:
     """Returns a seed, int64 ``[2]``, for one stateless operation; each call returns a different seed.
@@ -21,13 +39,19 @@ def next_seed() -> tf.Tensor:
     Raises:
       RuntimeError: called outside of a ``forward_pass`` of a micro-batch.
     """
+    forward = _next_draw()
+    # The first word contains the run's seed and the index of the draw, the second the index of the micro-batch.
+    return tf.stack([tf.constant((forward.seed << 20) + forward.draws, tf.int64), forward.micro_batch])
+
+
+def _next_draw() -> ForwardPass:
+    """Returns the current pass after counting a draw."""
     forward = current_pass()
     if forward.micro_batch is None:
         raise RuntimeError("Random numbers were drawn outside of a training step: wrap the call in "
                            "forward_pass(seed, micro_batch).")
     forward.draws += 1
-    # The first word contains the run's seed and the index of the draw, the second the index of the micro-batch.
-    return tf.stack([tf.constant((forward.seed << 20) + forward.draws, tf.int64), forward.micro_batch])
+    return forward
 
 
 def example_seeds(seed: int, examples: tf.Tensor, epoch: tf.Tensor, draw: int = 0) -> tf.Tensor:

@@ -40,7 +40,7 @@ def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Ten
                     watched = [copy for copy in copies if copy.dtype.is_floating]
                     tape.watch([*watched, *learned])
                     if again.micro_batch is not None:
-                        again.micro_batch = _copies_after(dy, [again.micro_batch])[0]
+                        again.micro_batch, again.key = _copies_after(dy, [again.micro_batch, again.key])
                     result = function(*copies)
                 gradients = tape.gradient(result, [*watched, *learned], dy)
             by_input, by_variable = iter(gradients[:len(watched)]), iter(gradients[len(watched):])

@@ -16,6 +16,7 @@ from open_seq2seq.checkpoints.run_variables import RunVariables
 from open_seq2seq.checkpoints.state import AVERAGE, CARRIED, METRICS
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.registry import AVERAGES, averages_weights
+from open_seq2seq.optimizers.schedule_free import WEIGHT_SUM
 from open_seq2seq.optimizers.weight_average import MEAN_COUNT, MEAN_TRIGGER
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.training.loop.trainer import Trainer
@@ -35,7 +36,8 @@ def ranks(number: int) -> str:
 def restore_weights(model: Model, inputs: RunInputs, checkpoint: Checkpoint) -> None:
     """Assigns a checkpoint's weights to a model.
 
-    If the config enables averaging of the weights, their averages are assigned instead, unless the checkpoint has none.
+    If the config enables averaging of the weights, or the run's optimizer averages them by itself, their averages are
+    assigned instead, unless the checkpoint has none.
 
     Args:
       model: the model.
@@ -46,8 +48,11 @@ def restore_weights(model: Model, inputs: RunInputs, checkpoint: Checkpoint) -> 
       CheckpointError: the variables or assets, such as vocabularies, differ from the checkpoint's.
     """
     averages = checkpoint.averaged_weights
-    used = averages if averages_weights(model.params) else {}
-    if used:
+    is_schedule_free = f"slots/{WEIGHT_SUM}" in checkpoint.optimizer
+    used = averages if is_schedule_free or averages_weights(model.params) else {}
+    if is_schedule_free:
+        deco_print("Weights: the average of the schedule-free optimizer", offset=1)
+    elif used:
         name = next(name for name in AVERAGES if model.params[name] is not None)
         deco_print(f"Weights: the {'moving average' if name == 'ema_decay' else 'mean'} ({name})", offset=1)
     elif averages_weights(model.params):

@@ -67,3 +67,19 @@ def test_a_new_run_starts_from_the_average(workspace, command):
                                "--max_steps=4", "--ema_decay=0.9")
     assert code == 0, error
     assert "Using the average of its weights" in out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("optimizer", ["Muon", "ScheduleFreeAdamW"])
+def test_optimizers_by_name_resume_to_the_same_bits(workspace, command, optimizer):
+    """The schedule-free optimizer evaluates its average, even if the command does not name the optimizer."""
+    chosen = (f"--optimizer={optimizer}", "--optimizer_params={}", "--dtype=mixed_bfloat16", "--loss_scaling=Backoff")
+    code, trained, error = command("--mode=train_eval", f"--logdir={workspace}/whole", *chosen)
+    assert code == 0, error
+    assert command("--mode=train", "--max_steps=6", f"--logdir={workspace}/run", *chosen)[0] == 0
+    code, _, error = command("--mode=train", "--continue_learning", f"--logdir={workspace}/run", *chosen)
+    assert code == 0, error
+    assert files(workspace / "whole", 12) == files(workspace / "run", 12)
+    _, judged, _ = command("--mode=eval", f"--logdir={workspace}/run", "--dtype=mixed_bfloat16")
+    assert losses(judged) == losses(trained)[-1:]
+    assert ("Weights: the average of the schedule-free optimizer" in judged) == (optimizer == "ScheduleFreeAdamW")

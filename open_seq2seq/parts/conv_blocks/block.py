@@ -11,7 +11,7 @@ from open_seq2seq.parts.activations import Activation, activate_kept
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.convolution import Window, make_convolution
 from open_seq2seq.parts.conv_blocks.normalization import make_normalization
-from open_seq2seq.parts.dropout import keep_mask, keep_scale
+from open_seq2seq.parts.dropout import keep_mask_of, keep_scale
 from open_seq2seq.parts.randomness import next_seed
 
 
@@ -151,7 +151,7 @@ class ConvBlock(Module):
         dropped = training and rate > 0.0
         if not dropped and mask is None:
             return y if activation is None else activation(y)
-        keep = keep_mask(tf.shape(y), rate) if dropped else None
+        keep = keep_mask_of(y, rate) if dropped else None
         if mask is not None:
             rows = tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (y.shape.rank - 2)], 0))
             keep = rows if keep is None else keep & rows

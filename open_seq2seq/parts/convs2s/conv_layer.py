@@ -11,7 +11,7 @@ from open_seq2seq.parts.activations import activate_kept
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.convs2s.normalized_layer import LayerSettings, NormalizedLayer
 from open_seq2seq.parts.convs2s.utils import Activation
-from open_seq2seq.parts.dropout import keep_mask, keep_scale
+from open_seq2seq.parts.dropout import keep_mask_of, keep_scale
 
 
 class ConvSettings(NamedTuple):
@@ -42,7 +42,7 @@ def drop_and_mask(x: tf.Tensor, keep_prob: float, mask: tf.Tensor | None, traini
         return x
     keep = None if mask is None else mask[:, :, tf.newaxis]
     if drops:
-        drawn = keep_mask(tf.shape(x), rate)
+        drawn = keep_mask_of(x, rate)
         keep = drawn if keep is None else drawn & keep
     return activate_kept(x, None, keep, keep_scale(rate, training))
 

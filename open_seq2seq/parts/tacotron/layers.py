@@ -16,7 +16,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, ConvBlock
 from open_seq2seq.parts.conv_blocks.convolution import Window
 from open_seq2seq.parts.dense import times_matrix
-from open_seq2seq.parts.dropout import keep_mask, keep_scale
+from open_seq2seq.parts.dropout import keep_mask_of, keep_scale
 from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.randomness import example_uniforms
@@ -150,13 +150,13 @@ class Prenet(Module):
         Args:
           x: frames ``[time, batch, features]`` in the compute dtype.
           steps: numbers of the steps, ``[time]`` int32.
-          training: whether the dropout masks are drawn with ``parts.randomness.next_seed``.
+          training: whether the dropout masks are drawn anew for each micro-batch.
         """
         for number, layer in enumerate(self.layers):
             y = layer(x)
             x = y if self._activation is None else self._activation(y)
             if self._rate > 0.0:
-                keep = keep_mask(tf.shape(x), self._rate) if training else self._keep(steps, number)
+                keep = keep_mask_of(x, self._rate) if training else self._keep(steps, number)
                 x = tf.where(keep, x * tf.cast(keep_scale(self._rate), x.dtype), tf.zeros([], x.dtype))
         return x
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import scaled_weight
-from open_seq2seq.parts.dropout import keep_mask, keep_scale, mask_out
+from open_seq2seq.parts.dropout import keep_mask_of, keep_scale, mask_out
 from open_seq2seq.parts.observation import observe
 
 Cache = dict[str, tf.Tensor]
@@ -26,7 +26,7 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
       query: ``[batch, heads, query time, depth]``.
       key: ``[batch, heads, time, depth]``.
       value: ``[batch, heads, time, depth]``.
-      bias: FP32 tensor that broadcasts to ``[batch, heads, query time, time]``, or None.
+      bias: FP32 tensor that broadcasts to ``[batch, heads, query time, time]``, or None; it gets no gradient.
       dropout_rate: fraction of the attention weights to drop.
       training: whether to apply dropout.
       to_source: whether the keys are a source, so that ``recording_attention`` records the weights.
@@ -34,15 +34,44 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
     Returns:
       ``[batch, heads, query time, depth]``.
     """
-    scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+    scores = tf.cast(_product(query, key, transpose_b=True), tf.float32)
     observe(scores, "scores")
-    weights = tf.nn.softmax(scores if bias is None else scores + bias)
+    weights = tf.nn.softmax(scores if bias is None else _plus_constant(scores, bias))
     if to_source:
         record_attention(weights)
     weights = tf.cast(weights, value.dtype)
     if training and dropout_rate > 0.0:
-        weights = mask_out(weights, keep_mask(tf.shape(weights), dropout_rate))
-    return tf.matmul(weights, value)
+        weights = mask_out(weights, keep_mask_of(weights, dropout_rate))
+    return _product(weights, value)
+
+
+def _product(x: tf.Tensor, y: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
+    """Returns ``tf.matmul(x, y, transpose_b=…)`` of tensors with the same batch and heads.
+
+    TensorFlow's own gradient computes the axes along which a factor was broadcast, and sums over them; here are none.
+    """
+    @tf.custom_gradient
+    def product(x: tf.Tensor, y: tf.Tensor) -> Any:
+        def grad(dz: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            if transpose_b:
+                return tf.matmul(dz, y), tf.matmul(dz, x, transpose_a=True)
+            return tf.matmul(dz, y, transpose_b=True), tf.matmul(x, dz, transpose_a=True)
+
+        return tf.matmul(x, y, transpose_b=transpose_b), grad
+
+    return product(x, y)
+
+
+@tf.custom_gradient
+def _plus_constant(scores: tf.Tensor, bias: tf.Tensor) -> Any:
+    """Returns ``scores + bias``, of the shape of the scores; the bias has no gradient."""
+    return scores + bias, lambda dy: (dy, None)
+
+
+@tf.custom_gradient
+def _side_by_side(*matrices: tf.Tensor) -> Any:
+    """Concatenates matrices along their columns; the gradient is split in one operation."""
+    return tf.concat(matrices, 1), lambda dy: tf.split(dy, [matrix.shape[1] for matrix in matrices], 1)
 
 
 class Attention(Module):
@@ -86,7 +115,7 @@ class Attention(Module):
             "k": lambda: scaled_weight(self.key, 1.0, dtype),
             "v": lambda: scaled_weight(self.value, keep_scale(self.dropout_rate, training), dtype),
         }
-        return tf.concat([matrices[name]() for name in names], 1)
+        return _side_by_side(*(matrices[name]() for name in names))
 
     def output_projection(self, dtype: tf.DType, scale: float = 1.0) -> tf.Tensor:
         """Returns the output matrix times ``scale``, ``[hidden_size, hidden_size]`` in ``dtype``."""

@@ -70,7 +70,8 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) 
             column = tf.expand_dims(gamma / tf.cast(tf.size(gamma), tf.float32), 1)
             mean, correlation = tf.matmul(wide_dy, column), tf.matmul(product, column)
             dx = (wide_dy * gamma - mean - normed * correlation) * inverse
-            return tf.cast(dx, x.dtype), sum_over_rows(product), sum_over_rows(dy), None
+            rows = tf.shape(dy)[0]
+            return tf.cast(dx, x.dtype), sum_over_rows(product, rows), sum_over_rows(dy, rows), None
 
     return y, grad
 

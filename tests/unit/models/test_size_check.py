@@ -49,6 +49,8 @@ def test_what_does_not_fit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch):
     assert "weights 4.0 GiB, gradients 4.0 GiB, optimizer 8.0 GiB" in text
     assert "encoder/table [1048576, 1024] of 4.0 GiB" in text
     assert "moving average 8.0 GiB" in refusal(OfOneTable(ema_decay=0.9), 2 ** 21)
+    assert "optimizer 8.0 GiB, moving average 4.0 GiB" in refusal(OfOneTable(optimizer="ScheduleFreeAdamW"), 2 ** 20)
+    assert "optimizer 8.0 GiB" in refusal(OfOneTable(optimizer="Muon"), 2 ** 21)
 
 
 @pytest.mark.parametrize(("mode", "params"), [("train", {"optimizer": "SGD"}), ("eval", {}), ("infer", {})])

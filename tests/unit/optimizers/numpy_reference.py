@@ -138,6 +138,69 @@ def novograd(beta1=0.95, beta2=0.98, epsilon=1e-8, weight_decay=0.0, grad_averag
     return rule
 
 
+def orthogonal(x, steps=5, dtype=np.float64):
+    """Newton-Schulz with the published coefficients, as published: everything in ``dtype``, the shorter side first."""
+    x = np.asarray(x).astype(dtype)
+    is_tall = x.shape[0] > x.shape[1]
+    x = x.T if is_tall else x
+    # NumPy adds up products of bfloat16 in bfloat16; processors add them up in FP32.
+    wide = np.promote_types(np.float32, dtype) if dtype in (np.float32, np.float64) else np.float32
+
+    def product(a, b):
+        return (a.astype(wide) @ b.astype(wide)).astype(dtype)
+
+    x = x / (np.linalg.norm(x.astype(wide)) + 1e-7).astype(dtype)
+    for _ in range(steps):
+        a = product(x, x.T)
+        x = dtype(3.4445) * x + product(dtype(-4.7750) * a + dtype(2.0315) * product(a, a), x)
+    return x.T if is_tall else x
+
+
+def muon(momentum=0.95, nesterov=True, steps=5, rms_rate=0.2, dtype=np.float64):
+    a = 0.0
+
+    def rule(w, g, lr):
+        nonlocal a
+        a = momentum * a + g
+        direction = g + momentum * a if nesterov else a
+        matrix = direction.reshape(-1, direction.shape[-1]).T  # outputs by inputs, as published
+        outputs, inputs = matrix.shape
+        factor = max(1, outputs / inputs) ** 0.5 if rms_rate is None else rms_rate * max(outputs, inputs) ** 0.5
+        change = orthogonal(matrix, steps, dtype).astype(np.float64)
+        return w - lr * factor * change.T.reshape(w.shape)
+
+    return rule
+
+
+def muon_or_adam(adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-8, adam_lr_ratio=1.0, **params):
+    """Muon for two or more axes, Adam for vectors."""
+    matrices, others = muon(**params), adam(adam_beta1, adam_beta2, adam_epsilon)
+    return lambda w, g, lr: matrices(w, g, lr) if w.ndim > 1 else others(w, g, lr * adam_lr_ratio)
+
+
+def schedule_free(beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, warmup=0, averages=None):
+    """Algorithm of Defazio et al. 2024; the average x after each update is added to the list ``averages``."""
+    x = z = None
+    v = total = 0.0
+    t = 0
+
+    def rule(y, g, lr):
+        nonlocal x, z, v, total, t
+        t += 1
+        x, z = (y, y) if t == 1 else (x, z)
+        v = beta2 * v + (1 - beta2) * g**2
+        rate = lr * np.sqrt(1 - beta2**t) * (min(1, t / warmup) if warmup else 1)
+        z = z - rate * g / (np.sqrt(v) + epsilon) - rate * weight_decay * y
+        total += rate**2
+        c = rate**2 / total if total else 0.0
+        x = (1 - c) * x + c * z
+        if averages is not None:
+            averages.append(x)
+        return (1 - beta1) * z + beta1 * x
+
+    return rule
+
+
 def with_weight_decay(rule, decay):
     """Puts decoupled weight decay beside an optimizer's rule."""
     return lambda w, g, lr: rule(w - lr * decay * w, g, lr)

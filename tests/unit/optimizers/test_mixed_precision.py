@@ -12,7 +12,7 @@ from open_seq2seq.optimizers import (
     make_optimizer,
     make_schedule,
 )
-from open_seq2seq.optimizers.clipping import global_norm, max_abs, sum_duplicates
+from open_seq2seq.optimizers.clipping import global_norm, max_abs, scaled, sum_duplicates
 from open_seq2seq.utils.errors import ConfigError
 
 RATE = make_schedule("fixed_lr", {"learning_rate": 0.1}, 100)
@@ -85,6 +85,19 @@ def test_unscales_and_clips(scale, dtype):
     np.testing.assert_array_equal(variables["w1"], np.ones(3))
 
 
+def test_joined_gradients_are_scaled_one_by_one():
+    """Tensors of all sizes, rows of a table, scalars and an empty tensor: the products are exact to the bit."""
+    rng = np.random.default_rng(2)
+    shapes = {"large": (300, 300), "small": (3, 4), "scalar": (), "row": (7,), "empty": (0, 5), "other": (200, 200)}
+    arrays = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    gradients = {**{name: tf.constant(array) for name, array in arrays.items()}, "table": slices([[1.0, 3.0]], [4], 9)}
+    products = scaled(gradients, tf.constant(0.3))
+    assert list(products) == list(gradients)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(products[name], array * np.float32(0.3), strict=True)
+    np.testing.assert_array_equal(products["table"].values, np.float32([[1.0, 3.0]]) * np.float32(0.3))
+
+
 def test_reduce_sees_scaled_fp32_gradients_and_agree_decides():
     wrapper, variables, _ = build(scaler=BackoffScaler(scale_max=8.0))
     seen = {}
@@ -101,7 +114,8 @@ def test_reduce_sees_scaled_fp32_gradients_and_agree_decides():
     assert not bool(info.applied) and int(wrapper.skipped) == 1 and float(wrapper.loss_scale) == 4.0
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "LazyAdam", "Adafactor", "tf.keras.optimizers.Adam"])
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "LazyAdam", "Adafactor", "Muon", "ScheduleFreeAdamW",
+                                       "tf.keras.optimizers.Adam"])
 @pytest.mark.parametrize("scaler", [BackoffScaler, LogMaxScaler])
 def test_a_skipped_step_changes_nothing_but_the_scaler(optimizer, scaler):
     wrapper, variables, step = build(optimizer, scaler())

@@ -63,6 +63,14 @@ CASES = [
      {"beta2": 0.5, "weight_decay": 0.1, "grad_averaging": True, "epsilon": 1e-3}),
     ("NovoGrad", {"beta1": 0.9, "weight_decay": 0.001, "compat_no_ema": True}, ref.novograd,
      {"beta1": 0.9, "weight_decay": 0.001, "ema": False}),
+    ("Muon", {}, ref.muon_or_adam, {}),
+    ("Muon", {"momentum": 0.9, "use_nesterov": False, "ns_steps": 3, "rms_rate": None, "adam_lr_ratio": 0.3,
+              "adam_beta1": 0.8, "adam_beta2": 0.95, "adam_epsilon": 1e-10}, ref.muon_or_adam,
+     {"momentum": 0.9, "nesterov": False, "steps": 3, "rms_rate": None, "adam_lr_ratio": 0.3, "adam_beta1": 0.8,
+      "adam_beta2": 0.95, "adam_epsilon": 1e-10}),
+    ("ScheduleFreeAdamW", {}, ref.schedule_free, {}),
+    ("ScheduleFreeAdamW", {"beta1": 0.8, "beta2": 0.98, "epsilon": 1e-4, "weight_decay": 0.1, "warmup_steps": 20},
+     ref.schedule_free, {"beta1": 0.8, "beta2": 0.98, "epsilon": 1e-4, "weight_decay": 0.1, "warmup": 20}),
 ]
 
 
@@ -107,7 +115,7 @@ def as_dense(values, indices, shape):
 
 
 @pytest.mark.parametrize("name", ["SGD", "Momentum", "Adam", "AdamW", "Nadam", "Adagrad", "RMSProp", "Ftrl",
-                                  "Adafactor", "NovoGrad"])
+                                  "Adafactor", "NovoGrad", "Muon", "ScheduleFreeAdamW"])
 def test_repeated_rows_mean_their_sum(name):
     start, grads = sparse_problem()
     rates = np.full(STEPS, 0.05, np.float32)
@@ -130,6 +138,11 @@ def test_lazy_adam_updates_only_rows_with_a_gradient():
     np.testing.assert_array_equal(result[7], start[7])
 
 
+def whole_state(optimizer):
+    averages = {} if optimizer.average is None else optimizer.average.weights
+    return {**optimizer.state(), **{f"ema/{name}": variable for name, variable in averages.items()}}
+
+
 @pytest.mark.parametrize("name", sorted(optimizers.OPTIMIZERS))
 def test_state_is_all_there_is_to_resume(name):
     start, grads, rates = problem()
@@ -145,10 +158,11 @@ def test_state_is_all_there_is_to_resume(name):
     first.build(variables)
     apply(first, variables, range(3))
     second.build(variables)
-    assert second.state().keys() == first.state().keys()
-    for key, variable in second.state().items():
-        assert key.split("/", 1)[1] in SHAPES
-        variable.assign(first.state()[key])
+    before, after = (whole_state(optimizer) for optimizer in (first, second))
+    assert after.keys() == before.keys()
+    for key, variable in after.items():
+        assert key.partition("/")[2] in ("", *SHAPES)
+        variable.assign(before[key])
     apply(second, variables, range(3, 6))
     for n, variable in variables.items():
         np.testing.assert_array_equal(variable.numpy(), whole[n])

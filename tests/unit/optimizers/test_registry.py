@@ -7,6 +7,7 @@ from open_seq2seq.optimizers import (
     Adam,
     Larc,
     MixedPrecisionOptimizer,
+    ScheduleFreeAdamW,
     combination_problems,
     l1_regularizer,
     l2_regularizer,
@@ -29,6 +30,9 @@ DECAY = {"decoupled_weight_decay": 0.01}
     ({**DECAY, "optimizer": "NovoGrad", "optimizer_params": {"weight_decay": 1e-3}}, "weight_decay of NovoGrad"),
     ({**DECAY, "optimizer": "tf.keras.optimizers.Lion", "optimizer_params": {"weight_decay": 0.1}}, "decay twice"),
     ({**DECAY, "optimizer": "Ftrl"}, "l2_regularization_strength"),
+    ({**DECAY, "optimizer": "ScheduleFreeAdamW"}, "would not reach its iterates; set its weight_decay instead"),
+    ({**EMA, "optimizer": "open_seq2seq.optimizers.ScheduleFreeAdamW"}, "the optimizer itself averages the weights"),
+    ({"average_checkpoints": 3, "optimizer": ScheduleFreeAdamW}, "Leave 'average_checkpoints' out"),
     ({**DECAY, "regularizer": l2_regularizer}, "the L2 penalty in 'regularizer'"),
     ({**DECAY, "encoder_params": {"regularizer": "l2_regularizer"}}, "'encoder_params/regularizer'"),
     ({**DECAY, "decoder_params": {"regularizer": tf.keras.regularizers.L2}}, "'decoder_params/regularizer'"),
@@ -46,6 +50,7 @@ def test_what_makes_no_sense_is_refused_with_a_reason(params, message):
     {**DECAY, "optimizer": "NovoGrad", "optimizer_params": {"weight_decay": 0.0}},
     {"optimizer": "AdamW", "optimizer_params": {"weight_decay": 0.1}, "regularizer": l2_regularizer},
     {**DECAY, "optimizer": "Adam", "optimizer_params": "of another type", "encoder_params": None},
+    {**EMA, "optimizer": "tf.keras.optimizers.ScheduleFreeAdamW"}, {**EMA, **DECAY, **LARC, "optimizer": "Muon"},
 ])
 def test_what_is_allowed(params):
     assert not combination_problems(params)

@@ -31,7 +31,7 @@ def run(optimizer, weight_decay, params=None, scale=1.0):
 
 @pytest.mark.parametrize("optimizer,reference", [
     ("SGD", ref.sgd), ("Momentum", ref.momentum), ("Adam", ref.adam), ("RMSProp", ref.rmsprop),
-    ("Adafactor", ref.adafactor), ("NovoGrad", ref.novograd)])
+    ("Adafactor", ref.adafactor), ("NovoGrad", ref.novograd), ("Muon", ref.muon_or_adam)])
 def test_follows_its_formula(optimizer, reference):
     start, grads, rates, result = run(optimizer, WeightDecay(0.1, "bias$"), scale=8.0)
     for name in start:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.parts.dropout import add_dropped, dropout, keep_mask, keep_scale
+from open_seq2seq.parts.dropout import add_dropped, dropout, keep_mask, keep_mask_of, keep_scale
 from open_seq2seq.parts.forward_pass import forward_pass
 
 SHAPE = [203, 301]
@@ -38,6 +38,22 @@ def test_neighbours_are_independent():
         keep = keep_mask([1 << 16], 0.5).numpy().astype(float)
     for distance in (1, 2, 3, 4):  # four elements come from one random word
         assert abs(np.corrcoef(keep[:-distance], keep[distance:])[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize("static", [[3, None, 4], [3, None, 5], [None, None, None], [0, 4], None])
+def test_the_mask_of_a_tensor_is_that_of_its_shape(static):
+    shape = [3, 7, 4] if static is None or None in static and 5 not in static else [size or 0 for size in static]
+
+    @tf.function(input_signature=[tf.TensorSpec(static, tf.float32)])
+    def drawn(x):
+        with forward_pass(3, 0):
+            by_tensor = keep_mask_of(x, 0.3)
+        with forward_pass(3, 0):
+            return by_tensor, keep_mask(tf.shape(x), 0.3)
+
+    masks = drawn(tf.zeros(shape))
+    np.testing.assert_array_equal(*masks)
+    assert masks[0].shape == shape
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.float16])

@@ -83,7 +83,7 @@ BATCHES = [make_batch(rows, rows) for rows in (4, 1, 7, 2, 9, 3)]
 
 @pytest.mark.parametrize(("towers", "iter_size", "optimizer"), [
     (2, 1, "Momentum"), (2, 1, "Adam"), (2, 1, "LazyAdam"), (2, 1, "NovoGrad"), (2, 1, "Adafactor"), (3, 1, "Momentum"),
-    (2, 3, "LazyAdam")])
+    (2, 3, "LazyAdam"), (2, 1, "Muon"), (2, 1, "ScheduleFreeAdamW")])
 def test_replicas_are_micro_batches(towers, iter_size, optimizer):
     """Unequal batches, dropout, sparse gradients, a regulariser, clipping: as one process with iter_size."""
     one, one_wrapper, one_step = make_step(1, towers * iter_size, optimizer, drop=0.3, max_grad_norm=0.5)

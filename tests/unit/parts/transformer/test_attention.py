@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.parts.transformer.attention import CrossAttention, SelfAttention
+from open_seq2seq.parts.transformer.attention import CrossAttention, SelfAttention, attend
 from open_seq2seq.parts.transformer.feed_forward import FeedForward
 from open_seq2seq.parts.transformer.position import causal_bias, padding_bias
 
@@ -109,3 +109,26 @@ def test_feed_forward_agrees_with_its_formula(mask):
     got = layer(x, layer.kernels(tf.float32, output_scale=2.0), mask=None if mask is None else tf.constant(mask))
     held = np.ones([2, 3], bool) if mask is None else np.array(mask)
     np.testing.assert_allclose(got.numpy()[held], 2 * want.numpy()[held], atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+@pytest.mark.parametrize("biased", [False, True])
+def test_the_gradients_of_the_products_are_tensorflows(dtype, biased):
+    """To the bit, in a graph without static shapes."""
+    query, key, value = (tf.cast(random(2, HEADS, steps, 4, seed=steps), dtype) for steps in (5, 7, 7))
+    bias = random(2, 1, 1, 7, seed=9) if biased else None
+
+    def plain(query, key, value):
+        scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+        return tf.matmul(tf.cast(tf.nn.softmax(scores if bias is None else scores + bias), dtype), value)
+
+    @tf.function(input_signature=[tf.TensorSpec([None] * 4, dtype)] * 3)
+    def gradients(*inputs):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(inputs)
+            squares = [tf.square(y) for y in (attend(*inputs, bias), plain(*inputs))]
+        return [tape.gradient(y, inputs) for y in squares]
+
+    ours, theirs = gradients(query, key, value)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(tf.cast(one, tf.float32), tf.cast(other, tf.float32))
