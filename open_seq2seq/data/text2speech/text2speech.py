@@ -495,8 +495,8 @@ class Text2SpeechDataLayer(DataLayer):
 
     def _low_rates(self) -> list[str]:
         """Returns a line if recordings lack the high frequencies that the voice should have."""
-        low = np.flatnonzero((self._rates > 0) & (self._rates < self.settings.sample_freq)) if self._has_targets else ()
-        if not len(low):
+        low = np.flatnonzero((self._rates > 0) & (self._rates < self.settings.sample_freq))
+        if not self._has_targets or not len(low):
             return []
         first = self._clips[low[0]]
         return [f"WARNING: recordings with a lower rate than sample_freq, {self.settings.sample_freq:,} Hz: "
