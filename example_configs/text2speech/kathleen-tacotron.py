@@ -12,7 +12,7 @@ recordings_dir = data_dir
 conv_layer = {"kernel_size": [5], "stride": [1], "num_channels": 128, "padding": "SAME"}
 
 base_params = {
-    "max_steps": 6000,
+    "max_steps": 3000,
     "batch_size_per_gpu": 16,
     "eval_steps": 500,
     "save_checkpoint_steps": 250,
@@ -37,13 +37,14 @@ base_params = {
             {**conv_layer, "num_channels": -1, "activation_fn": None}],
         "stop_token_input": "decoder",
     },
-    # The attention is drawn to the diagonal, and the few frames at which speech ends count more.
-    "loss_params": {"guided_attention_weight": 5.0, "stop_token_weight": 3.0},
+    # The attention learns the durations of the aligner, and the few frames at which speech ends count more.
+    "loss_params": {"duration_attention_weight": 1.0, "stop_token_weight": 3.0},
     "data_layer_params": {
         "dataset_location": recordings_dir,
         "vocab_file": data_dir + "phonemes.txt",
         "pronunciations": data_dir + "pronunciations.txt",
         "symbols": "phonemes",
+        "durations": True,
         "output_type": "mel",
         "num_audio_features": {"mel": 80},
         "feature_normalize": True,
