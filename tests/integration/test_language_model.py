@@ -122,7 +122,8 @@ def test_a_transformer_with_memory_and_adaptive_softmax(workspace, command):
     ran(command, "--mode=infer", "--infer_task=score", f"--infer_files={workspace}/one",
         f"--infer_output_file={workspace}/scores")
     score = float((workspace / "scores").read_text().split("\t")[0])
-    np.testing.assert_allclose(-score, val_loss(alone) * (len(line.split()) + 1), atol=1e-3)
+    count = len(line.split()) + 1
+    np.testing.assert_allclose(-score, val_loss(alone) * count, atol=1e-4 * count)  # four decimals are printed
 
 
 @pytest.mark.parametrize(("option", "expected"), [
