@@ -64,7 +64,7 @@ def test_outputs_and_gradients_equal_those_of_a_plain_loop(cell_type):
             total = tf.reduce_sum(tf.sin(3.0 * outputs))
         found.append((outputs, *tape.gradient(total, [x, *variables.values()])))
     for name, one, other in zip(["outputs", "x", *variables], *found, strict=True):
-        np.testing.assert_allclose(one, other, atol=3e-5, err_msg=name)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=3e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("rates", [{}, RATES])
