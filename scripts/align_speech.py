@@ -48,7 +48,7 @@ from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.progress import format_count, format_time, tracked
 from open_seq2seq.utils.script import ScriptParser, run_script
 
-RECIPE = "example_configs/text2speech/kathleen-tacotron.py"
+RECIPE = "example_configs/text2speech/kathleen-durations.py"
 _LONGER = 0.05  # seconds by which an alignment may be longer than its recording
 _SHOWN = 20  # maximum number of guessed words that are printed
 

@@ -12,7 +12,7 @@ recordings_dir = data_dir
 conv_layer = {"kernel_size": [5], "stride": [1], "num_channels": 128, "padding": "SAME"}
 
 base_params = {
-    "max_steps": 3000,
+    "max_steps": 4500,
     "batch_size_per_gpu": 16,
     "eval_steps": 500,
     "save_checkpoint_steps": 250,

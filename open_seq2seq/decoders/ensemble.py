@@ -38,13 +38,14 @@ def mean_log_probs(members: Sequence[Member], start_id: int, hypotheses: int) ->
     first = tuple(member.decoder.initial_cache(member.encoder_output, hypotheses) for member in members)
 
     def step(ids: tf.Tensor, number: tf.Tensor, caches: Any) -> tuple[tf.Tensor, Any]:
-        found, grown = [], []
+        """Returns the mean log probabilities ``[rows, ids]`` of the next id, FP32, and the new caches."""
+        log_probs, grown = [], []
         for (decoder, _), constants, cache in zip(members, prepared, caches, strict=True):
-            own = ids if decoder.start_id == start_id else tf.where(number > 0, ids, decoder.start_id)
-            scores, new = decoder.step(own, number, cache, constants)
+            previous = ids if decoder.start_id == start_id else tf.where(number > 0, ids, decoder.start_id)
+            scores, new = decoder.step(previous, number, cache, constants)
             scores = tf.cast(scores, tf.float32)
-            found.append(scores if decoder.are_log_probs else tf.nn.log_softmax(scores))
+            log_probs.append(scores if decoder.are_log_probs else tf.nn.log_softmax(scores))
             grown.append(new)
-        return tf.add_n(found) / len(found), tuple(grown)
+        return tf.add_n(log_probs) / len(log_probs), tuple(grown)
 
     return step, first

@@ -267,17 +267,18 @@ def lines_that_load(model: Any, folder: str) -> list[str]:
              f"{name} = ctranslate2.{kind}({folder!r}, device='cpu')"]
     lines += [f"{side} = sentencepiece.SentencePieceProcessor({f'{folder}/{file}'!r})"
               for side, file in (("encoder", files[0]), ("decoder", files[-1]))] if files else []
-    tokens, text = ("encoder.encode('…', out_type=str)", "decoder.decode(found)") if files else (
+    tokens, text = ("encoder.encode('…', out_type=str)", "decoder.decode(hypothesis)") if files else (
         _splitting(_tokenizers(model)[0]), _joining(_tokenizers(model)[-1]))
     if is_language:
         tokenizer = model.data_layer.tokenizer
         lines += [f"prompt = [{_tokens(tokenizer)[tokenizer.end_id]!r}, *{tokens}]",
-                  f"found = generator.generate_batch([prompt], max_length={model.encoder.params['num_tokens_gen']}, "
+                  "hypothesis = generator.generate_batch("
+                  f"[prompt], max_length={model.encoder.params['num_tokens_gen']}, "
                   f"include_prompt_in_result=False, end_token=[{tokenizer.vocab_size}])[0].sequences[0]"]
     else:
         params = model.decoder.params
         lines += [f"tokens = {tokens}",
-                  f"found = translator.translate_batch([tokens], beam_size={params['beam_size']}, "
+                  f"hypothesis = translator.translate_batch([tokens], beam_size={params['beam_size']}, "
                   f"length_penalty={params['alpha']:g}, min_decoding_length=0)[0].hypotheses[0]"]
     return [*lines, f"print({text})"]
 
@@ -293,12 +294,12 @@ def _splitting(tokenizer: Any) -> str:
 
 
 def _joining(tokenizer: Any) -> str:
-    """Returns an expression of Python for the text of the tokens ``found``."""
+    """Returns an expression of Python for the text of the tokens ``hypothesis``."""
     if not isinstance(tokenizer, DelimiterTokenizer):
-        return f"{tokenizer.separator!r}.join(found)"
+        return f"{tokenizer.separator!r}.join(hypothesis)"
     if tokenizer.detokenize:
-        return f"''.join(found).replace({BLANK!r}, ' ').strip()"
-    return f"{tokenizer.delimiter!r}.join(found)"
+        return f"''.join(hypothesis).replace({BLANK!r}, ' ').strip()"
+    return f"{tokenizer.delimiter!r}.join(hypothesis)"
 
 
 def search(model: Any) -> dict[str, Any]:

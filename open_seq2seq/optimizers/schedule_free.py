@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -79,12 +80,11 @@ class ScheduleFreeAdamW(Optimizer):
     def state(self) -> Variables:
         """Returns the variables saved in checkpoints besides the averages x, which are ``average.weights``."""
         averages = {f"x/{name}" for name in self.average.weights}
-        kept = {name: variable for name, variable in super().state().items() if name not in averages}
-        return {**kept, WEIGHT_SUM: self._weight_sum} if self._slots is not None else kept
+        saved = {name: variable for name, variable in super().state().items() if name not in averages}
+        return {**saved, WEIGHT_SUM: self._weight_sum} if self._slots is not None else saved
 
     def num_state_values(self, name: str, shape: tuple[int, ...]) -> int:
-        # The averages count as such.
-        return super().num_state_values(name, shape) * 2 // 3
+        return sum(math.prod(slot.shape) for kind, slot in self._slots_of(shape).items() if kind != "x")
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
         return {"v": Slot(shape), "x": Slot(shape, None), "z": Slot(shape, None)}

@@ -70,10 +70,10 @@ def test_the_readme_splits_texts_to_translate_as_the_tokenizer_does(toys, capfd,
     trained = untrained(RECIPE, {**values, **vocabulary, "decoder_params/beam_size": 2})
     printed, names = printed_by_the_readme(trained, toys / f"readme {text}", text, capfd)
     source, target = trained.model.data_layer.tokenizers
-    assert names["tokens"] == source.split(text) and len(names["found"]) > 1
-    assert printed == target.join(names["found"])
+    assert names["tokens"] == source.split(text) and len(names["hypothesis"]) > 1
+    assert printed == target.join(names["hypothesis"])
     joined = names["lines"][-1].removeprefix("print(").removesuffix(")")
-    assert eval(joined, {"found": ["\u2581c", "e", "\u2581d"]}) == target.join(["\u2581c", "e", "\u2581d"])
+    assert eval(joined, {"hypothesis": ["\u2581c", "e", "\u2581d"]}) == target.join(["\u2581c", "e", "\u2581d"])
 
 
 @pytest.mark.parametrize(("values", "text"), [

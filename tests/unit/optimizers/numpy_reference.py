@@ -139,9 +139,10 @@ def novograd(beta1=0.95, beta2=0.98, epsilon=1e-8, weight_decay=0.0, grad_averag
 
 
 def orthogonal(x, steps=5, dtype=np.float64):
-    """Newton-Schulz with the published coefficients, as published: everything in ``dtype``, the shorter side first."""
-    x = np.asarray(x).astype(dtype)
-    is_tall = x.shape[0] > x.shape[1]
+    """Newton-Schulz with the published coefficients in ``dtype``, the shorter side first, of the normalised matrix."""
+    x = np.asarray(x)
+    x = (x / (np.linalg.norm(x) + 1e-7)).astype(dtype)
+    is_tall = x.shape[0] >= x.shape[1]
     x = x.T if is_tall else x
     # NumPy adds up products of bfloat16 in bfloat16; processors add them up in FP32.
     wide = np.promote_types(np.float32, dtype) if dtype in (np.float32, np.float64) else np.float32
@@ -149,7 +150,6 @@ def orthogonal(x, steps=5, dtype=np.float64):
     def product(a, b):
         return (a.astype(wide) @ b.astype(wide)).astype(dtype)
 
-    x = x / (np.linalg.norm(x.astype(wide)) + 1e-7).astype(dtype)
     for _ in range(steps):
         a = product(x, x.T)
         x = dtype(3.4445) * x + product(dtype(-4.7750) * a + dtype(2.0315) * product(a, a), x)

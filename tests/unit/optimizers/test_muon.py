@@ -22,7 +22,7 @@ def one_update(gradients, dtype, **params):
     return {name: -variable.numpy() for name, variable in variables.items()}
 
 
-@pytest.mark.parametrize(("dtype", "near"), [(tf.float32, 1e-5), (tf.float16, 2e-2), (tf.bfloat16, 1e-1)])
+@pytest.mark.parametrize(("dtype", "near"), [(tf.float32, 1e-5), (tf.float16, 1e-2), (tf.bfloat16, 6e-2)])
 def test_the_iteration_is_the_published_one_in_the_dtype_of_products(dtype, near):
     rng = np.random.default_rng(0)
     gradients = {f"kernel_{n}": rng.normal(size=size).astype(np.float32) for n, size in enumerate(SIZES)}
