@@ -1,4 +1,4 @@
-"""Writes docs/parameters.md from the declarations of classes, and examples and results of exports into pages.
+"""Writes docs/parameters.md from the declarations of classes, and examples, result cards and results of exports into pages.
 
 Usage: python docs/make_reference.py [--check]
 """
@@ -20,6 +20,7 @@ sys.path.insert(0, ROOT)
 from open_seq2seq import data, decoders, encoders, losses, models, optimizers  # noqa: E402
 from open_seq2seq.config.params import as_params, describe_range, describe_type  # noqa: E402
 from open_seq2seq.optimizers import lr_policies  # noqa: E402
+from scripts.verify_results import Card, read_cards  # noqa: E402
 
 PAGE = os.path.join(ROOT, "docs", "parameters.md")
 HEAD = """# Parameter reference
@@ -110,14 +111,73 @@ def with_results(page: str) -> str:
     return re.sub(r"<!-- docs/export-results.json -->\n(?:\|.*\n)*", lambda match: table, page)
 
 
+MARK = " †"  # of figures that have not been measured again
+
+
+def _linked(card: Card, text: str, from_docs: bool) -> str:
+    page = card.page.removeprefix("docs/") if from_docs else card.page
+    return f"[{text}]({page})"
+
+
+def score_table(cards: list[Card], from_docs: bool = False) -> list[str]:
+    """Returns the lines of the table of scores; ``from_docs`` says that links start in ``docs/``."""
+    lines = ["| task | score | hardware, minutes | config |", "|---|---|---|---|"]
+    for card in cards:
+        minutes = " and ".join(f"{one:g}" for one in card.minutes)
+        config = os.path.basename(card.config or "") + (f" {card.overrides}" if card.overrides else "")
+        lines.append(f"| {_linked(card, card.what, from_docs)} | {card.figure}{'' if card.run_again else MARK} | "
+                     f"{card.hardware}: {minutes} | `{config}` |")
+    return lines
+
+
+def speed_table(cards: list[Card], from_docs: bool = False) -> list[str]:
+    """Returns the lines of the table of speeds."""
+    return ["| speed | | hardware |", "|---|---|---|"] + [
+        f"| {_linked(card, card.what, from_docs)} | {card.figure}{'' if card.run_again else MARK} | {card.hardware} |"
+        for card in cards]
+
+
+def detail_sections(cards: list[Card]) -> list[str]:
+    """Returns the sections of ``docs/results.md``: everything that a card says."""
+    lines = []
+    for card in cards:
+        rows = {"what": card.what, "figure": card.figure, "measured": card.metric,
+                "values": ", ".join(f"{value:g}" for value in card.values),
+                "random seeds": ", ".join(map(str, card.seeds)), "data": card.data,
+                "hardware": card.hardware,
+                "raw products": ", ".join(f"{speed:g} GFLOP/s in {dtype}" for dtype, speed in card.gflops.items()),
+                "minutes": ", ".join(f"{one:g}" for one in card.minutes),
+                "versions": ", ".join(f"{name} {version}" for name, version in card.versions.items()),
+                "commit": card.commit or "", "curve": f"`results/{card.curve}`" if card.curve else "",
+                "run again": card.run_again or "not run again",
+                "verified by": f"`python scripts/verify_results.py {card.name}`" if card.commands else "",
+                "band": f"±{card.band:g}" if card.band is not None else ""}
+        lines += [f"### {card.name}", "", _linked(card, "Description", True), "", "| | |", "|---|---|",
+                  *(f"| {name} | {value} |" for name, value in rows.items()), ""]
+    return lines[:-1]
+
+
+def with_cards(page: str, from_docs: bool) -> str:
+    """Returns a page with the tables of the cards in ``results/`` between the comments that name them."""
+    cards = sorted(read_cards(), key=lambda card: card.row)
+    scores, speeds = ([card for card in cards if card.table == table] for table in ("scores", "speeds"))
+    parts = {"scores": score_table(scores, from_docs), "speeds": speed_table(speeds, from_docs),
+             "cards": detail_sections(cards)}
+    for name, lines in parts.items():
+        text = "\n".join([f"<!-- results: {name} -->", *lines, "<!-- end of results -->"])
+        page = re.sub(rf"<!-- results: {name} -->\n.*?<!-- end of results -->", lambda match, text=text: text, page,
+                      flags=re.DOTALL)
+    return page
+
+
 def pages() -> dict[str, str]:
     """Returns the generated pages by path: the reference, and the pages that contain examples or results."""
     found = {PAGE: build_page()}
-    for path in sorted(glob.glob(os.path.join(ROOT, "docs", "*.md"))):
+    for path in [os.path.join(ROOT, "README.md"), *sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))]:
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        if "<!-- docs/e" in text:
-            found[path] = with_results(with_examples(text))
+        if "<!-- docs/e" in text or "<!-- results: " in text:
+            found[path] = with_cards(with_results(with_examples(text)), path.startswith(os.path.join(ROOT, "docs", "")))
     return found
 
 

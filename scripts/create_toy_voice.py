@@ -3,7 +3,8 @@
 usage: python scripts/create_toy_voice.py --output_dir=toy_voice_data
 
 Writes the lists train.csv, dev.csv and test.csv, lists with the durations of letters (train_aligned.csv, …), the clips
-in wavs/, and the characters vocab.txt. With --listen, it instead prints the letters that are heard in a sound file.
+in wavs/, and the characters vocab.txt. With --listen, it instead prints the letters that are heard in sound files, and with
+--texts how many of the letters of a list's texts they are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_audio
 from open_seq2seq.data.text2speech.toy_voice import RATE, heard, write_toy_voice
+from open_seq2seq.metrics.wer import count_errors
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.script import ScriptParser, check_sizes, random_seed, run_script
@@ -31,19 +33,41 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     for name, size in SIZES.items():
         parser.add_argument(f"--{name}_size", type=int, default=size, help="number of clips (default: %(default)s)")
     parser.add_argument("--listen", metavar="FILE", nargs="+", help="sound files; prints the letters in each of them")
+    parser.add_argument("--texts", metavar="LIST", help="with --listen: a list with the texts of the files, in their "
+                        "order, such as toy_voice_data/test.csv; also prints how many of their letters are heard")
     return parser.parse_args(argv)
+
+
+def _listen(paths: list[str], list_file: str | None) -> None:
+    """Prints the letters heard in sound files, and how many of the letters of a list's texts they are."""
+    texts = None
+    if list_file is not None:
+        with open(list_file, encoding="utf-8") as file:
+            texts = [line.rstrip("\n").split("|")[1] for line in file if "|" in line]
+        if len(texts) != len(paths):
+            raise UserError(f"{list_file} has {len(texts)} texts, but --listen names {len(paths)} sound files.")
+    letters = []
+    for path in paths:
+        try:
+            letters.append(heard(read_audio(path, RATE)))
+        except AudioError as error:
+            raise UserError(f"{path} {error.detail}.") from error
+        print(f"{path}\t{letters[-1]}")
+    if texts is not None:
+        spoken = ["".join(filter(str.isalpha, text)) for text in texts]
+        errors = sum(count_errors(*pair).errors for pair in zip(spoken, letters, strict=True))
+        size = sum(map(len, spoken))
+        print(f"letters heard: {max(size - errors, 0)} of {size}")
 
 
 def main(argv: list[str] | None = None) -> None:
     """Writes the data set, or prints what is heard."""
     args = parse_args(argv)
     if args.listen:
-        for path in args.listen:
-            try:
-                print(f"{path}\t{heard(read_audio(path, RATE))}")
-            except AudioError as error:
-                raise UserError(f"{path} {error.detail}.") from error
+        _listen(args.listen, args.texts)
         return
+    if args.texts:
+        raise UserError("--texts is for --listen: give the sound files, too.")
     check_sizes(args, 10**4, *(f"{name}_size" for name in SIZES))
     sizes = {name: getattr(args, f"{name}_size") for name in SIZES}
     write_toy_voice(args.output_dir, sizes, args.seed)
