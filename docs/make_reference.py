@@ -1,4 +1,4 @@
-"""Writes docs/parameters.md from the declarations of classes, and examples, result cards and results of exports into pages.
+"""Writes docs/parameters.md from the declarations of classes, and examples and measured results into pages.
 
 Usage: python docs/make_reference.py [--check]
 """

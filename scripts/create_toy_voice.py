@@ -3,8 +3,8 @@
 usage: python scripts/create_toy_voice.py --output_dir=toy_voice_data
 
 Writes the lists train.csv, dev.csv and test.csv, lists with the durations of letters (train_aligned.csv, …), the clips
-in wavs/, and the characters vocab.txt. With --listen, it instead prints the letters that are heard in sound files, and with
---texts how many of the letters of a list's texts they are.
+in wavs/, and the characters vocab.txt. With --listen, it instead prints the letters that are heard in sound files, and
+with --texts how many of the letters of a list's texts they are.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 usage: python scripts/verify_results.py [NAME …] [--data_dir=FOLDER] [--output_dir=verified]
 
-Without names, lists the cards. The commands of a card run one after the other in a new folder, verified/NAME; {data} in them
-stands for --data_dir. The figure is the last number that the pattern of the card finds in the output of the last command,
-and it has to be within the band around the mean of the recorded ones. If one is not, the exit code is 1.
+Without names, lists the cards. The commands of a card run one after the other in a new folder, verified/NAME; {data} in
+them stands for --data_dir. The figure is the last number that the pattern of the card finds in the output of the last
+command, and it has to be within the band around the mean of the recorded ones. If one is not, the exit code is 1.
 """
 
 from __future__ import annotations

@@ -13,7 +13,15 @@ from scripts import verify_results
 from scripts.verify_results import CARDS, Card, figure_of, read_cards
 
 ROOT = Path(__file__).parents[3]
-WORDS = "table: scores\nrow: 1\nwhat: a task\nfigure: 3.5 points\nmetric: points\nvalues: [3, 4]\nhardware: one core\npage: p.md\n"
+WORDS = """table: scores
+row: 1
+what: a task
+figure: 3.5 points
+metric: points
+values: [3, 4]
+hardware: one core
+page: p.md
+"""
 
 
 def anchors(page):
