@@ -285,7 +285,8 @@ def measure_missing(plan: dict[str, Callable[[], dict[str, Any]]], found: Measur
             result = {"error": (str(error).strip().splitlines() or [repr(error)])[-1]}
         found[name] = {**result, "seconds": time.monotonic() - start}
         save()
-        print(f"{name}: {result.get('error') or 'measured'} ({found[name]['seconds']:.0f} s)", file=sys.stderr, flush=True)
+        print(f"{name}: {result.get('error') or 'measured'} ({time.monotonic() - start:.0f} s)", file=sys.stderr,
+              flush=True)
     return [name for name in plan if name not in found]
 
 
