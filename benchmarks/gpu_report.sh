@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the package with TensorFlow for GPUs, then measures the GPU, by default for at most 8 minutes.
-# usage: bash benchmarks/gpu_report.sh [OPTIONS OF gpu_report.py]
+# usage: bash benchmarks/gpu_report.sh [options of gpu_report.py]
 # An interpreter that has the package and pytest may be given as PYTHON; then nothing is installed.
 set -euo pipefail
 
