@@ -29,7 +29,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.measuring.processes import call
-from benchmarks.measuring.programs import make_parser, markdown_table, run_program
+from benchmarks.measuring.programs import describe_machine, make_parser, markdown_table, run_program
 from benchmarks.measuring.settings import dtype_overrides, prepare
 from open_seq2seq.training.hooks import Hook
 from open_seq2seq.utils.errors import UserError
@@ -155,7 +155,8 @@ def train_curve(config_file: str, overrides: Sequence[str], seed: int, marks: Se
     return hook.curve
 
 
-def run_missing(folder: Path, plans: Sequence[Plan], config_file: str, overrides: Sequence[str]) -> Curves:
+def run_missing(folder: Path, plans: Sequence[Plan], config_file: str, overrides: Sequence[str],
+                on_gpu: bool = False) -> Curves:
     """Makes the runs that are missing from a folder; returns the curves of all by setting and seed.
 
     Raises:
@@ -171,7 +172,8 @@ def run_missing(folder: Path, plans: Sequence[Plan], config_file: str, overrides
             curve = _read_curve(path, origin)
             if not curve.validation.keys() >= set(marks):
                 start = time.perf_counter()
-                curve = call(train_curve, config_file, [*overrides, *dtype_overrides(plan.name)], seed, marks)
+                curve = call(train_curve, config_file, [*overrides, *dtype_overrides(plan.name, on_gpu)], seed,
+                             marks)
                 folder.mkdir(parents=True, exist_ok=True)
                 aside = path.with_suffix(".part")
                 aside.write_text(json.dumps({"origin": origin, **curve._asdict()}), encoding="utf-8")
@@ -274,7 +276,8 @@ def main(argv: list[str]) -> None:
         if plan.updates > reference.updates or not set(plan.seeds) <= set(reference.seeds) or len(reference.seeds) < 2:
             raise UserError(f"--settings has to contain {REFERENCE} with at least two seeds, and with the seeds and "
                             f"updates of {plan.name}.")
-    curves = run_missing(options.folder, options.settings, options.config_file, overrides)
+    curves = run_missing(options.folder, options.settings, options.config_file, overrides,
+                         describe_machine()[1] > 0)
     print(format_table(options.settings, curves, options.window))
     if options.png:
         draw(options.png, options.settings, curves, options.window)

@@ -17,7 +17,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -145,8 +145,6 @@ def profile_training(config_file: str, overrides: Sequence[str], steps: int) -> 
     Raises:
       UserError: the config has a mistake, or the profiler reports no operations.
     """
-    import tensorflow as tf
-
     trainer = make_trainer(config_file, overrides)
     batches = sample_batches(trainer.model.data_layer, steps)
 
@@ -159,15 +157,40 @@ def profile_training(config_file: str, overrides: Sequence[str], steps: int) -> 
 
     run()  # traces, and creates the kernels for these shapes
     seconds = run()
+    profiled_seconds, events = profiled(run)
+    by_category = summarize(events, len(batches))
+    if not any(by_category.values()):
+        raise UserError("TensorFlow's profiler reported no operations here.")
+    return Profile(by_category, seconds, profiled_seconds)
+
+
+def profiled(run: Callable[[], float]) -> tuple[float, list[Event]]:
+    """Calls a function with TensorFlow's profiler; returns (its result, the operations that have run meanwhile)."""
+    import tensorflow as tf
+
     options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0,
                                                        device_tracer_level=1)
     with tempfile.TemporaryDirectory() as folder:
         with tf.profiler.experimental.Profile(folder, options):
-            profiled_seconds = run()
-        by_category = summarize(operation_events(_read_space(folder)), len(batches))
-    if not any(by_category.values()):
-        raise UserError("TensorFlow's profiler reported no operations here.")
-    return Profile(by_category, seconds, profiled_seconds)
+            result = run()
+        return result, list(operation_events(_read_space(folder)))
+
+
+def profiled_updates(trainer: Any, steps: int) -> tuple[float, float]:
+    """Makes updates on the batch with the longest example; returns (operations an update, milliseconds in them).
+
+    On a GPU, its kernels and copies count; they are what the host launches.
+    """
+    _, examples = trainer.describe_epoch()
+
+    def run() -> float:
+        for _ in range(steps):
+            trainer.try_batch(examples)
+        return float(trainer.optimizer.updates.numpy())  # waits for the device
+
+    run()  # may trace
+    _, events = profiled(run)
+    return len(events) / steps, 1e3 * sum(event.seconds for event in events) / steps
 
 
 def _read_space(folder: str) -> Any:

@@ -158,19 +158,33 @@ def resnet(folder: Path, options: argparse.Namespace) -> Network:
         [*products, Product(1, options.batch, channels, _CLASSES)], options.batch, "images")
 
 
-def tacotron(folder: Path, options: argparse.Namespace) -> Network:
-    """Writes recordings of noise and their texts to a folder; returns Tacotron 2."""
+def write_noise(folder: Path, count: int, samples: int, rate: int, length: int) -> list[str]:
+    """Writes ``wavs/0.wav`` …, recordings of noise, and the alphabet ``vocab.txt``; returns random texts for them.
+
+    Args:
+      folder: an existing folder.
+      count: number of recordings.
+      samples: samples in each.
+      rate: sampling rate in Hz.
+      length: letters in each text.
+    """
     import soundfile
 
-    random, count, hidden, length = np.random.default_rng(0), options.batch * _BATCHES, options.hidden, options.length
+    random = np.random.default_rng(0)
     letters = [chr(ord("a") + number) for number in range(_LETTERS)]
     (folder / "vocab.txt").write_text("\n".join(letters) + "\n", encoding="utf-8")
     (folder / "wavs").mkdir()
     for number in range(count):
-        noise = random.normal(0.0, 0.1, (options.frames - 1) * _HOP)
-        soundfile.write(str(folder / "wavs" / f"{number}.wav"), noise, _RATE, "PCM_16")
-    lines = [f"{number}|{''.join(random.choice(letters, length))}\n" for number in range(count)]
-    (folder / "clips.csv").write_text("".join(lines), encoding="utf-8")
+        soundfile.write(str(folder / "wavs" / f"{number}.wav"), random.normal(0.0, 0.1, samples), rate, "PCM_16")
+    return ["".join(random.choice(letters, length)) for _ in range(count)]
+
+
+def tacotron(folder: Path, options: argparse.Namespace) -> Network:
+    """Writes recordings of noise and their texts to a folder; returns Tacotron 2."""
+    hidden, length = options.hidden, options.length
+    texts = write_noise(folder, options.batch * _BATCHES, (options.frames - 1) * _HOP, _RATE, length)
+    (folder / "clips.csv").write_text("".join(f"{number}|{text}\n" for number, text in enumerate(texts)),
+                                      encoding="utf-8")
     size, rows, symbols = hidden // 2, options.batch * options.frames, options.batch * length
     convolution = {"kernel_size": [5], "stride": [1], "num_channels": size, "padding": "SAME"}
     postnet = [{**convolution, "activation_fn": "tanh"}] * 4 + [

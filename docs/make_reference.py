@@ -17,6 +17,7 @@ from typing import Any
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
+from benchmarks.gpu_report import format_tables  # noqa: E402
 from open_seq2seq import data, decoders, encoders, losses, models, optimizers  # noqa: E402
 from open_seq2seq.config.params import as_params, describe_range, describe_type  # noqa: E402
 from open_seq2seq.optimizers import lr_policies  # noqa: E402
@@ -101,14 +102,20 @@ def with_examples(page: str) -> str:
 
 
 def with_results(page: str) -> str:
-    """Returns a page with the table of docs/export-results.json after the comment that names it."""
+    """Returns a page with the tables of docs/export-results.json and docs/gpu-figures.json after their comments."""
     with open(os.path.join(ROOT, "docs", "export-results.json"), encoding="utf-8") as file:
         found = json.load(file)
     formats = list(next(iter(found.values())))
     lines = ["| model | " + " | ".join(f"`{name}`" for name in formats) + " |", "|---" * (1 + len(formats)) + "|"]
     lines += [f"| {family} | " + " | ".join(of_family.values()) + " |" for family, of_family in found.items()]
     table = "\n".join(["<!-- docs/export-results.json -->", *lines, ""])
-    return re.sub(r"<!-- docs/export-results.json -->\n(?:\|.*\n)*", lambda match: table, page)
+    page = re.sub(r"<!-- docs/export-results.json -->\n(?:\|.*\n)*", lambda match: table, page)
+    return re.sub(r"(<!-- (docs/gpu-figures\.json) -->\n).*?(<!-- end -->)", _with_figures, page, flags=re.DOTALL)
+
+
+def _with_figures(match: re.Match[str]) -> str:
+    with open(os.path.join(ROOT, match[2]), encoding="utf-8") as file:
+        return f"{match[1]}\n{format_tables(json.load(file))}\n\n{match[3]}"
 
 
 MARK = " †"  # of figures that have not been measured again
@@ -176,7 +183,7 @@ def pages() -> dict[str, str]:
     for path in [os.path.join(ROOT, "README.md"), *sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))]:
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        if "<!-- docs/e" in text or "<!-- results: " in text:
+        if "<!-- docs/" in text or "<!-- results: " in text:
             found[path] = with_cards(with_results(with_examples(text)), path.startswith(os.path.join(ROOT, "docs", "")))
     return found
 

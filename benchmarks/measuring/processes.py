@@ -64,6 +64,9 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
     process, pipe = start(_send_result, function, *arguments)
     try:
         return receive(pipe)
+    except BaseException:
+        process.kill()  # it may not have ended, if the time for it is over
+        raise
     finally:
         process.join()
 

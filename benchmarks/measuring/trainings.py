@@ -122,9 +122,10 @@ class Training:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(OSError):
-            self._pipe.send(None)
-        self._process.join(timeout=30)
+        if error[0] is None:
+            with contextlib.suppress(OSError):
+                self._pipe.send(None)
+            self._process.join(timeout=30)
         self._process.kill()
 
     @property
