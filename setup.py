@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
+SHIPPED = ("example_configs", "scripts")  # installed in open_seq2seq/share
 TENSORFLOW = ">=2.18,<2.22"  # the tests have passed with 2.18 and 2.21
 
 
@@ -24,6 +26,28 @@ def read_description() -> str:
     return readme.read_text(encoding="utf-8") if readme.exists() else ""
 
 
+class BuildWithRecipes(build_py):
+    """Adds copies of the recipes and scripts to the package."""
+
+    def _shipped(self) -> dict[str, str]:
+        """Returns the files, and where the build puts them."""
+        files = [path.relative_to(HERE) for folder in SHIPPED for path in sorted((HERE / folder).rglob("*"))
+                 if path.is_file() and "__pycache__" not in path.parts]
+        return {str(path): str(Path(self.build_lib, "open_seq2seq", "share", path)) for path in files}
+
+    def run(self) -> None:
+        super().run()
+        for source, target in ({} if self.editable_mode else self._shipped()).items():
+            self.mkpath(str(Path(target).parent))
+            self.copy_file(source, target)
+
+    def get_source_files(self) -> list[str]:
+        return [*super().get_source_files(), *self._shipped()]
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        return [*super().get_outputs(include_bytecode), *self._shipped().values()]
+
+
 setup(
     name="open-seq2seq",
     version=read_version(),
@@ -33,6 +57,7 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["open_seq2seq", "open_seq2seq.*"]),
     package_data={"open_seq2seq": ["py.typed"]},
+    cmdclass={"build_py": BuildWithRecipes},
     python_requires=">=3.11",
     classifiers=[
         "Development Status :: 3 - Alpha",
