@@ -102,6 +102,17 @@ def register(kind: str, catalogue: Catalogue | None = None, *, base: type | None
     kind_of_name._read.clear()
 
 
+def kinds() -> list[str]:
+    """Returns the kinds of names that are registered."""
+    return list(_KINDS)
+
+
+def registered(kind: str) -> dict[str, Any]:
+    """Returns the objects of a kind by their shortest names, those without a package."""
+    entries = _KINDS[kind].entries() if kind in _KINDS else ()
+    return {name: value for names in entries for name, value in names.items() if "." not in name}
+
+
 def in_package(value: Any) -> bool:
     """Returns whether a class or function is defined in this package, not by a user or another library."""
     return getattr(value, "__module__", "").partition(".")[0] == _PACKAGE

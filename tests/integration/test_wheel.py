@@ -18,11 +18,16 @@ BUILD = "from setuptools import build_meta; print(build_meta.build_{kind}({folde
 pytestmark = pytest.mark.long
 
 
-def checked(*words: str | Path, cwd: Path) -> str:
-    """Runs a program that sees neither this repository nor its environment; returns what it prints to stdout."""
+def started(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a program that does not find this repository."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([str(word) for word in words], cwd=cwd, env=env, capture_output=True, text=True, timeout=500,
+    return subprocess.run([str(word) for word in words], cwd=cwd, env=env, capture_output=True, text=True, timeout=500,
                           check=False)
+
+
+def checked(*words: str | Path, cwd: Path) -> str:
+    """Runs a program that must succeed; returns what it prints to stdout."""
+    done = started(*words, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -72,6 +77,5 @@ def test_files_of_recipes_are_found_and_missing_data_are_made_by_a_command_that_
                "['vocab_file'])")
     vocabulary = checked(command.with_name("python"), "-c", program, cwd=tmp_path).strip()
     assert Path(vocabulary).is_file() and Path(vocabulary).is_relative_to(command.parents[1])
-    done = subprocess.run([command, "--config_file=recipe:toy-lm", "--check"], cwd=tmp_path, capture_output=True,
-                          text=True, timeout=300, check=False)
+    done = started(command, "--config_file=recipe:toy-lm", "--check", cwd=tmp_path)
     assert done.returncode == 2 and "open_seq2seq script create_toy_text --output_dir=toy_text_lm" in done.stderr
