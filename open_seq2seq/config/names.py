@@ -107,10 +107,19 @@ def kinds() -> list[str]:
     return list(_KINDS)
 
 
-def registered(kind: str) -> dict[str, Any]:
-    """Returns the objects of a kind by their shortest names, those without a package."""
-    entries = _KINDS[kind].entries() if kind in _KINDS else ()
-    return {name: value for names in entries for name, value in names.items() if "." not in name}
+def registered(kind: str) -> dict[str, tuple[Any, list[str]]]:
+    """Returns the objects of a kind that have a name without a package.
+
+    Returns:
+      Dict of shortest name → (object, all of its names).
+    """
+    entries = [entry for names in (_KINDS[kind].entries() if kind in _KINDS else ()) for entry in names.items()]
+    spellings: dict[int, list[str]] = {}
+    for name, value in entries:
+        spellings.setdefault(id(value), []).append(name)
+    found = {min(names, key=len): names for names in spellings.values()}
+    objects = dict(entries)
+    return {name: (objects[name], names) for name, names in found.items() if "." not in name}
 
 
 def in_package(value: Any) -> bool:

@@ -49,14 +49,15 @@ class _ConfigSchema:
     def __init__(self) -> None:
         elsewhere = {"type": "string", "pattern": _ELSEWHERE}
         self._definitions: dict[str, Schema] = {
-            f"names.{kind}": {"anyOf": [*([{"enum": known}] if (known := list(registered(kind))) else []), elsewhere]}
+            f"names.{kind}": {"anyOf": [*([{"enum": known}] if (known := _short_names(kind)) else []), elsewhere]}
             for kind in kinds()}
 
     def whole(self) -> Schema:
         known = registered("model")
-        by_model = [_if({"base_model": {"const": name}}, {section: self._of_class("model", name)
-                                                        for section in SECTIONS}) for name in known]
-        params = {name: param for model in known.values() for name, param in declared_by(model).all.items()}
+        by_model = [_if({"base_model": {"enum": names}}, {section: self._of_class("model", name)
+                                                         for section in SECTIONS})
+                    for name, (_, names) in known.items()]
+        params = {name: param for model, _ in known.values() for name, param in declared_by(model).all.items()}
         self._definitions["any_model"] = {"properties": self._properties(params), "allOf": self._choices(params)}
         unknown = {"if": {"required": ["base_model"]},
                    "else": {"properties": {section: _reference("any_model") for section in SECTIONS}}}
@@ -72,12 +73,12 @@ class _ConfigSchema:
         """Returns, for classes that ``base_params`` names, the parameters that other sections can give them."""
         found = []
         for name, kind in _named(params).items():
-            for choice in registered(kind):
+            for choice, (_, names) in registered(kind).items():
                 inherited = f"inherited.{name}.{choice}"
                 self._definitions[inherited] = {
                     "if": {"required": [name]},
                     "else": {"properties": {name + PARAMS: self._of_class(kind, choice)}}}
-                chosen = {"required": [name], "properties": {name: {"const": choice}}}
+                chosen = {"required": [name], "properties": {name: {"enum": names}}}
                 found.append(_if({"base_params": chosen}, {section: _reference(inherited) for section in SECTIONS[1:]}))
         return found
 
@@ -86,7 +87,7 @@ class _ConfigSchema:
         place = f"{kind}.{name}"
         if place not in self._definitions:
             self._definitions[place] = {}  # before the classes that it can name, one of which may be itself
-            params = _parameters(registered(kind)[name])
+            params = _parameters(registered(kind)[name][0])
             if params is not None:
                 choices = self._choices(params)
                 self._definitions[place] |= {"properties": self._properties(params), "additionalProperties": False,
@@ -101,13 +102,23 @@ class _ConfigSchema:
             if place not in self._definitions:
                 self._definitions[place] = {}
                 self._definitions[place] |= {"allOf": [
-                    _if({name: {"const": choice}}, {name + PARAMS: self._of_class(kind, choice)})
-                    for choice in registered(kind)]}
+                    _if({name: {"enum": names}}, {name + PARAMS: self._of_class(kind, choice)})
+                    for choice, (_, names) in registered(kind).items()]}
             found.append(_reference(place))
         return found
 
     def _properties(self, params: Mapping[str, Param]) -> Schema:
-        return {name: _of_param(name, param) for name, param in params.items()}
+        properties = {name: _of_param(param) for name, param in params.items()}
+        if "larc_params" in params:  # the parameters of a model
+            larc = self._properties(_parameters(optimizers.Larc) or {})
+            properties["larc_params"] |= {"properties": larc, "additionalProperties": False}
+            for name, spelling in _SPELLINGS.items():
+                properties[name]["pattern"] = "|".join((spelling, f"^({DROP}|None)$"))
+        return properties
+
+
+def _short_names(kind: str) -> list[str]:
+    return [name for _, names in registered(kind).values() for name in names if "." not in name]
 
 
 def _reference(place: str) -> Schema:
@@ -142,13 +153,13 @@ def _types_of(hint: Any) -> Any:
     return plain if all(kind in (int, float, bool, str, type(None)) for kind in plain) else object
 
 
-def _of_param(name: str, param: Param) -> Schema:
+def _of_param(param: Param) -> Schema:
     """Returns the schema of a parameter's value."""
     unit = f" Unit: {param.unit}." if param.unit else ""
     schema: Schema = {"description": param.doc + unit} if param.doc + unit else {}
     if param.has_default and param.default is not None:
         schema |= _default(param.default)
-    return schema | _of_value(name, param)
+    return schema | _of_value(param)
 
 
 def _default(value: Any) -> Schema:
@@ -160,7 +171,7 @@ def _default(value: Any) -> Schema:
     return {"default": plain}
 
 
-def _of_value(name: str, param: Param) -> Schema:
+def _of_value(param: Param) -> Schema:
     given = param.type if isinstance(param.type, tuple) else (param.type,)
     nothing = [None, "None"] if type(None) in given or (param.has_default and param.default is None) else []
     if isinstance(param.type, list):
@@ -178,8 +189,7 @@ def _of_value(name: str, param: Param) -> Schema:
     if "string" not in allowed:
         numbers = [f"^{_NUMBER}$"] if {"integer", "number"} & {*allowed} else []
         return {"type": [*allowed, "string"], **bounds, **items, "pattern": "|".join(words + numbers)}
-    spelling = {"pattern": "|".join([_SPELLINGS[name], *words])} if name in _SPELLINGS and not param.names else {}
-    return {"type": allowed, **bounds, **items, **spelling}
+    return {"type": allowed, **bounds, **items}
 
 
 def _names(kind: str, others: list[Any] | None = None) -> Schema:
