@@ -87,6 +87,8 @@ without a config of your own (run.py COMMAND --help):
   python run.py recipes                                          lists the recipes
   python run.py recipes copy own-text my.yaml                    writes one to a file
   python run.py script create_toy_data                           runs a program of scripts/
+  python run.py schema > config.schema.json                      for editors of YAML configs
+  python run.py doctor                                           versions, devices, speeds, optional parts
   python run.py --config_file=recipe:nmt-reversal-TT --mode=train_eval
 
 with a trained model, wherever its logdir is (run.py VERB --help):
@@ -372,7 +374,8 @@ def parse_words(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Over
       UserError: a word is not understood.
     """
     flags, leftover = make_parser().parse_known_args(_plain_switches([with_home(word) for word in arguments]))
-    if leftover and (hint := did_you_mean(leftover[0], (*VERBS, EXPORT_MODE, *TOOLS))) and not leftover[0].startswith("-"):
+    commands = (*VERBS, EXPORT_MODE, *TOOLS)
+    if leftover and not leftover[0].startswith("-") and (hint := did_you_mean(leftover[0], commands)):
         raise UserError(f"The argument '{leftover[0]}' is not understood.{hint}")
     check_mode(flags.mode, _ALL_MODES)
     if flags.infer_output_file == "-":

@@ -72,7 +72,7 @@ def _without_folder(path: Path) -> str:
 
 
 def docstring_of(path: Path) -> str:
-    """Returns the docstring of a Python config, which is not executed."""
+    """Returns the docstring of a Python file, which is not executed."""
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 

@@ -1,15 +1,15 @@
-"""The commands that need no config and no trained model: ``recipes`` and ``script``."""
+"""The commands that need no config and no trained model: ``recipes``, ``script``, ``schema`` and ``doctor``."""
 
 from __future__ import annotations
 
-import ast
 import itertools
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from open_seq2seq.config.recipes import Recipe, recipes
+from open_seq2seq.config.recipes import Recipe, docstring_of, recipes
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError, did_you_mean
 from open_seq2seq.utils.script import ScriptParser
@@ -46,8 +46,8 @@ def recipes_command(words: Sequence[str]) -> int:
 def _list_recipes(words: Sequence[str]) -> int:
     found = [recipe for recipe in recipes() if all(word.lower() in " ".join(recipe).lower() for word in words)]
     if not found:
-        raise UserError(f"No recipe contains {' and '.join(map(repr, words))}: the command `open_seq2seq recipes` lists "
-                        "all." if words else "This copy of the package has no recipes: install it again.")
+        raise UserError(f"No recipe contains {' and '.join(map(repr, words))}: the command `open_seq2seq recipes` "
+                        "lists all." if words else "This copy of the package has no recipes: install it again.")
     for task, group in itertools.groupby(found, lambda recipe: recipe.task):
         sys.stdout.write(f"{task}\n")
         for recipe in group:
@@ -79,8 +79,30 @@ def script_command(words: Sequence[str]) -> int:
 
 
 def _summary(path: Path) -> str:
-    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0].replace("\n", " ")
+    return docstring_of(path).partition("\n\n")[0].replace("\n", " ")
 
 
-TOOLS: dict[str, Callable[[Sequence[str]], int]] = {"recipes": recipes_command, "script": script_command}
+def schema_command(words: Sequence[str]) -> int:
+    """Prints the JSON schema of YAML configs."""
+    _parser("schema", "> config.schema.json", "Prints the JSON schema of YAML configs, by which editors complete and\n"
+            "check them. The first line of a YAML config that the package writes names the file\n"
+            "config.schema.json, which has to be beside it.").parse_args(list(words))
+    import_tensorflow()
+    from open_seq2seq.models.config_schema import config_schema
+
+    sys.stdout.write(json.dumps(config_schema(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return 0
+
+
+def doctor_command(words: Sequence[str]) -> int:
+    """Prints versions, devices and their speeds, and the optional parts."""
+    _parser("doctor", "", "Prints versions, devices with their speeds in products of matrices, and the optional\n"
+            "parts with what is missing and how to get it.").parse_args(list(words))
+    from open_seq2seq.run.doctor import doctor
+
+    return doctor()
+
+
+TOOLS: dict[str, Callable[[Sequence[str]], int]] = {"recipes": recipes_command, "script": script_command,
+                                                    "schema": schema_command, "doctor": doctor_command}
 """Command → the function that runs it with its arguments, and returns the exit code."""

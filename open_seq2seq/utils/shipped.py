@@ -1,4 +1,4 @@
-"""Files of the repository that the installed package contains too: recipes in example_configs/, programs in scripts/."""
+"""Files of the repository that the installed package contains too: the recipes and the scripts."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def path_here(path: str) -> str:
 
 
 def as_named(text: str) -> str:
-    """Returns a text in which files of ``example_configs/`` are named as in the repository: the inverse of ``path_here``."""
+    """Returns a text that names files of ``example_configs/`` as in the repository: the inverse of ``path_here``."""
     return text.replace(f"{RECIPES}/", f"{RECIPES.name}/")

@@ -1,7 +1,8 @@
-"""The built wheel and the source archive, installed where there is no repository: recipes, toy data, training, use."""
+"""The built wheel and the source archive, installed where there is no repository: recipes, data, training, tools."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -71,10 +72,19 @@ def test_the_installed_package_lists_copies_trains_and_translates(command: Path,
     assert "The config can be run." in checked(python, "-c", program, cwd=tmp_path)
 
 
+def test_the_installed_package_writes_the_schema_and_examines_the_machine(command: Path, tmp_path: Path):
+    checked(command, "recipes", "copy", "toy-lm", "config.yaml", cwd=tmp_path)
+    head = (tmp_path / "config.yaml").read_text(encoding="utf-8").splitlines()[0]
+    assert head == "# yaml-language-server: $schema=config.schema.json"
+    assert json.loads(checked(command, "schema", cwd=tmp_path))["definitions"]["encoder.TransformerEncoder"]
+    assert "Products on CPU:0: float32 " in checked(command, "doctor", cwd=tmp_path)
+
+
 def test_files_of_recipes_are_found_and_missing_data_are_made_by_a_command_that_exists(command: Path, tmp_path: Path):
-    program = ("from open_seq2seq.config.loader import load_config; from open_seq2seq.config.recipes import find_recipe; "
-               "print(load_config(find_recipe('recipe:tacotron_float')).sections['base_params']['data_layer_params']"
-               "['vocab_file'])")
+    program = ("from open_seq2seq.config.loader import load_config\n"
+               "from open_seq2seq.config.recipes import find_recipe\n"
+               "params = load_config(find_recipe('recipe:tacotron_float')).sections['base_params']\n"
+               "print(params['data_layer_params']['vocab_file'])")
     vocabulary = checked(command.with_name("python"), "-c", program, cwd=tmp_path).strip()
     assert Path(vocabulary).is_file() and Path(vocabulary).is_relative_to(command.parents[1])
     done = started(command, "--config_file=recipe:toy-lm", "--check", cwd=tmp_path)

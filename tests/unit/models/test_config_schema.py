@@ -13,7 +13,6 @@ import pytest
 
 from open_seq2seq.config.loader import load_config, parse_config
 from open_seq2seq.config.merge import copy_nested
-from open_seq2seq.config.overrides import SECTIONS
 from open_seq2seq.config.recipe_copy import as_yaml
 from open_seq2seq.config.recipes import find_recipe, recipe_files
 from open_seq2seq.config.resolve import resolve
@@ -56,7 +55,8 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:
     place = config
     *above, key = path.split("/")
     for one in above:
-        place = place.setdefault(one, {})
+        place[one] = place.get(one) or {}
+        place = place[one]
     place[key] = value
     return config
 
@@ -102,7 +102,8 @@ MUTATIONS = [
 ]
 
 # By the toolkit: when the parts are built.
-FOUND_LATER = ("base_params/decoder_params/attn_decoder_params/hiden_dim", "base_params/regularizer_params")
+FOUND_LATER = ("base_params/decoder_params/attn_decoder_params/hiden_dim", "base_params/regularizer_params",
+               "base_params/encoder_params/core_cell_params/num_units")
 
 
 @pytest.mark.parametrize(("name", "path", "value"), MUTATIONS, ids=lambda value: str(value))
@@ -137,20 +138,21 @@ def test_parameters_have_a_description_a_default_and_a_unit():
     assert definitions["model.Text2Text"]["properties"]["watchdog_seconds"]["description"].endswith("Unit: seconds.")
 
 
-def disagreements(count: int) -> list[tuple[str, str, Any, list[str]]]:
+IN_YAML = [value for value in HELD if value is None or isinstance(value, (bool, int, float, str, list, dict))
+           and "nan" not in repr(value) and "inf" not in repr(value) and len(repr(value)) < 300]
+
+
+def disagreements(count: int) -> list[tuple[str, str, list[str]]]:
     """What the schema refuses, out of ``count`` changes of recipes that the toolkit accepts."""
     draw, found = random.Random(count), []
     for _ in range(count):
         path = draw.choice(FILES)
-        keys = draw.choice([keys for keys in paths_of(path, "train") if all(isinstance(key, str) for key in keys)])
-        try:
-            value = json.loads(json.dumps(draw.choice(HELD), allow_nan=False))
-            name = path.relative_to(RECIPES).with_suffix("").as_posix()
-            config = changed(name, "/".join((draw.choice(SECTIONS[:2]), *keys)), value)
-        except (TypeError, ValueError, AttributeError):  # not in YAML, or below a value that is no dict
-            continue
+        # What is inside of parts, and regularisers, the toolkit itself checks later.
+        keys = draw.choice([keys for keys in paths_of(path, "train") if len(keys) < 3 and "larizer" not in keys[0]])
+        name = path.relative_to(RECIPES).with_suffix("").as_posix()
+        config = changed(name, "/".join(("train_params", *keys)), draw.choice(IN_YAML))
         if (refused := places(config)) and is_accepted(config):
-            found.append((path.stem, "/".join(keys), value, refused))
+            found.append((path.stem, "/".join(keys), refused))
     return found
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 
 import pytest
 
 from open_seq2seq.cli import main
+from open_seq2seq.models.config_schema import config_schema
 from open_seq2seq.utils.shipped import SCRIPTS
 
 
@@ -67,3 +69,13 @@ def test_scripts_are_listed_and_run_in_place_of_the_process(printed, monkeypatch
     monkeypatch.setattr(os, "execv", lambda program, words: calls.append([program, *words]))
     main(["script", "create_toy_data", "--seed=1"])
     assert calls == [[sys.executable, sys.executable, str(SCRIPTS / "create_toy_data.py"), "--seed=1"]]
+
+
+def test_the_schema_is_printed(printed):
+    code, text = printed("schema")
+    assert code == 0 and json.loads(text) == json.loads(json.dumps(config_schema()))
+
+
+def test_doctor_returns_whether_all_is_well(printed, monkeypatch):
+    monkeypatch.setattr("open_seq2seq.run.doctor.doctor", lambda: 2)
+    assert printed("doctor") == (2, "")
