@@ -102,5 +102,5 @@ def base_of(path: Path) -> Path | None:
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "base_config" \
                 and isinstance(node.value, ast.Constant):
-            return path.parent / node.value.value
+            return path.parent / str(node.value.value)
     return None

@@ -47,7 +47,7 @@ class _ConfigSchema:
     """Makes the schema; definitions of classes are shared, because several parameters can name the same class."""
 
     def __init__(self) -> None:
-        elsewhere = {"type": "string", "pattern": _ELSEWHERE}
+        elsewhere: Schema = {"type": "string", "pattern": _ELSEWHERE}
         self._definitions: dict[str, Schema] = {
             f"names.{kind}": {"anyOf": [*([{"enum": known}] if (known := _short_names(kind)) else []), elsewhere]}
             for kind in kinds()}
@@ -61,7 +61,7 @@ class _ConfigSchema:
         self._definitions["any_model"] = {"properties": self._properties(params), "allOf": self._choices(params)}
         unknown = {"if": {"required": ["base_model"]},
                    "else": {"properties": {section: _reference("any_model") for section in SECTIONS}}}
-        keys = {name: {"type": ["object", "null"]} for name in CONFIG_KEYS}
+        keys: Schema = {name: {"type": ["object", "null"]} for name in CONFIG_KEYS}
         keys |= {"base_model": _names("model"), BASE_CONFIG: {"type": "string", "description": (
             "The config that this one is based on: a path, relative to this file, or recipe:NAME.")}}
         return {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Config of OpenSeq2Seq",

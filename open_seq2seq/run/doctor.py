@@ -66,7 +66,7 @@ def _devices() -> Iterator[str]:
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = available_bytes()
-    yield f"Processor: {cpu_name()}, instructions {' '.join(speed_flags()) or 'unknown'}; cores of this process: {cores}"
+    yield f"Processor: {cpu_name()} with {' '.join(speed_flags()) or 'unknown instructions'}; cores to use: {cores}"
     yield f"oneDNN: {onednn_setting()}" + ("" if memory is None else f"; memory available: {memory / GIB:.1f} GiB")
     yield f"Products on CPU:0: {_speeds('CPU:0', ('float32', 'bfloat16'), 2048)}"
     gpus = tf.config.list_physical_devices("GPU")
