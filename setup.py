@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
+SHIPPED = ("example_configs", "scripts")  # installed in open_seq2seq/share
 TENSORFLOW = ">=2.18,<2.22"  # the tests have passed with 2.18 and 2.21
 
 
@@ -24,6 +26,28 @@ def read_description() -> str:
     return readme.read_text(encoding="utf-8") if readme.exists() else ""
 
 
+class BuildWithRecipes(build_py):
+    """Adds copies of the recipes and scripts to the package."""
+
+    def _shipped(self) -> dict[str, str]:
+        """Returns the files, and where the build puts them."""
+        files = [path.relative_to(HERE) for folder in SHIPPED for path in sorted((HERE / folder).rglob("*"))
+                 if path.is_file() and "__pycache__" not in path.parts]
+        return {str(path): str(Path(self.build_lib, "open_seq2seq", "share", path)) for path in files}
+
+    def run(self) -> None:
+        super().run()
+        for source, target in ({} if self.editable_mode else self._shipped()).items():
+            self.mkpath(str(Path(target).parent))
+            self.copy_file(source, target)
+
+    def get_source_files(self) -> list[str]:
+        return [*super().get_source_files(), *self._shipped()]
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        return [*super().get_outputs(include_bytecode), *self._shipped().values()]
+
+
 setup(
     name="open-seq2seq",
     version=read_version(),
@@ -33,6 +57,7 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["open_seq2seq", "open_seq2seq.*"]),
     package_data={"open_seq2seq": ["py.typed"]},
+    cmdclass={"build_py": BuildWithRecipes},
     python_requires=">=3.11",
     classifiers=[
         "Development Status :: 3 - Alpha",
@@ -68,9 +93,10 @@ setup(
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.
         "test": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "ckpt-chaos>=0.1.8", "coverage>=7.10",
-                 "ctranslate2>=4.8,<5", "hypothesis>=6.100", "ipykernel", "jiwer", "matplotlib", "nbclient",
-                 "num2words>=0.5.14", "onnxruntime>=1.20", "pocketsphinx>=5.1", "pytest>=8", "pytest-cov>=7",
-                 "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features", "tf2onnx>=1.17"],
+                 "ctranslate2>=4.8,<5", "hypothesis>=6.100", "ipykernel", "jiwer", "jsonschema>=4", "matplotlib",
+                 "nbclient", "num2words>=0.5.14", "onnxruntime>=1.20", "pocketsphinx>=5.1", "pytest>=8", "pytest-cov>=7",
+                 "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features", "setuptools>=64",
+                 "tf2onnx>=1.17", "wheel"],
         # What make test-outside compares exports with; 1.11.0, 2.0.1, 2.13 and 5.24 have passed.
         "outside": ["argostranslate>=1.11", "sherpa-onnx>=2", "torch>=2.5", "transformers>=5"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],

@@ -16,6 +16,7 @@ from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, RunOptions, check_mode
 from open_seq2seq.export.formats import FORMATS, check_format
 from open_seq2seq.run.run import Run
+from open_seq2seq.run.tools import TOOLS
 from open_seq2seq.utils.console import deco_print, enduring_output, need_output, print_to_stderr
 from open_seq2seq.utils.data_files import is_count
 from open_seq2seq.utils.environment import (
@@ -82,6 +83,14 @@ examples:
   python run.py --config_file=config.py --benchmark --bench_steps=50 --dtype=mixed
   python run.py --config_file=config.py --mode=train --check
 
+without a config of your own (run.py COMMAND --help):
+  python run.py recipes                                          lists the recipes
+  python run.py recipes copy own-text my.yaml                    writes one to a file
+  python run.py script create_toy_data                           runs a program of scripts/
+  python run.py schema > config.schema.json                      for editors of YAML configs
+  python run.py doctor                                           versions, devices, speeds, optional parts
+  python run.py --config_file=recipe:nmt-reversal-TT --mode=train_eval
+
 with a trained model, wherever its logdir is (run.py VERB --help):
   python run.py translate LOGDIR < my.txt > out.txt
   python run.py translate LOGDIR1 LOGDIR2 < my.txt > out.txt     an ensemble
@@ -143,7 +152,7 @@ def make_parser() -> argparse.ArgumentParser:
                      description="Train, evaluate or run the model that a config file describes.",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config_file", "--config", metavar="FILE",
-                        help="the config: a .py or .yaml file; without it, evaluation, inference and "
+                        help="the config: a .py or .yaml file, or recipe:NAME; without it, evaluation, inference and "
                         "--continue_learning use the config saved in a checkpoint in --logdir")
     parser.add_argument("--mode", default="train", help="one of " + ", ".join(_ALL_MODES)
                         + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir, "
@@ -283,6 +292,8 @@ def _is_from_tensorflow(error: Exception) -> bool:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] in TOOLS:
+        return TOOLS[arguments[0]](arguments[1:])
     if arguments and arguments[0] in VERBS:
         return _run_verb(arguments[0], arguments)
     if arguments and arguments[0] == EXPORT_MODE:
@@ -363,7 +374,8 @@ def parse_words(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Over
       UserError: a word is not understood.
     """
     flags, leftover = make_parser().parse_known_args(_plain_switches([with_home(word) for word in arguments]))
-    if leftover and (hint := did_you_mean(leftover[0], (*VERBS, EXPORT_MODE))) and not leftover[0].startswith("-"):
+    commands = (*VERBS, EXPORT_MODE, *TOOLS)
+    if leftover and not leftover[0].startswith("-") and (hint := did_you_mean(leftover[0], commands)):
         raise UserError(f"The argument '{leftover[0]}' is not understood.{hint}")
     check_mode(flags.mode, _ALL_MODES)
     if flags.infer_output_file == "-":

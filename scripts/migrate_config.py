@@ -18,6 +18,7 @@ from open_seq2seq.utils.script import quiet_tensorflow
 
 quiet_tensorflow()
 
+from open_seq2seq.config.data_note import SCHEMA_LINE
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.original_defaults import use_original_defaults
 from open_seq2seq.config.serialize import complete_yaml
@@ -47,7 +48,7 @@ def migrated(path: str) -> str:
              f"From {os.path.basename(path)}."]
     if changed:
         lines += ["So that it means the same as there:", *(f"  {line}" for line in changed)]
-    return "".join(f"# {line}\n" for line in lines) + complete_yaml(
+    return SCHEMA_LINE + "".join(f"# {line}\n" for line in lines) + complete_yaml(
         {"base_model": config.base_model, **config.sections})
 
 

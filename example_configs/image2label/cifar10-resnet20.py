@@ -7,6 +7,8 @@ accuracies.
 Data: data_root/cifar-10-batches-bin, the unpacked binary files of CIFAR-10. For folders of JPEG or PNG files,
       see the end of this file.
 Run:  python run.py --config_file=example_configs/image2label/cifar10-resnet20.py --mode=train_eval
+Time: 57 minutes, at the speed measured on two cores of an AMD EPYC with avx512_bf16
+Score: accuracy 88.1 % on 5,000 test images, as JPEG files (docs/image-classification.md)
 """
 base_config = "own-images.py"
 data_root = "data/"

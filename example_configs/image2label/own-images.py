@@ -2,6 +2,8 @@
 
 Data: python scripts/prepare_images.py --folder=pictures --output_dir=own_images
 Run:  python run.py --config_file=example_configs/image2label/own-images.py --mode=train_eval
+Time: 1.7 minutes of processor time for 500 pictures of 32 × 32 pixels
+Score: accuracy 42.9 % with 50 pictures of each class of CIFAR-10 (docs/own-images.md)
 
 docs/own-images.md describes every step, from folders of pictures to predictions by name.
 """

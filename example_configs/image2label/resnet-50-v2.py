@@ -1,6 +1,8 @@
 """ResNet-50, version 2 (He et al. 2016, https://arxiv.org/abs/1603.05027), on ImageNet in float32.
 
-Published: top-1 76.38 %, top-5 93.08 %. The published run used 8 GPUs in one process: set num_gpus to 8.
+Published: top-1 76.38 %, top-5 93.08 %.
+
+The published run used 8 GPUs in one process: set num_gpus to 8.
 The other recipes for ImageNet are based on this one.
 
 Data: data_root/imagenet, with TFRecord files or the folders train and val of JPEG files (docs/image-classification.md).

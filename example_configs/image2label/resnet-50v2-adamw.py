@@ -1,6 +1,8 @@
 """ResNet-50, version 2, on ImageNet with AdamW.
 
-Published: top-1 76.36 %, top-5 93.01 %. The published run used 8 GPUs in one process: set num_gpus to 8.
+Published: top-1 76.36 %, top-5 93.01 %.
+
+The published run used 8 GPUs in one process: set num_gpus to 8.
 
 Run:  python run.py --config_file=example_configs/image2label/resnet-50v2-adamw.py --mode=train_eval
 """

@@ -1,7 +1,8 @@
 """ResNet-50 on spoken commands, as images of log mel spectrograms.
 
-Published test accuracies after 100 epochs on 8 GPUs: v1-12 96.6 %, v1-30 97.3 %, v2 95.9 %. These settings are for one
-GPU.
+Published: test accuracies after 100 epochs on 8 GPUs of v1-12 96.6 %, v1-30 97.3 %, v2 95.9 %.
+
+These settings are for one GPU.
 
 Data: python scripts/prepare_speech_commands.py --data_dir=data/speech_commands_v1 --version=v1-12
 Run:  python run.py --config_file=example_configs/image2label/resnet_commands.py --mode=train_eval

@@ -5,6 +5,8 @@ and hundreds. docs/language-models.md has the perplexities.
 
 Data: wiki.train.tokens and wiki.valid.tokens in data/wikitext-2/.
 Run:  python run.py --config_file=example_configs/lm/lstm-wkt2-small.py --mode=train_eval
+Time: an hour on one core of an AMD EPYC with avx512_bf16
+Score: perplexity 102.5 on the validation text; 82.9 with the neural cache (docs/language-models.md)
 """
 from open_seq2seq.parts.rnn.core_cells import LSTMCell
 

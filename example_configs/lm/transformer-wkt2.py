@@ -5,6 +5,8 @@ docs/language-models.md has the perplexities, beside those of lstm-wkt2-small.py
 
 Data: wiki.train.tokens and wiki.valid.tokens in data/wikitext-2/.
 Run:  python run.py --config_file=example_configs/lm/transformer-wkt2.py --mode=train_eval
+Time: 46 minutes, at the speed measured on one core of an AMD EPYC with avx512_bf16
+Score: perplexity 107.6 on the validation text; 97.5 with the neural cache (docs/language-models.md)
 """
 base_config = "lstm-wkt2-small.py"
 

@@ -7,6 +7,8 @@ the mean of a single feature over so short an utterance helps to distinguish vow
 
 Data: python scripts/prepare_digits.py --data_dir=FOLDER --output_dir=digits
 Run:  python run.py --config_file=example_configs/speech2text/digits-w2l.py --mode=train_eval
+Time: 12 and 14 minutes, two seeds, on two cores of an AMD EPYC without half-precision instructions
+Score: word error rate 1.2 % on digits, 3.3 and 1.6 % on strings (docs/speech-recognition.md)
 Test: the same with --mode=eval --eval_params/data_layer_params/dataset_files="['digits/test.csv']"
       or "['digits/strings-test.csv']"
 """

@@ -1,7 +1,9 @@
 """Jasper DR 10x5: dense residual connections, trained with NovoGrad.
 
 Li et al. 2019, https://arxiv.org/abs/1904.03288; LibriSpeech, 960 hours. About 333 million
-parameters. Published after 400 epochs: greedy WER 4.23 on dev-clean.
+parameters.
+
+Published: greedy WER 4.23 on dev-clean after 400 epochs.
 
 Run:  python run.py --config_file=example_configs/speech2text/jasper10x5_LibriSpeech_nvgrad.py --mode=train_eval
 """

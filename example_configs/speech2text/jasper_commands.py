@@ -1,7 +1,8 @@
 """Jasper (Li et al. 2019, https://arxiv.org/abs/1904.03288) on spoken commands, with two-dimensional convolutions.
 
-Published test accuracies after 200 epochs on 8 GPUs: v1-12 96.2 %, v1-30 97.3 %, v2 95.1 %. These settings are for one
-GPU.
+Published: test accuracies after 200 epochs on 8 GPUs of v1-12 96.2 %, v1-30 97.3 %, v2 95.1 %.
+
+These settings are for one GPU.
 
 Data: python scripts/prepare_speech_commands.py --data_dir=data/speech_commands_v1 --version=v1-12
 Run:  python run.py --config_file=example_configs/speech2text/jasper_commands.py --mode=train_eval

@@ -4,6 +4,7 @@ For demonstrations and tests; nothing has to be downloaded.
 
 Data: python scripts/create_toy_speech.py --output_dir=toy_speech_data --sample_freq=8000
 Run:  python run.py --config_file=example_configs/speech2text/toy-w2l.py --mode=train_eval
+Time: about a minute
 """
 base_config = "digits-w2l.py"
 data_dir = "toy_speech_data/"

@@ -4,6 +4,8 @@ For demonstrations and tests; nothing has to be downloaded. `make demo-speech` r
 
 Data: python scripts/create_toy_voice.py --output_dir=toy_voice_data
 Run:  python run.py --config_file=example_configs/text2speech/toy-voice.py --mode=train_eval
+Time: 2 minutes on two cores of an AMD EPYC without half-precision instructions
+Score: 115 of 120 letters are heard (docs/speech-synthesis.md)
 Use:  python run.py speak toy-voice "ae iou" > out.wav
 """
 base_config = "tacotron_float.py"

@@ -5,6 +5,8 @@ evaluation uses the mean of the weights since the middle of training. docs/langu
 
 Data: data/aclImdb/.
 Run:  python run.py --config_file=example_configs/transfer/imdb-small.py --mode=train_eval
+Time: 27 minutes on one core of an AMD EPYC with avx512_bf16, after the language model
+Score: accuracy 92.6 %, with a language model of three epochs (docs/language-models.md)
 """
 base_config = "../lm/lstm-imdb-small.py"
 base_model = "LSTMLM"

@@ -7,6 +7,8 @@ docs/language-models.md has the accuracies.
 
 Data: data/sst/ with train, val and test as .tsv (label and sentence) or .txt (trees).
 Run:  python run.py --config_file=example_configs/transfer/sst-imdb-small.py --mode=train_eval
+Time: 2 minutes on one core of an AMD EPYC with avx512_bf16, after the language model
+Score: accuracy 82.6, 82.9 and 82.7 %, three seeds (docs/language-models.md)
 """
 base_config = "imdb-small.py"
 

@@ -5,6 +5,8 @@ docs/language-models.md has the accuracies of this recipe and of the one with tr
 
 Data: data/sst/ with train, val and test as .tsv (label and sentence) or .txt (trees).
 Run:  python run.py --config_file=example_configs/transfer/sst-scratch-small.py --mode=train_eval
+Time: one minute on one core of an AMD EPYC with avx512_bf16
+Score: accuracy 79.4, 80.3 and 79.7 %, three seeds (docs/language-models.md)
 """
 base_config = "sst-imdb-small.py"
 

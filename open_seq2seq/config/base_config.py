@@ -18,7 +18,9 @@ from open_seq2seq.config.data_note import strings_in
 from open_seq2seq.config.merge import DROP, copy_nested, merge_params, same
 from open_seq2seq.config.overrides import SECTIONS, gives
 from open_seq2seq.config.params import PARAMS, shown
+from open_seq2seq.config.recipes import find_recipe
 from open_seq2seq.utils.errors import ConfigError
+from open_seq2seq.utils.shipped import RECIPE
 
 BASE_CONFIG = "base_config"
 CONFIG_KEYS = ("base_model", BASE_CONFIG, *SECTIONS)
@@ -31,16 +33,19 @@ def base_path(name: Any, path: str, variants: Sequence[str]) -> str:
     """Returns the absolute path of a config's base.
 
     Args:
-      name: value of ``base_config``: a path that is absolute, or relative to the folder of the config.
+      name: value of ``base_config``: a path that is absolute, or relative to the folder of the config; or the name of
+        a recipe, such as ``recipe:own-text``.
       path: the config that names the base.
       variants: the configs that are based on this one.
 
     Raises:
-      ConfigError: the value is not a path, or the config would be its own base.
+      ConfigError: the value is no path and names no recipe, or the config would be its own base.
     """
     if not isinstance(name, (str, os.PathLike)) or not os.fspath(name):
         raise ConfigError([f"In {path}, {BASE_CONFIG} is {shown(name)} but has to be the path of a config file."])
-    base = os.path.abspath(os.path.join(os.path.dirname(path), os.path.expanduser(os.fspath(name))))
+    text = os.fspath(name)
+    where = find_recipe(text) if text.startswith(RECIPE) else os.path.expanduser(text)
+    base = os.path.abspath(os.path.join(os.path.dirname(path), where))
     if os.path.realpath(base) in map(os.path.realpath, (path, *variants)):
         raise ConfigError([f"The {BASE_CONFIG} of {path}, {base}, is itself based on {path}: a config cannot be its "
                            f"own base, so name another one, or leave {BASE_CONFIG} out."])

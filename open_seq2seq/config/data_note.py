@@ -13,17 +13,26 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
+from open_seq2seq.utils.shipped import as_usable
+
+SCHEMA_LINE = "# yaml-language-server: $schema=config.schema.json\n"
+"""First line of a YAML config: the file, beside it, by which an editor completes and checks it."""
 _MARK = "Data:"
 _LONGEST = 500  # characters of a note
 
 
-def note_in(text: str) -> str:
-    """Returns the note in a docstring, in one line; "" if there is none."""
+def note_in(text: str, mark: str = _MARK) -> str:
+    """Returns the note in a docstring, in one line; "" if there is none.
+
+    Args:
+      text: the docstring, or the comment at the beginning of a YAML text.
+      mark: the word that the note begins with.
+    """
     lines = iter(text.splitlines())
     lines_of_note = []
     for line in lines:
-        if line.startswith(_MARK):
-            lines_of_note.append(line.removeprefix(_MARK))
+        if line.startswith(mark):
+            lines_of_note.append(line.removeprefix(mark))
             break
     for line in lines:
         if not lines_of_note or not line.strip() or re.match(r"\w[\w ]*:", line):
@@ -39,13 +48,13 @@ def comment_in(text: str) -> str:
 
 
 def as_comment(note: str) -> str:
-    """Returns the beginning of a YAML text with this note."""
-    return f"# {_MARK} {note}\n" if note else ""
+    """Returns the beginning of a YAML text with this note, and with the name of the schema for editors."""
+    return f"{SCHEMA_LINE}# {_MARK} {note}\n" if note else SCHEMA_LINE
 
 
 def remedy(note: str) -> str:
     """Returns the sentence that follows a message about missing data, for a config with this note."""
-    says = f"The config says where its data come from: {note.removesuffix('.')}. " if note else ""
+    says = f"The config says where its data come from: {as_usable(note).removesuffix('.')}. " if note else ""
     with contextlib.suppress(OSError):  # the working directory has been removed
         return f"{says}Relative paths begin in the working directory, which is {os.getcwd()}."
     return says.rstrip()

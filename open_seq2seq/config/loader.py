@@ -1,4 +1,4 @@
-"""Reads config files, and recipes by name: Python modules, or YAML files that define the same names."""
+"""Reads config files: Python modules, or YAML files that define the same names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import yaml
 
 from open_seq2seq.config.base_config import BASE_CONFIG, CONFIG_KEYS, base_path, merge_sections, variables_in
 from open_seq2seq.config.data_note import comment_in, note_in
-from open_seq2seq.config.merge import copy_nested, size_problem
+from open_seq2seq.config.merge import size_problem
 from open_seq2seq.config.old_names import USED
 from open_seq2seq.config.overrides import SECTIONS
 from open_seq2seq.config.params import shown
@@ -24,6 +24,7 @@ from open_seq2seq.config.user_code import describe_error, execute_config, untrus
 from open_seq2seq.config.yaml_text import describe_yaml_error, load_yaml
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
+from open_seq2seq.utils.shipped import path_here
 
 _WHOLE_KEYS = tuple(key for key in CONFIG_KEYS if key != BASE_CONFIG)  # of a config without a base
 _MOST_BYTES = 1 << 22  # maximum size of a config file
@@ -36,7 +37,6 @@ _CHECKPOINTS_IN = ("", "logs", "best_models", "averaged_models")
 _WITHOUT_KEYS = {"__future__", "math", "numpy", "open_seq2seq", "os", "pathlib", "tensorflow", "typing"}
 _YAML = (".yaml", ".yml")
 _COPIES = re.compile(r"config_\d{4}-\d\d-\d\d_")  # folders that --enable_logs makes
-_RECIPES = Path(__file__).parents[2] / "example_configs"  # which can be named without their folder
 
 
 @dataclass
@@ -294,9 +294,18 @@ def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
             return {}, f"has the key {shown(wrong[0])}, but keys must be strings"
         if problem := size_problem(section):
             return {}, problem
-        return name_lambdas(copy_nested(section)), ""
+        return name_lambdas(_with_files_found(section)), ""
     except Exception as error:  # raised by a mapping class that the config defines
         return {}, f"cannot be read: {describe_error(error)}"
+
+
+def _with_files_found(value: Any) -> Any:
+    """Returns ``copy_nested(value)``, in which files of recipes have the paths that they have here."""
+    if isinstance(value, Mapping):
+        return {key: _with_files_found(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_with_files_found, value))
+    return path_here(value) if isinstance(value, str) else value
 
 
 def _read_yaml(path: str) -> dict[str, Any]:
@@ -365,22 +374,3 @@ def _warn_of_misspelt_variables(path: str, names: Mapping[str, Any], variables: 
 def _words(path: str) -> list[str]:
     with open(path, encoding="utf-8", errors="replace") as file:
         return re.findall(r"\w+", file.read())
-
-
-def find_recipe(name: str) -> str:
-    """Returns the path of a recipe, such as ``own-text``; anything that is a path is returned as it is.
-
-    Raises:
-      ConfigError: several recipes have this name, or none has it but some have a similar one.
-    """
-    if name.endswith((".py", *_YAML)) or os.path.lexists(os.path.expanduser(name)) or not _RECIPES.is_dir():
-        return name
-    recipes = [path for path in _RECIPES.rglob("*.py") if not path.name.startswith("_")]
-    matches = [path for path in recipes if path.with_suffix("").as_posix().endswith(f"/{name}")]
-    if len(matches) > 1:
-        listed = ", ".join(sorted(path.relative_to(_RECIPES).with_suffix("").as_posix() for path in matches))
-        raise ConfigError([f"Several recipes are called {name!r}: name one of {listed}."])
-    near = [] if matches else difflib.get_close_matches(name, [path.stem for path in recipes], n=3)
-    if near:
-        raise ConfigError([f"There is no config file or recipe {name!r}. Did you mean {' or '.join(near)}?"])
-    return str(matches[0]) if matches else name

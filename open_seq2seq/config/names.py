@@ -102,6 +102,26 @@ def register(kind: str, catalogue: Catalogue | None = None, *, base: type | None
     kind_of_name._read.clear()
 
 
+def kinds() -> list[str]:
+    """Returns the kinds of names that are registered."""
+    return list(_KINDS)
+
+
+def registered(kind: str) -> dict[str, tuple[Any, list[str]]]:
+    """Returns the objects of a kind that have a name without a package.
+
+    Returns:
+      Dict of shortest name → (object, all of its names).
+    """
+    entries = [entry for names in (_KINDS[kind].entries() if kind in _KINDS else ()) for entry in names.items()]
+    spellings: dict[int, list[str]] = {}
+    for name, value in entries:
+        spellings.setdefault(id(value), []).append(name)
+    found = {min(names, key=len): names for names in spellings.values()}
+    objects = dict(entries)
+    return {name: (objects[name], names) for name, names in found.items() if "." not in name}
+
+
 def in_package(value: Any) -> bool:
     """Returns whether a class or function is defined in this package, not by a user or another library."""
     return getattr(value, "__module__", "").partition(".")[0] == _PACKAGE

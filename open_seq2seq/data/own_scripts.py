@@ -17,6 +17,7 @@ from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import check_new_folder
 from open_seq2seq.utils.progress import format_count
 from open_seq2seq.utils.script import random_seed
+from open_seq2seq.utils.shipped import as_usable
 
 DROPPED = "dropped.tsv"
 """Name of the file that lists what was left out."""
@@ -93,5 +94,5 @@ def say_next(recipe: str, config: str, settings: Mapping[str, Any]) -> None:
     for names, value in {"base_config": recipe, **settings}.items():
         values = value if isinstance(value, tuple) else (value,)
         texts = [json.dumps(one, ensure_ascii=False) if isinstance(one, str) else repr(one) for one in values]
-        deco_print(f"{names} = {', '.join(texts)}", offset=1)
-    deco_print(f"Then: python run.py --config_file={config} --mode=train_eval --check")
+        deco_print(as_usable(f"{names} = {', '.join(texts)}"), offset=1)
+    deco_print(as_usable(f"Then: python run.py --config_file={config} --mode=train_eval --check"))

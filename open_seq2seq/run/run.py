@@ -17,11 +17,11 @@ from open_seq2seq.config.loader import (
     ConfigFile,
     check_exists,
     config_of_values,
-    find_recipe,
     lies_in_logdir,
     possible_keys,
 )
 from open_seq2seq.config.overrides import Override, check_words, overrides_of
+from open_seq2seq.config.recipes import find_recipe
 from open_seq2seq.config.resolve import Benchmark
 from open_seq2seq.utils.console import in_python
 from open_seq2seq.utils.errors import DataError, UserError
@@ -45,9 +45,9 @@ class Run:
     The methods print what the command line prints. They can be called one after the other, also after an error.
 
     Args:
-      config: the path of a config file; the name of a recipe in ``example_configs``, such as ``"own-text"``; or a dict
-        with the keys ``base_model`` and ``base_params`` and, if needed, ``train_params``, ``eval_params`` and
-        ``infer_params``. Without a config, that of the newest checkpoint in ``logdir`` is used.
+      config: the path of a config file; the name of a recipe in ``example_configs``, such as ``"recipe:own-text"`` or
+        ``"own-text"``; or a dict with the keys ``base_model`` and ``base_params`` and, if needed, ``train_params``,
+        ``eval_params`` and ``infer_params``. Without a config, that of the newest checkpoint in ``logdir`` is used.
       values: values that replace those of the config, by path, such as ``"decoder_params/beam_size"``. A path may begin
         with a section, such as ``eval_params``; otherwise, the value is for all of them. The name of a parameter is
         enough if only one part has a parameter of this name.

@@ -48,6 +48,19 @@ def test_a_mistake_on_the_command_line_needs_no_tensorflow(tmp_path, arguments, 
     assert done.stdout.splitlines()[-1] == "imported:"
 
 
+@pytest.mark.parametrize(("arguments", "code", "said"), [
+    (["recipes", "toy"], 0, "nmt-reversal-TT: Toy task"),
+    (["recipes", "--help"], 0, "usage: open_seq2seq recipes"),
+    (["script"], 0, "create_toy_data: "),
+    (["recipes", "copy"], 2, "recipes copy NAME"),
+    (["--config_file=recipe:own-txt"], 2, "Did you mean own-text"),
+])
+def test_commands_about_recipes_need_no_tensorflow(tmp_path, arguments, code, said):
+    done = start(tmp_path, PROGRAM, *arguments)
+    assert done.returncode == code and said in done.stdout + done.stderr, done.stderr
+    assert "tensorflow" not in done.stdout.splitlines()[-1]
+
+
 @pytest.mark.parametrize(("text", "argument", "known"), [
     ("base_params: {chek: 1}\n", "--chek=1", True),
     ("base_params: {logdir: run}\n", "--chek=1", False),

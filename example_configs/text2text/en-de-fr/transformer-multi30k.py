@@ -2,6 +2,8 @@
 
 Data: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k_de_fr --languages en de fr
 Run:  python run.py --config_file=example_configs/text2text/en-de-fr/transformer-multi30k.py --mode=train_eval
+Time: 21 minutes on one core of an AMD EPYC with avx512_bf16
+Score: 32.8 BLEU in German and 49.6 in French on test_2016_flickr (docs/translation.md)
 
 The sizes are those of en-de/transformer-multi30k.py. A batch of 4,096 tokens has about half of them for each language.
 All three languages share a vocabulary of 8000 pieces, and both decoders the encoder's table of embeddings. Training

@@ -1,7 +1,9 @@
 """English to German, WMT: convolutional sequence to sequence learning (ConvS2S).
 
 Published: 25.0 BLEU on newstest2014 (cased, detokenised, sacreBLEU) after 310000 steps on 8 GPUs, with 64 sentence
-pairs each. iter_size 8 makes the same update as 8 GPUs. Positions from max_input_length on share one embedding:
+pairs each.
+
+iter_size 8 makes the same update as 8 GPUs. Positions from max_input_length on share one embedding:
 sources in inference may be longer than in training.
 
 Run:  python run.py --config_file=example_configs/text2text/en-de/convs2s-8-gpu.py --mode=train_eval

@@ -1,9 +1,11 @@
 """English to German on Multi30k: a small ConvS2S that two CPU cores can train.
 
-BLEU on the test set is 38.1. With half the learning rate, the training loss is 3.58 instead of 3.12 after 300 updates.
+With half the learning rate, the training loss is 3.58 instead of 3.12 after 300 updates.
 Data and learning rate are those of gnmt-multi30k.py.
 
 Run:  python run.py --config_file=example_configs/text2text/en-de/convs2s-multi30k.py --mode=train_eval
+Time: 45 minutes in float32 on two cores of an AMD EPYC
+Score: 38.1 BLEU on test_2016_flickr (docs/translation.md)
 """
 from open_seq2seq.data.text2text.text2text import SpecialTextTokens
 from open_seq2seq.parts.convs2s.utils import gated_linear_units

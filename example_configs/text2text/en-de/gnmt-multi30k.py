@@ -4,6 +4,8 @@ Training is short, so embeddings must not start small, nor attention almost unif
 score_scale_init. The data are those of transformer-multi30k.py.
 
 Run:  python run.py --config_file=example_configs/text2text/en-de/gnmt-multi30k.py --mode=train_eval
+Time: 57 minutes in float32 on two cores of an AMD EPYC
+Score: 37.3 BLEU on test_2016_flickr (docs/translation.md)
 """
 from open_seq2seq.data.text2text.text2text import SpecialTextTokens
 from open_seq2seq.parts.rnn.core_cells import LSTMCell

@@ -1,6 +1,6 @@
 """English to German, WMT: GNMT v2 as NVIDIA publishes it for PyTorch, with 4 layers.
 
-NVIDIA's README gives 24.4 BLEU on newstest2014 (cased, detokenised, sacreBLEU) for 4 layers and 8 GPUs.
+Published: 24.4 BLEU on newstest2014 (cased, detokenised, sacreBLEU) for 4 layers and 8 GPUs, in NVIDIA's README.
 
 The first decoder layer reads no context, so training computes whole layers over time and all steps of the attention at
 once. Source and target share one table of embeddings. Two things differ: dropout also applies to the embeddings that

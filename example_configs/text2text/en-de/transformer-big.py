@@ -1,6 +1,6 @@
 """English to German, WMT: Transformer big in mixed precision.
 
-Published for this size: 27.5 BLEU on newstest2014 (cased, detokenised, sacreBLEU).
+Published: 27.5 BLEU on newstest2014 (cased, detokenised, sacreBLEU), for this size.
 
 Data: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
 model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.

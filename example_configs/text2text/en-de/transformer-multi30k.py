@@ -5,6 +5,8 @@ high. The text is raw, that is, cased and not tokenised; only the SentencePiece 
 
 Data: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-multi30k.py --mode=train_eval
+Time: 31 minutes for 5,384 updates on two cores of an Intel Xeon with amx_bf16
+Score: 39.2 BLEU on test_2016_flickr (docs/translation.md)
 """
 from open_seq2seq.data.text2text.text2text import SpecialTextTokens
 

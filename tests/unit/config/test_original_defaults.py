@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from open_seq2seq import data, decoders, encoders
+from open_seq2seq.config.data_note import SCHEMA_LINE
 from open_seq2seq.config.loader import config_of_values, load_config
 from open_seq2seq.config.original_defaults import _DEFAULTS, use_original_defaults
 from open_seq2seq.config.overrides import Override, parse_overrides
@@ -127,7 +128,8 @@ base_params = {"encoder": TDNNEncoder, "regularizer": tf.contrib.layers.l2_regul
                "encoder_params": {"activation_fn": lambda x: tf.minimum(tf.nn.relu(x), 20.0)}}
 """)
     migrate_config([str(tmp_path / "old.py"), str(tmp_path / "new.yaml")])
-    assert (tmp_path / "new.yaml").read_text().startswith("# From old.py, a config of NVIDIA's OpenSeq2Seq.\n")
+    assert (tmp_path / "new.yaml").read_text().startswith(
+        SCHEMA_LINE + "# From old.py, a config of NVIDIA's OpenSeq2Seq.\n")
     config = load_config(tmp_path / "new.yaml")
     assert not config.old_names and config.base_model == "Speech2Text"
     assert config.sections == {"base_params": {

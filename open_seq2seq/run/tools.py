@@ -1,0 +1,108 @@
+"""The commands that need no config and no trained model: ``recipes``, ``script``, ``schema`` and ``doctor``."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from open_seq2seq.config.recipes import Recipe, docstring_of, recipes
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError, did_you_mean
+from open_seq2seq.utils.script import ScriptParser
+from open_seq2seq.utils.shipped import SCRIPTS, without_repository
+from open_seq2seq.utils.tensorflow_import import import_tensorflow
+
+_INDENT = 13  # characters before what a recipe says
+
+
+def _parser(command: str, usage: str, description: str) -> ScriptParser:
+    parser = ScriptParser(description)
+    parser.prog, parser.usage = command, f"open_seq2seq {command} {usage}"
+    return parser
+
+
+def recipes_command(words: Sequence[str]) -> int:
+    """Lists recipes, or copies one: ``recipes [WORD ...]``, ``recipes copy NAME [FILE]``."""
+    parser = _parser("recipes", "[WORD ...]\n       open_seq2seq recipes copy NAME [FILE]",
+                     "Lists the recipes with their data and, as far as they were measured, times and scores, or\n"
+                     "copies one to a file of your own. Everywhere, --config_file=recipe:NAME names a recipe.")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="list only recipes that contain these words")
+    chosen = parser.parse_args(list(words)).words
+    if chosen[:1] != ["copy"]:
+        return _list_recipes(chosen)
+    if len(chosen) not in (2, 3):
+        raise UserError("A recipe is copied by recipes copy NAME [FILE].")
+    import_tensorflow()
+    from open_seq2seq.config.recipe_copy import copy_recipe
+
+    deco_print(f"Wrote {copy_recipe(*chosen[1:])}")
+    return 0
+
+
+def _list_recipes(words: Sequence[str]) -> int:
+    found = [recipe for recipe in recipes() if all(word.lower() in " ".join(recipe).lower() for word in words)]
+    if not found:
+        raise UserError(f"No recipe contains {' and '.join(map(repr, words))}: the command `open_seq2seq recipes` "
+                        "lists all." if words else "This copy of the package has no recipes: install it again.")
+    for task, group in itertools.groupby(found, lambda recipe: recipe.task):
+        sys.stdout.write(f"{task}\n")
+        for recipe in group:
+            sys.stdout.write("\n".join(_described(recipe)) + "\n")
+    return 0
+
+
+def _described(recipe: Recipe) -> list[str]:
+    facts = {"data": without_repository(recipe.data), "time": recipe.time, "score": recipe.score,
+             "published": recipe.published}
+    return [f"  {recipe.name}: {recipe.title}",
+            *(f"    {name + ':':<{_INDENT - 4}}{text}" for name, text in facts.items() if text)]
+
+
+def script_command(words: Sequence[str]) -> int:
+    """Runs a program of ``scripts/`` in place of this process, or lists them: ``script [NAME [argument ...]]``."""
+    programs = {path.stem: path for path in sorted(SCRIPTS.glob("*.py"))}
+    if not words or words[0] in ("-h", "--help"):
+        sys.stdout.write("usage: open_seq2seq script NAME [argument ...]\n\nPrograms that prepare data and use trained "
+                         "models; open_seq2seq script NAME --help describes one.\n\n")
+        sys.stdout.write("".join(f"  {name}: {_summary(path)}\n" for name, path in programs.items()))
+        return 0
+    name = words[0].removesuffix(".py")
+    if name not in programs:
+        hint = did_you_mean(name, programs) or " The command `open_seq2seq script` lists all."
+        raise UserError(f"There is no script {name!r}.{hint}")
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, str(programs[name]), *words[1:]])
+
+
+def _summary(path: Path) -> str:
+    return docstring_of(path).partition("\n\n")[0].replace("\n", " ")
+
+
+def schema_command(words: Sequence[str]) -> int:
+    """Prints the JSON schema of YAML configs."""
+    _parser("schema", "> config.schema.json", "Prints the JSON schema of YAML configs, by which editors complete and\n"
+            "check them. The first line of a YAML config that the package writes names the file\n"
+            "config.schema.json, which has to be beside it.").parse_args(list(words))
+    import_tensorflow()
+    from open_seq2seq.models.config_schema import config_schema
+
+    sys.stdout.write(json.dumps(config_schema(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return 0
+
+
+def doctor_command(words: Sequence[str]) -> int:
+    """Prints versions, devices and their speeds, and the optional parts."""
+    _parser("doctor", "", "Prints versions, devices with their speeds in products of matrices, and the optional\n"
+            "parts with what is missing and how to get it.").parse_args(list(words))
+    from open_seq2seq.run.doctor import doctor
+
+    return doctor()
+
+
+TOOLS: dict[str, Callable[[Sequence[str]], int]] = {"recipes": recipes_command, "script": script_command,
+                                                    "schema": schema_command, "doctor": doctor_command}
+"""Command → the function that runs it with its arguments, and returns the exit code."""

@@ -1,0 +1,42 @@
+"""Files of the repository that the installed package contains too: the recipes and the scripts."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parents[1]
+_IN_WHEEL = _PACKAGE / "share"  # setup.py puts copies of the folders there
+
+INSTALLED = _IN_WHEEL.is_dir()
+"""Whether the package is an installed copy, without the repository around it."""
+ROOT = _IN_WHEEL if INSTALLED else _PACKAGE.parent
+"""The folder that contains ``example_configs/`` and ``scripts/``."""
+RECIPES, SCRIPTS = ROOT / "example_configs", ROOT / "scripts"
+RECIPE = "recipe:"
+"""Beginning of the name of a recipe in the place of a path."""
+
+
+def without_repository(text: str) -> str:
+    """Returns a text whose commands, such as ``python scripts/x.py``, work wherever the package is installed."""
+    text = re.sub(r"(?:python )?\bscripts/(\w+)\.py", r"open_seq2seq script \1", text)
+    text = re.sub(r"\bexample_configs/([\w./-]+)\.py", rf"{RECIPE}\1", text)
+    return text.replace("python run.py", "open_seq2seq")
+
+
+def as_usable(text: str) -> str:
+    """Returns a text with the commands that work here: those of the repository, or of the installed package."""
+    return without_repository(text) if INSTALLED else text
+
+
+def path_here(path: str) -> str:
+    """Returns where a file of ``example_configs/`` is that a config names, unless the working directory has it."""
+    if not path.startswith(f"{RECIPES.name}/") or os.path.lexists(path) or not os.path.isfile(ROOT / path):
+        return path
+    return str(ROOT / path)
+
+
+def as_named(text: str) -> str:
+    """Returns a text that names files of ``example_configs/`` as in the repository: the inverse of ``path_here``."""
+    return text.replace(f"{RECIPES}/", f"{RECIPES.name}/")

@@ -1,0 +1,91 @@
+"""The built wheel and the source archive, installed where there is no repository: recipes, data, training, tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT_FROM = ("open_seq2seq", "example_configs", "scripts", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+BUILD = "from setuptools import build_meta; print(build_meta.build_{kind}({folder!r}))"
+
+pytestmark = pytest.mark.long
+
+
+def started(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a program that does not find this repository."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run([str(word) for word in words], cwd=cwd, env=env, capture_output=True, text=True, timeout=500,
+                          check=False)
+
+
+def checked(*words: str | Path, cwd: Path) -> str:
+    """Runs a program that must succeed; returns what it prints to stdout."""
+    done = started(*words, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module", params=["wheel", "sdist"])
+def command(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of the installed package, in an environment whose other packages are those of the tests."""
+    root = tmp_path_factory.mktemp(request.param)
+    (root / "source").mkdir()
+    for name in BUILT_FROM:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, root / "source" / name)
+    program = BUILD.format(kind=request.param, folder=str(root))
+    built = root / checked(sys.executable, "-c", program, cwd=root / "source").splitlines()[-1]
+    checked(sys.executable, "-m", "venv", "--without-pip", root / "venv", cwd=root)
+    packages = next((root / "venv").glob("lib/python*/site-packages"))
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    checked(sys.executable, "-m", "pip", "--python", root / "venv/bin/python", "install", "--no-deps", "--no-index",
+            "--no-build-isolation", "--quiet", built, cwd=root)
+    shutil.rmtree(root / "source")
+    return root / "venv/bin/open_seq2seq"
+
+
+def test_the_installed_package_lists_copies_trains_and_translates(command: Path, tmp_path: Path):
+    python = command.with_name("python")
+    where = checked(python, "-c", "import open_seq2seq; print(open_seq2seq.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(command.parents[1])
+    assert "score:   BLEU above 95 on the test set" in checked(command, "recipes", cwd=tmp_path)
+    checked(command, "script", "create_toy_data", "--train_size=200", "--dev_size=20", "--test_size=4", cwd=tmp_path)
+
+    short = ("--mode=train_eval", "--max_steps=4", "--eval_steps=4", "--batch_size_per_gpu=8")
+    checked(command, "--config_file=recipe:nmt-reversal-RR", *short, cwd=tmp_path)
+    checked(command, "recipes", "copy", "nmt-reversal-RR", "mine.yaml", cwd=tmp_path)
+    checked(command, "--config_file=mine.yaml", *short, "--logdir=mine", cwd=tmp_path)
+    (tmp_path / "letters.txt").write_text("α β γ\nβ β\n", encoding="utf-8")
+    results = [checked(command, "translate", logdir, "letters.txt", cwd=tmp_path)
+               for logdir in ("nmt-reversal-RR", "mine")]
+    assert results[0] == results[1] and len(results[0].splitlines()) == 2
+
+    program = 'from open_seq2seq import Run; Run("recipe:nmt-reversal-TT", {"max_steps": 2}).check()'
+    assert "The config can be run." in checked(python, "-c", program, cwd=tmp_path)
+
+
+def test_the_installed_package_writes_the_schema_and_examines_the_machine(command: Path, tmp_path: Path):
+    checked(command, "recipes", "copy", "toy-lm", "config.yaml", cwd=tmp_path)
+    head = (tmp_path / "config.yaml").read_text(encoding="utf-8").splitlines()[0]
+    assert head == "# yaml-language-server: $schema=config.schema.json"
+    assert json.loads(checked(command, "schema", cwd=tmp_path))["definitions"]["encoder.TransformerEncoder"]
+    assert "Products on CPU:0: float32 " in checked(command, "doctor", cwd=tmp_path)
+
+
+def test_files_of_recipes_are_found_and_missing_data_are_made_by_a_command_that_exists(command: Path, tmp_path: Path):
+    program = ("from open_seq2seq.config.loader import load_config\n"
+               "from open_seq2seq.config.recipes import find_recipe\n"
+               "params = load_config(find_recipe('recipe:tacotron_float')).sections['base_params']\n"
+               "print(params['data_layer_params']['vocab_file'])")
+    vocabulary = checked(command.with_name("python"), "-c", program, cwd=tmp_path).strip()
+    assert Path(vocabulary).is_file() and Path(vocabulary).is_relative_to(command.parents[1])
+    done = started(command, "--config_file=recipe:toy-lm", "--check", cwd=tmp_path)
+    assert done.returncode == 2 and "open_seq2seq script create_toy_text --output_dir=toy_text_lm" in done.stderr

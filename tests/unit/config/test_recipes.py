@@ -1,0 +1,106 @@
+"""Recipes: their names, what they say about themselves, and copies that need no other file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from open_seq2seq.config.loader import load_config
+from open_seq2seq.config.recipe_copy import copy_recipe
+from open_seq2seq.config.recipes import find_recipe, recipe_files, recipes
+from open_seq2seq.config.serialize import complete_yaml
+from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.shipped import RECIPES
+
+REPOSITORY = RECIPES.parent
+FILES = recipe_files()
+
+
+def values(path: str | Path) -> str:
+    config = load_config(path)
+    return complete_yaml({"base_model": config.base_model, **config.sections})
+
+
+def test_every_recipe_is_listed_by_a_name_that_finds_it():
+    listed = list(recipes())
+    assert [Path(find_recipe(f"recipe:{recipe.name}")) for recipe in listed] == FILES
+    assert {recipe.task for recipe in listed} == {path.name for path in RECIPES.iterdir()}
+
+
+@pytest.mark.parametrize("recipe", list(recipes()), ids=lambda recipe: recipe.name)
+def test_a_recipe_says_what_it_is_and_only_figures_of_the_documentation(recipe):
+    assert recipe.title and "\n" not in recipe.title and recipe.data
+    pages = re.findall(r"docs/[\w-]+\.md", recipe.score)
+    text = (REPOSITORY / pages[0]).read_text(encoding="utf-8") if pages else ""
+    assert [figure for figure in re.findall(r"\d+\.\d", recipe.score) if pages and figure not in text] == []
+
+
+def test_the_data_of_a_variant_are_those_of_its_base():
+    data = {recipe.name: recipe.data for recipe in recipes()}
+    assert data["nmt-reversal-RC"] == data["nmt-reversal-TT"] != data["dialogue"]
+
+
+@pytest.mark.parametrize("name", ["own-text", "recipe:own-text", "text2text/own-text", "recipe:text2text/own-text"])
+def test_a_recipe_is_found_by_its_name(name: str):
+    assert Path(find_recipe(name)) == RECIPES / "text2text" / "own-text.py"
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("recipe:transformer-multi30k", "name one of text2text/en-de/transformer-multi30k, text2text/en-de-fr/tr"),
+    ("recipe:own-txt", "no recipe 'own-txt'. Did you mean own-text"),
+    ("recipe:qqq", "`open_seq2seq recipes` lists all"),
+    ("recipe:own-text.py", "no recipe 'own-text.py'"),
+    ("own-txt", "no config file or recipe 'own-txt'. Did you mean own-text"),
+])
+def test_what_is_no_recipe_is_said(name: str, said: str):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        find_recipe(name)
+
+
+def test_a_config_may_be_based_on_a_recipe_by_name(tmp_path):
+    (tmp_path / "mine.py").write_text('base_config = "recipe:nmt-reversal-TT"\ndata_root = "mine/"\n')
+    (tmp_path / "other.yaml").write_text("base_config: recipe:nmt-reversal-T\nbase_params: {max_steps: 3}\n")
+    layer = load_config(tmp_path / "mine.py").sections["base_params"]["data_layer_params"]
+    assert layer["src_vocab_file"] == "mine/vocab/source.txt"
+    with pytest.raises(ConfigError, match="Did you mean nmt-reversal-"):
+        load_config(tmp_path / "other.yaml")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(RECIPES).with_suffix("").as_posix())
+def test_a_copy_has_the_values_of_the_recipe_and_needs_no_other_file(path: Path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = path.relative_to(RECIPES).with_suffix("").as_posix()
+    for file in ("", "own.yaml"):
+        copied = copy_recipe(name, file)
+        config = load_config(copied)
+        assert values(copied) == values(path) and not config.base_files
+        text = Path(copied).read_text(encoding="utf-8")
+        assert f"--config_file={copied}" in text and str(RECIPES) not in text
+        assert not re.search(r"run\.py|python scripts", text)
+        assert config.data_note == "" or "open_seq2seq script" in config.data_note or "scripts" not in config.data_note
+
+
+def test_a_recipe_is_copied_as_it_is_or_with_the_values_of_its_bases(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert copy_recipe("nmt-reversal-TT") == "nmt-reversal-TT.py"
+    assert copy_recipe("recipe:nmt-reversal-RR") == "nmt-reversal-RR.yaml"
+    variant = (tmp_path / "nmt-reversal-RR.yaml").read_text(encoding="utf-8")
+    assert variant.startswith("# yaml-language-server: $schema=config.schema.json\n# Toy task: a recurrent network")
+    assert "d_model = 128" in (tmp_path / "nmt-reversal-TT.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("nmt-reversal-TT", "here.yaml"), "here.yaml already exists"),
+    (("nmt-reversal-RR", "mine.py"), "has to end in .yaml: it is based on another recipe"),
+    (("nmt-reversal-TT", "mine.txt"), "has to end in .yaml: or in .py"),
+    (("nmt",), "no recipe 'nmt'"),
+    (("here.yaml",), "no recipe 'here.yaml'"),
+])
+def test_what_cannot_be_copied_is_said_and_changes_nothing(arguments, said: str, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here.yaml").write_text("kept")
+    with pytest.raises(UserError, match=re.escape(said)):
+        copy_recipe(*arguments)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("here.yaml", "kept")]
