@@ -41,7 +41,7 @@ from open_seq2seq.decoding.ctc.logits_file import LogitsDump, read_logits
 from open_seq2seq.decoding.ctc.n_best import read_n_best, write_n_best
 from open_seq2seq.decoding.n_best import Candidate, rescore
 from open_seq2seq.decoding.ngram import load_language_model
-from open_seq2seq.decoding.ngram.perplexity import sentence_scores
+from open_seq2seq.decoding.ngram.model import sentence_scores
 from open_seq2seq.decoding.ngram.text import CASES, characters_of_lines, words_of_lines
 from open_seq2seq.metrics.wer import ErrorRates, error_rates, report
 from open_seq2seq.utils.console import deco_print

@@ -15,10 +15,9 @@ from open_seq2seq.data.fields import Field
 from open_seq2seq.data.image2label.augmentation import beta_quantiles, mixed, mixing_weights, standardized
 from open_seq2seq.data.image2label.decoding import decode_rgb, on_white
 from open_seq2seq.data.image2label.image_files import find_images
-from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
+from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet, RecordSet
 from open_seq2seq.data.image2label.params import image_problems
 from open_seq2seq.data.image2label.pipeline import Pipeline
-from open_seq2seq.data.image2label.records import RecordSet
 from open_seq2seq.data.op_errors import UnusableDataError, reason
 from open_seq2seq.parts.randomness import example_uniforms
 from open_seq2seq.utils.console import deco_print

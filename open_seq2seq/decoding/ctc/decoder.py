@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from open_seq2seq.config.params import check_params
-from open_seq2seq.decoding.ctc.character_scorer import CharacterScorer
 from open_seq2seq.decoding.ctc.frames import Pruning
 from open_seq2seq.decoding.ctc.options import beam_search_params
 from open_seq2seq.decoding.ctc.prefix_search import Hypothesis, PrefixSearch
+from open_seq2seq.decoding.ctc.scorers import CharacterScorer, WordScorer
 from open_seq2seq.decoding.ctc.symbols import Symbols
-from open_seq2seq.decoding.ctc.word_scorer import WordScorer
 from open_seq2seq.decoding.ctc.word_times import Word, align, words_of
 from open_seq2seq.decoding.ngram import LanguageModel, load_language_model
 from open_seq2seq.decoding.ngram.text import CASES, SPACE
