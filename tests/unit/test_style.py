@@ -17,7 +17,7 @@ MAX_LINES = 600
 
 # Rooms that serve every task; folders in them that are named for a task are the task's own.
 GENERAL = ("cli.py", "config", "optimizers", "runners", "training", "utils", "data/*.py", "models/*.py")
-TASKS = ("image2label", "speech2text", "speech_commands", "text2label", "text2text")
+TASKS = ("image2label", "speech2text", "text2label", "text2text")
 TASK_WORDS = re.compile(r"speech|audio|transcri|utterance|translat|recogni[sz]er|phoneme|speaker|spoken|"
                         r"\brecordings?\b|\bsentences\b", re.IGNORECASE)
 # Modules of a task that lie in a general room, and names that configs give or documentation imports.

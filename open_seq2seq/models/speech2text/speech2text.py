@@ -15,10 +15,11 @@ from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.speech2text.transcripts import NORMALIZATION
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
-from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, n_best, words_of
+from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
 from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import LogitsFile, is_pickle
 from open_seq2seq.decoding.ctc.word_times import Alignment
+from open_seq2seq.decoding.n_best import HEADER, rows_of
 from open_seq2seq.encoders.speech_encoder import time_windows_of
 from open_seq2seq.metrics.wer import count_errors, error_rates, report
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
@@ -319,7 +320,7 @@ class TranscriptWriter(_RecordingsWriter):
       output_file: path of the CSV file.
       name_of: function that returns the name of an example's recording.
       words: whether to write ``<output>.words.csv``, with each word's start and end in seconds and its confidence.
-      lists: whether to write ``<output>.n_best.tsv``, with the best hypotheses; see ``decoding.ctc.n_best``.
+      lists: whether to write ``<output>.n_best.tsv``, with the best hypotheses; see ``decoding.n_best``.
     """
 
     def __init__(self, output_file: str, name_of: Callable[[int], str], words: bool, lists: bool) -> None:
@@ -333,7 +334,7 @@ class TranscriptWriter(_RecordingsWriter):
             self._words = self._table(beside(self._output, ".words.csv"),
                                       ("wav_filename", "word", "start_time", "end_time", "confidence"))
         if self._with_lists:
-            self._lists = self._table(beside(self._output, ".n_best.tsv"), n_best.HEADER, "\t")
+            self._lists = self._table(beside(self._output, ".n_best.tsv"), HEADER, "\t")
 
     def _table(self, path: str, header: Sequence[str], delimiter: str = ",") -> Any:
         writer = csv.writer(self.outputs.open(path, newline=""), delimiter=delimiter, lineterminator="\n")
@@ -346,7 +347,7 @@ class TranscriptWriter(_RecordingsWriter):
             self._words.writerows((name, word.text, f"{word.start:.3f}", f"{word.end:.3f}", f"{word.confidence:.4f}")
                                   for word in result.words or ())
         if self._with_lists:
-            self._lists.writerows(n_best.rows_of(name, result.n_best or ()))
+            self._lists.writerows(rows_of(name, result.n_best or ()))
         if len(self._first) < _SHOWN:
             self._first.append((name, result.text))
 
