@@ -14,7 +14,7 @@ from open_seq2seq.config.names import in_package
 from open_seq2seq.config.params import FREE, SAY, Param, check_params
 from open_seq2seq.data.text2text.graph_tokenizers import graph_tokenizer
 from open_seq2seq.data.text_remarks import share_of
-from open_seq2seq.decoders.fake_decoder import FakeDecoder
+from open_seq2seq.decoders.decoder import FakeDecoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.losses.sampled_loss import BasicSampledSequenceLoss
