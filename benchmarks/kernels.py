@@ -53,7 +53,7 @@ from benchmarks.measuring.programs import (
     with_range,
 )
 from open_seq2seq.parts.component import creating_variables
-from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d
+from open_seq2seq.parts.conv_blocks.convolution import Steps, convolve_1d
 from open_seq2seq.parts.ctc import ctc_loss
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.rnn.layers import RecurrentStack

@@ -33,15 +33,21 @@ from open_seq2seq.config.params import Param
 from open_seq2seq.data.speech2text.alphabet import make_alphabet
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.data.speech2text.transcripts import NORMALIZATION, text_normalizer
-from open_seq2seq.decoding.beam_dump import is_beam_dump, read_beam_dump, write_beam_dump
 from open_seq2seq.decoding.ctc import CtcDecoder, Transcript, beam_search_params, decode_all
 from open_seq2seq.decoding.ctc.decoder import left_out_remarks
 from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import LogitsDump, read_logits
-from open_seq2seq.decoding.ctc.n_best import read_n_best, write_n_best
-from open_seq2seq.decoding.n_best import Candidate, rescore
+from open_seq2seq.decoding.n_best import (
+    Candidate,
+    is_beam_dump,
+    read_beam_dump,
+    read_n_best,
+    rescore,
+    write_beam_dump,
+    write_n_best,
+)
 from open_seq2seq.decoding.ngram import load_language_model
-from open_seq2seq.decoding.ngram.perplexity import sentence_scores
+from open_seq2seq.decoding.ngram.model import sentence_scores
 from open_seq2seq.decoding.ngram.text import CASES, characters_of_lines, words_of_lines
 from open_seq2seq.metrics.wer import ErrorRates, error_rates, report
 from open_seq2seq.utils.console import deco_print

@@ -23,8 +23,15 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.own_scripts import say_next
 from open_seq2seq.data.speech2text.alphabet_creation import add_spelling_arguments, write_alphabet
-from open_seq2seq.data.speech2text.own_recordings import COLUMNS, Recording, read_recordings
-from open_seq2seq.data.speech2text.own_speech import clean, listed, split, write_segments
+from open_seq2seq.data.speech2text.own_speech import (
+    COLUMNS,
+    Recording,
+    clean,
+    listed,
+    read_recordings,
+    split,
+    write_segments,
+)
 from open_seq2seq.data.speech2text.transcripts import text_normalizer
 from open_seq2seq.data.text_files import write_csv
 from open_seq2seq.utils.console import deco_print

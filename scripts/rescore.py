@@ -25,7 +25,7 @@ quiet_tensorflow()
 
 from open_seq2seq.decoding.n_best import rescore
 from open_seq2seq.metrics.bleu import TOKENIZERS, corpus_bleu, tokenizer_hint, tokenizer_problem
-from open_seq2seq.models.text2text.result_files import read_scores
+from open_seq2seq.models.text2text.translations import read_scores
 from open_seq2seq.rescoring import log_probs
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines

@@ -126,7 +126,7 @@ class ResolvedConfig:
             gives(section, override.keys) for section in self.config_file.sections.values())
 
     def as_sections(self) -> dict[str, Any]:
-        """Returns an equivalent config with the overrides applied, for ``serialize.write_yaml``.
+        """Returns an equivalent config with the overrides applied, for ``serialize.to_yaml``.
 
         Each section contains only the values that differ from ``base_params``.
         """

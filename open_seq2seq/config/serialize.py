@@ -16,7 +16,6 @@ from open_seq2seq.config.names import in_package, resolve_name
 from open_seq2seq.config.params import shown
 from open_seq2seq.config.user_code import source_file
 from open_seq2seq.config.yaml_text import dump_yaml
-from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import ConfigError
 
 _PACKAGE = __name__.partition(".")[0]
@@ -195,18 +194,3 @@ def _tensorflow_name(value: Any, name: str) -> str | None:
 def to_yaml(value: Any) -> str:
     """Returns a config, or any part of one, as YAML text; ``load_config`` can read the text of a whole config."""
     return dump_yaml(to_plain(value))
-
-
-def write_yaml(sections: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Writes a config as YAML; after a crash, the file is complete, unchanged or absent.
-
-    Args:
-      sections: ``base_model``, ``base_params``, …, as ``ResolvedConfig.as_sections`` returns them.
-      path: file to write.
-
-    Raises:
-      ForeignError: the path is a symbolic link, or is not a regular file.
-      OSError: the file cannot be written.
-    """
-    with disk.writing(path, disk.always) as file:
-        file.write(to_yaml(sections).encode())

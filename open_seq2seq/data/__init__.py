@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from open_seq2seq.data.lm.classification import IMDBDataLayer, SSTDataLayer, TextClassificationDataLayer
     from open_seq2seq.data.lm.wkt import WKTDataLayer
     from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
-    from open_seq2seq.data.speech_commands.speech_commands import SpeechCommandsDataLayer
+    from open_seq2seq.data.speech2text.speech_commands import SpeechCommandsDataLayer
     from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
     from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
     from open_seq2seq.data.text2text.several_corpora import MultiCorpusDataLayer
@@ -40,7 +40,7 @@ _HOMES = {
     "ParallelTextDataLayer": "text2text.text2text",
     "SSTDataLayer": "lm.classification",
     "Speech2TextDataLayer": "speech2text.speech2text",
-    "SpeechCommandsDataLayer": "speech_commands.speech_commands",
+    "SpeechCommandsDataLayer": "speech2text.speech_commands",
     "TableTextDataLayer": "text2text.table_text",
     "Text2SpeechDataLayer": "text2speech.text2speech",
     "TextClassificationDataLayer": "lm.classification",

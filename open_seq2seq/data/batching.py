@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH, BatchLoader, Wanted
+from open_seq2seq.data.batch_loader import BatchLoader, Wanted
 from open_seq2seq.data.static_shapes import Arrangement, StaticShape, arrange, assign_shapes, choose_shapes
 from open_seq2seq.utils.errors import ConfigError, DataError
 
@@ -300,12 +300,11 @@ class PlanLoader(BatchLoader):
       data_layer: makes the batches.
       plan: object whose ``batch(n)`` returns the example numbers of batch n.
       numbers: the indices n of the batches to load.
-      prefetch: see ``BatchLoader``.
     """
 
-    def __init__(self, data_layer: Any, plan: Any, numbers: list[int], prefetch: int) -> None:
+    def __init__(self, data_layer: Any, plan: Any, numbers: list[int]) -> None:
         self._count = len(numbers)
-        super().__init__(data_layer, (Wanted(number, plan.batch(number)) for number in numbers), prefetch=prefetch)
+        super().__init__(data_layer, (Wanted(number, plan.batch(number)) for number in numbers))
 
     def __len__(self) -> int:
         return self._count
@@ -327,7 +326,7 @@ def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan
 
 
 def evaluation_batches(data_layer: Any, batch_size: int | None = None, *, world_size: int = 1, rank: int = 0,
-                       replicas: int = 1, prefetch: int = DEFAULT_PREFETCH) -> PlanLoader:
+                       replicas: int = 1) -> PlanLoader:
     """Returns a loader of this process's batches in one pass over a data layer.
 
     Batches are assigned to the ranks round-robin, so the ranks' numbers of batches may differ by one. Over all ranks,
@@ -339,8 +338,7 @@ def evaluation_batches(data_layer: Any, batch_size: int | None = None, *, world_
       world_size: number of ranks.
       rank: the first rank of this process.
       replicas: number of consecutive ranks in this process.
-      prefetch: see ``BatchLoader``.
     """
     plan, ranks = evaluation_plan(data_layer, batch_size), range(rank, rank + replicas)
     numbers = [number for number in range(len(plan)) if number % world_size in ranks]
-    return PlanLoader(data_layer, plan, numbers, prefetch)
+    return PlanLoader(data_layer, plan, numbers)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH
 from open_seq2seq.data.batching import EpochPlan, MicroBatches, PlanLoader, evaluation_batches
 from open_seq2seq.utils.errors import DataError
 
@@ -179,21 +178,19 @@ class OnePass:
       world_size: number of ranks.
       rank: the first rank of this process.
       replicas: number of consecutive ranks in this process.
-      prefetch: see ``BatchLoader``.
     """
 
-    def __init__(self, data_layer: Any, *, slots: int = 1, world_size: int = 1, rank: int = 0, replicas: int = 1,
-                 prefetch: int = DEFAULT_PREFETCH) -> None:
+    def __init__(self, data_layer: Any, *, slots: int = 1, world_size: int = 1, rank: int = 0,
+                 replicas: int = 1) -> None:
         self._plan: ContiguousPass | None = None
         if data_layer.contiguous:
             self._plan = ContiguousPass(data_layer.num_examples, data_layer.params["batch_size"], slots)
             rounds = list(self._plan.rounds(world_size, rank, replicas))
             self._sizes: Iterator[int] = iter([len(numbers) for numbers in rounds])
-            self._loader = PlanLoader(data_layer, self._plan, list(itertools.chain.from_iterable(rounds)), prefetch)
+            self._loader = PlanLoader(data_layer, self._plan, list(itertools.chain.from_iterable(rounds)))
         else:
             self._sizes = itertools.repeat(replicas)
-            self._loader = evaluation_batches(data_layer, world_size=world_size, rank=rank, replicas=replicas,
-                                              prefetch=prefetch)
+            self._loader = evaluation_batches(data_layer, world_size=world_size, rank=rank, replicas=replicas)
 
     def __len__(self) -> int:
         return len(self._loader)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
@@ -12,8 +13,29 @@ import tensorflow as tf
 
 from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.data.fields import flatten, mapped
-from open_seq2seq.data.op_errors import UnusableDataError, reason
 from open_seq2seq.utils.errors import ConfigError, DataError
+
+# What TensorFlow puts before an error's message (function, iterator, error class, assertion) and after it (condition of
+# the assertion, node, traceback).
+_BEFORE = re.compile(r"^(?:\{\{function_node [^}]*\}\}\s*)?(?:Error in user-defined function .*? iterator: \S+: )?"
+                     r"(?:\w+Error: |\w+Exception: )?(?:assertion failed: \[)?")
+_AFTER = re.compile(r"(?:\]\s*\[|\s*)Condition x == y did not hold.*|"
+                    r"\s*(?:\[\[\{\{|\[Op:|\nTraceback \(most recent).*", re.DOTALL)
+
+
+class UnusableDataError(DataError):
+    """None of the examples can be used.
+
+    If a data layer raises this error in its data set, the error is reported as it is, whereas other errors are taken
+    for errors about one example.
+    """
+
+
+def reason(error: tf.errors.OpError) -> str:
+    """Returns why an operation failed, without TensorFlow's additions and the final full stop."""
+    words = error.message or str(error)
+    return " ".join(_AFTER.sub("", _BEFORE.sub("", words)).split()).rstrip(". ")
+
 
 PLAN_SIGNATURE = {"examples": tf.TensorSpec([None], tf.int64), "epoch": tf.TensorSpec([], tf.int64)}
 """Signature of the plan, a data set with one element for each batch to make."""

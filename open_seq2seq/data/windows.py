@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH, BatchLoader, Wanted
+from open_seq2seq.data.batch_loader import BatchLoader, Wanted
 from open_seq2seq.data.batching import EpochPlan, EpochPlanner
 from open_seq2seq.data.contiguous import PassBatch
 
@@ -103,16 +103,15 @@ class WindowLoader(BatchLoader):
       plan: the plan, such as that of ``inference_plan``.
       world_size: number of ranks.
       ranks: the consecutive ranks whose batches this loader makes.
-      prefetch: see ``BatchLoader``.
 
     Attributes:
       own: number of batches that this loader makes in each window ``[windows]``, possibly 0.
     """
 
-    def __init__(self, data_layer: Any, plan: WindowedPlan, world_size: int = 1, ranks: range = range(1),
-                 prefetch: int = DEFAULT_PREFETCH) -> None:
+    def __init__(self, data_layer: Any, plan: WindowedPlan, world_size: int = 1,
+                 ranks: range = range(1)) -> None:
         self.own: np.ndarray = np.sum([(plan.batches + world_size - 1 - rank) // world_size for rank in ranks], axis=0)
-        super().__init__(data_layer, plan.of_ranks(world_size, ranks), prefetch=prefetch)
+        super().__init__(data_layer, plan.of_ranks(world_size, ranks))
 
     def __len__(self) -> int:
         return int(np.sum(self.own))

@@ -5,9 +5,8 @@ import sys
 from open_seq2seq.config.names import exported, register
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.convs2s_decoder import ConvS2SDecoder
-from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoders.decoder import Decoder, FakeDecoder
 from open_seq2seq.decoders.duration_decoder import DurationDecoder
-from open_seq2seq.decoders.fake_decoder import FakeDecoder
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoders.image_decoders import FullyConnectedDecoder, FullyConnectedSCDecoder
 from open_seq2seq.decoders.jca_decoder import JointCTCAttentionDecoder

@@ -19,8 +19,14 @@ from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
 from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.component import Module
-from open_seq2seq.parts.convs2s.conv_layer import ConvLayer, ConvSettings, PositionEmbedding, drop_and_mask
-from open_seq2seq.parts.convs2s.normalized_layer import LayerSettings, NormalizedLayer
+from open_seq2seq.parts.convs2s.conv_layer import (
+    ConvLayer,
+    ConvSettings,
+    LayerSettings,
+    NormalizedLayer,
+    PositionEmbedding,
+    drop_and_mask,
+)
 from open_seq2seq.parts.convs2s.params import (
     EMBEDDING_DEVIATION,
     check_padding,

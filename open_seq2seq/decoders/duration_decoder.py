@@ -17,7 +17,7 @@ from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, Conv
 from open_seq2seq.parts.conv_blocks.convolution import Window
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.rnn.residual import ResidualLayer, run_layers
-from open_seq2seq.parts.tacotron.layers import Dense, DurationPredictor, GaussianUpsampling, whole_frames
+from open_seq2seq.parts.tacotron import Dense, DurationPredictor, GaussianUpsampling, whole_frames
 from open_seq2seq.utils.errors import ConfigError
 
 # The parameters that only one type of decoder has.

@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, without_effect
 from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoding.ctc.decoder import CtcDecoder
+from open_seq2seq.decoding.ctc.decoder import CtcDecoder, beam_search_params
 from open_seq2seq.decoding.ctc.greedy import greedy_decode
-from open_seq2seq.decoding.ctc.options import beam_search_params
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.errors import ConfigError

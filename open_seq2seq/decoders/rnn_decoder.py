@@ -16,11 +16,10 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.parts.rnn.attention import GlobalAttention
+from open_seq2seq.parts.rnn.attention import GlobalAttention, MonotonicAttention
 from open_seq2seq.parts.rnn.attentive import AttentiveStack, AttentiveState
 from open_seq2seq.parts.rnn.cells import product
 from open_seq2seq.parts.rnn.core_cells import checked_cell_params, core_cell_params, old_layer_params
-from open_seq2seq.parts.rnn.monotonic import MonotonicAttention
 from open_seq2seq.parts.rnn.residual import ResidualLayer
 from open_seq2seq.utils.errors import ConfigError
 
@@ -118,7 +117,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
 
     The parameter ``attention_type`` selects the kind of attention. With ``bahdanau`` and ``luong``, the last layer's
     output is the query, and the logits are computed from the context alone. ``bahdanau_monotonic`` and
-    ``luong_monotonic`` are the same, but the attention only moves forward in the source (see ``parts.rnn.monotonic``).
+    ``luong_monotonic`` are the same, but the attention only moves forward in the source (see ``MonotonicAttention``).
     With ``gnmt`` and ``gnmt_v2`` (Wu et al. 2016, https://arxiv.org/abs/1609.08144), the first layer's output is the
     query of normalised ``bahdanau`` attention. The layers above read the output of the layer below and the context,
     in ``gnmt`` that of the previous step, in ``gnmt_v2`` that of the same step.

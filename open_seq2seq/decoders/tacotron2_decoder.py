@@ -14,7 +14,7 @@ from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
 from open_seq2seq.parts.rnn.attentive import AttentiveStack
 from open_seq2seq.parts.rnn.core_cells import old_layer_params
 from open_seq2seq.parts.rnn.location import DynamicConvolutionAttention, LocationAttention
-from open_seq2seq.parts.tacotron.layers import Dense, ReductionSchedule, reduction_problems
+from open_seq2seq.parts.tacotron import Dense, ReductionSchedule, reduction_problems
 
 DURATIONS = "predicted durations"
 ENDINGS = ("stop token", "maximum length", "attention at the end", "repeated frames", DURATIONS)

@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import Param
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.parts.convs2s.conv_layer import ConvLayer, PositionEmbedding, drop_and_mask
-from open_seq2seq.parts.convs2s.normalized_layer import NormalizedLayer
+from open_seq2seq.parts.convs2s.conv_layer import ConvLayer, NormalizedLayer, PositionEmbedding, drop_and_mask
 from open_seq2seq.parts.convs2s.params import (
     EMBEDDING_DEVIATION,
     check_padding,

@@ -21,9 +21,8 @@ from open_seq2seq.parts.activations import Activation, activate_kept, resolve_ac
 from open_seq2seq.parts.batch_norm import BatchNorm
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, ConvBlock
-from open_seq2seq.parts.conv_blocks.convolution import Window
+from open_seq2seq.parts.conv_blocks.convolution import ReceptiveField, Window, field_of
 from open_seq2seq.parts.conv_blocks.primitives import convolve_channels
-from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField, field_of
 from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.precision import cast_weight

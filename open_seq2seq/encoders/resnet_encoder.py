@@ -10,8 +10,15 @@ import tensorflow as tf
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.encoders.image_params import DATA_FORMAT, image_source, in_channels_param
-from open_seq2seq.parts.image_blocks.convolution import global_mean, max_pool
-from open_seq2seq.parts.image_blocks.residual import EXPANSION, VERSIONS, NetSettings, ResidualBlock, like_pixels
+from open_seq2seq.parts.image_blocks import (
+    EXPANSION,
+    VERSIONS,
+    NetSettings,
+    ResidualBlock,
+    global_mean,
+    like_pixels,
+    max_pool,
+)
 from open_seq2seq.utils.errors import ConfigError
 
 # Number of residual blocks in each group, by number of layers. A network for CIFAR with n blocks in each group has

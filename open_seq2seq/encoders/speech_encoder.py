@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.parts.conv_blocks.convolution import Window
-from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
+from open_seq2seq.parts.conv_blocks.convolution import ReceptiveField, Window
 
 
 class TimeWindows:

@@ -13,13 +13,15 @@ from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.rnn.layers import Direction
-from open_seq2seq.parts.tacotron.layers import (
+from open_seq2seq.parts.tacotron import (
+    STYLE_PARAMS,
+    StyleEncoder,
     check_convolutions,
     make_convolution_block,
     make_direction,
     make_recurrent_layers,
+    style_problems,
 )
-from open_seq2seq.parts.tacotron.style import STYLE_PARAMS, StyleEncoder, style_problems
 from open_seq2seq.utils.errors import ConfigError
 
 

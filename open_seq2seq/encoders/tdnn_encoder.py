@@ -19,10 +19,8 @@ from open_seq2seq.encoders.audio_params import (
 from open_seq2seq.encoders.convnet_layers import ConvnetEntry, check_convnet_layers
 from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 from open_seq2seq.parts.activations import resolve_activation
-from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock
-from open_seq2seq.parts.conv_blocks.convolution import Window
-from open_seq2seq.parts.conv_blocks.normalization import NORMALIZATIONS
-from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField, field_of
+from open_seq2seq.parts.conv_blocks.block import NORMALIZATIONS, BlockSettings, ConvBlock
+from open_seq2seq.parts.conv_blocks.convolution import ReceptiveField, Window, field_of
 from open_seq2seq.utils.errors import ConfigError
 
 

@@ -38,11 +38,10 @@ from open_seq2seq.optimizers.registry import (
     make_optimizer,
     trainable_variables,
 )
-from open_seq2seq.optimizers.regularizers import l1_regularizer, l2_regularizer
 from open_seq2seq.optimizers.schedule_free import ScheduleFreeAdamW
 from open_seq2seq.optimizers.sgd import SGD, Momentum
 from open_seq2seq.optimizers.weight_average import TriggeredMean, WeightAverage, WeightMean
-from open_seq2seq.optimizers.weight_decay import WeightDecay
+from open_seq2seq.optimizers.weight_decay import WeightDecay, l1_regularizer, l2_regularizer
 
 __all__ = [
     "OPTIMIZERS", "POLICIES", "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "BackoffScaler", "Ftrl",

@@ -1,12 +1,13 @@
-"""Decoupled weight decay for any optimizer."""
+"""Decoupled weight decay for any optimizer, and penalties on weights for ``regularizer`` in configs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
+from open_seq2seq.config.names import register, with_package
 from open_seq2seq.optimizers.optimizer import Variables
 from open_seq2seq.utils.errors import ConfigError
 
@@ -67,3 +68,20 @@ class WeightDecay:
                 # w is not multiplied by 1 - lr · decay, because the rounding error of this factor would affect all
                 # weights.
                 variables[name].assign_sub(learning_rate * self._decay * variables[name])
+
+
+def l2_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns a function that computes the penalty ``scale · Σ w² / 2``, whose gradient is ``scale · w``.
+
+    Keras' ``L2(x)`` does not divide by 2, so it equals this penalty with ``scale = 2x``.
+    """
+    return lambda weights: scale * tf.nn.l2_loss(tf.convert_to_tensor(weights))
+
+
+def l1_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns a function that computes the penalty ``scale · Σ |w|``."""
+    return lambda weights: scale * tf.reduce_sum(tf.abs(weights))
+
+
+_NAMES = {function.__name__: function for function in (l1_regularizer, l2_regularizer)}
+register("regularizer", lambda: with_package(_NAMES, "open_seq2seq.optimizers"))

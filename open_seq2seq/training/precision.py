@@ -203,13 +203,11 @@ class PrecisionProbe:
       model: a float32 model that was built with a loss and whose weights have been restored.
       conversions: conversions for which underflow and overflow are counted. Activations are never scaled, so only
         conversions with scale 1 are meaningful for them.
-      seed: random seed of dropout.
     """
 
-    def __init__(self, model: Model, conversions: Sequence[Conversion], seed: int = 0) -> None:
+    def __init__(self, model: Model, conversions: Sequence[Conversion]) -> None:
         self._model = model
         self._conversions = tuple(conversions)
-        self._seed = seed
         self._modules = named_modules(model)
         self._variables = {name: v for name, v in named_variables(model).items() if v.trainable}
         signature = [model.data_layer.input_signature, tf.TensorSpec([], tf.int64)]
@@ -235,7 +233,7 @@ class PrecisionProbe:
         with tf.GradientTape() as tape:
             tape.watch(list(self._variables.values()))
             # The batches come from different parts of the data, so carried states start at zero in each of them.
-            with (forward_pass(self._seed, number, carried=set_aside(self._model, batch, {})),
+            with (forward_pass(0, number, carried=set_aside(self._model, batch, {})),
                   observing(self._modules) as observation):
                 terms, _ = self._model.loss_terms(batch, training=self._model.mode == "train")
             loss = tf.add_n(list(local_means(terms)[0].values()))

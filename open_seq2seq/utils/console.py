@@ -25,18 +25,17 @@ _OPTION = re.compile(rf"--({'|'.join(_ARGUMENTS)})\b(?!/)|--(?=[a-z])")
 _speaks_python = contextvars.ContextVar("speaks_python", default=False)
 
 
-def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
+def deco_print(line: str, offset: int = 0) -> None:
     """Prints one line with the toolkit's prefix.
 
     Args:
       line: the text; if it has several lines, each gets the prefix.
       offset: indentation in steps of three spaces.
-      end: printed after the text.
     """
     hide_bars()
     prefix = "*** " + "   " * offset
     text = ("\n" + prefix).join(worded(line).split("\n"))
-    sys.stdout.write(prefix + text + end)
+    sys.stdout.write(prefix + text + "\n")
     sys.stdout.flush()
 
 

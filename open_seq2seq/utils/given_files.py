@@ -23,34 +23,33 @@ _PATIENCE = 5.0
 """Seconds within which another process must open a named pipe for writing."""
 
 
-def check_given(files: Sequence[str], flag: str = "--infer_files") -> None:
-    """Raises UserError if a flag names a file that does not exist, or standard input more than once."""
+def check_given(files: Sequence[str]) -> None:
+    """Raises UserError if --infer_files names a file that does not exist, or standard input more than once."""
     missing = [name for name in files if name != STANDARD_INPUT and not os.path.exists(name)]
     if missing:
-        raise UserError(f"{flag} names {shown(missing[0])}, which does not exist: check the path.")
+        raise UserError(f"--infer_files names {shown(missing[0])}, which does not exist: check the path.")
     if list(files).count(STANDARD_INPUT) > 1:
-        raise UserError(f"{flag} names standard input (-) twice, but it can be read only once: remove one.")
+        raise UserError("--infer_files names standard input (-) twice, but it can be read only once: remove one.")
 
 
-def spooled_input(name: str, flag: str = "--infer_files") -> str:
+def spooled_input(name: str) -> str:
     """Copies standard input to a file that is removed when the process ends; returns the file's path.
 
     Args:
       name: file name of the copy.
-      flag: the flag that names standard input, for messages.
 
     Raises:
       UserError: standard input is closed, a device, or empty.
     """
     if sys.stdin is None or _is_device(sys.stdin.buffer):
-        raise UserError(f"{flag} - reads from standard input, but standard input is closed or a device: redirect a "
-                        "file to it, or give the file's name.")
+        raise UserError("--infer_files - reads from standard input, but standard input is closed or a device: redirect "
+                        "a file to it, or give the file's name.")
     path = _new_name(name, _NAME_OF_INPUT)
     with open(path, "xb") as out:
         shutil.copyfileobj(sys.stdin.buffer, out)
         if not out.tell():
-            raise UserError(f"{flag} - reads from standard input, but standard input is empty: check the file or the "
-                            "command that it comes from.")
+            raise UserError("--infer_files - reads from standard input, but standard input is empty: check the file or "
+                            "the command that it comes from.")
     return path
 
 
@@ -116,7 +115,7 @@ def _is_device(stream: BinaryIO) -> bool:
     return False
 
 
-def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
+def one_text(files: Sequence[str]) -> str:
     """Returns the path of a text file with the lines of all given text files.
 
     A single regular file is returned as it is; otherwise the lines are copied to a new file, which is removed when the
@@ -124,7 +123,6 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
 
     Args:
       files: paths; ``-`` is standard input.
-      flag: the flag that names the files, for messages.
 
     Raises:
       UserError: a file is a folder, or standard input is closed, a device or empty.
@@ -133,8 +131,9 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
     """
     folders = [name for name in files if os.path.isdir(name)]
     if folders:
-        raise UserError(f"{flag} names {shown(folders[0])}, which is a folder: give text files, one sentence per line.")
-    paths = [spooled_input("standard-input.txt", flag) if name == STANDARD_INPUT else
+        raise UserError(f"--infer_files names {shown(folders[0])}, which is a folder: give text files, one sentence "
+                        "per line.")
+    paths = [spooled_input("standard-input.txt") if name == STANDARD_INPUT else
              _spooled_pipe(name) if stat.S_ISFIFO(os.stat(name).st_mode) else name for name in files]
     if len(paths) == 1:
         return paths[0]

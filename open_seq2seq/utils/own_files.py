@@ -1,10 +1,14 @@
-"""Reads files in folders that are not trusted: without following symbolic links or blocking, and within limits."""
+"""Reads files in folders that are not trusted: without following symbolic links or blocking, and within limits.
+
+Cache files end with a checksum, so that damaged ones are detected and written again.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+import zlib
 from io import BufferedReader
 from pathlib import PurePosixPath
 
@@ -64,3 +68,23 @@ def read_own(folder: str | os.PathLike[str], name: str, most_bytes: int) -> byte
     if len(content) > most_bytes:
         raise NotOwnFileError(f"{name} has more than {most_bytes:,} bytes")
     return content
+
+
+_CHECK_BYTES = 4
+
+
+def sealed(content: bytes) -> bytes:
+    """Returns the content followed by its CRC32, which readers of NumPy and HDF5 files ignore."""
+    return content + zlib.crc32(content).to_bytes(_CHECK_BYTES, "little")
+
+
+def read_sealed(path: str) -> bytes | None:
+    """Returns the content of a sealed file, or None if its checksum does not match or it is not a regular file.
+
+    Raises:
+      OSError: the file is missing, is a symbolic link, or cannot be read.
+    """
+    with open(path, "rb", opener=without_links) as file:
+        whole = file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+    content = whole[:-_CHECK_BYTES]
+    return content if content and sealed(content) == whole else None

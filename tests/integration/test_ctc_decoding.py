@@ -11,7 +11,7 @@ import pytest
 
 from open_seq2seq.cli import main
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from open_seq2seq.decoding.ctc.n_best import read_n_best
+from open_seq2seq.decoding.n_best import read_n_best
 from tests.integration.conftest import ROOT
 from tests.integration.test_speech_recognition import settings
 

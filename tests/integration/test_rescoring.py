@@ -10,8 +10,7 @@ import pytest
 import open_seq2seq
 from open_seq2seq.cli import main
 from open_seq2seq.config.serialize import to_yaml
-from open_seq2seq.decoding.beam_dump import read_beam_dump
-from open_seq2seq.decoding.ctc.n_best import read_n_best
+from open_seq2seq.decoding.n_best import read_beam_dump, read_n_best
 from open_seq2seq.rescoring import log_probs
 from open_seq2seq.utils.errors import UserError
 from scripts import decode, rescore

@@ -17,13 +17,12 @@ MAX_LINES = 600
 
 # Rooms that serve every task; folders in them that are named for a task are the task's own.
 GENERAL = ("cli.py", "config", "optimizers", "runners", "training", "utils", "data/*.py", "models/*.py")
-TASKS = ("image2label", "speech2text", "speech_commands", "text2label", "text2text")
+TASKS = ("image2label", "speech2text", "text2label", "text2text")
 TASK_WORDS = re.compile(r"speech|audio|transcri|utterance|translat|recogni[sz]er|phoneme|speaker|spoken|"
                         r"\brecordings?\b|\bsentences\b", re.IGNORECASE)
 # Modules of a task that lie in a general room, and names that configs give or documentation imports.
-OF_TASKS = ("data/__init__.py", "models/__init__.py", "models/speech2text.py",
-            "models/logit_stream.py", "models/transcript_files.py", "inference/trained_model.py", "cli.py",
-            "config/old_names.py", "config/original_defaults.py")
+OF_TASKS = ("data/__init__.py", "models/__init__.py", "inference/trained_model.py", "cli.py", "config/old_names.py",
+            "config/original_defaults.py")
 TASK_NAMES = {("data/data_layer.py", "sentences"), ("data/data_layer.py", "utterances"),
               ("data/data_layer.py", "Unit of the batch size: sentences, or tokens of the longer side, padding "
                                      "included."),

@@ -1,18 +1,307 @@
-"""Converts the arrays of the original's checkpoints to our names, shapes and orders."""
+"""Converts the arrays of the original's checkpoints to our names, shapes and orders.
+
+The gates of the original's LSTM cells are input, candidate, forget and output, and the kernels of input and state are
+one matrix; ours are input, forget, output and candidate. Its GRU cells have the gates reset and update; ours have
+update, reset and candidate.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from open_seq2seq.checkpoints.original.kinds import Source
-from open_seq2seq.checkpoints.original.places import CUDNN_CELL, creation_order, places, plain_cells
 from open_seq2seq.parts.rnn.layers import GATE_ORDER
 from open_seq2seq.utils.errors import CheckpointError
+
+Arrays = Sequence[np.ndarray]
+
+
+class Source(NamedTuple):
+    """Where the value of a variable comes from.
+
+    Attributes:
+      names: names of the original's arrays, below the place of the part.
+      convert: function of the arrays and of the constant that the original adds to the forget gate.
+    """
+
+    names: tuple[str, ...]
+    convert: Callable[[Arrays, float], np.ndarray]
+
+
+Kind = Mapping[str, Sequence[Source]]
+"""For each of our variables in a part, the sources to choose from: the first whose arrays all exist is used."""
+
+
+def _same(arrays: Arrays, forget: float) -> np.ndarray:
+    return arrays[0]
+
+
+def _named(*names: str) -> list[Source]:
+    return [Source((name,), _same) for name in names]
+
+
+def _transposed(name: str) -> Source:
+    return Source((name,), lambda arrays, forget: arrays[0].T)
+
+
+def _without_first(arrays: Arrays, forget: float) -> np.ndarray:
+    """Sets the first row to zeros, as the original does when it looks up position 0."""
+    return np.concatenate([np.zeros_like(arrays[0][:1]), arrays[0][1:]])
+
+
+def _merged(arrays: Arrays, forget: float) -> np.ndarray:
+    """Returns the kernel ``[1, inputs, outputs]`` of a separable convolution over one step."""
+    depthwise, pointwise = arrays
+    return depthwise.reshape(1, -1, 1) * pointwise.reshape(1, *pointwise.shape[-2:])
+
+
+def _lstm_gates(joined: np.ndarray) -> np.ndarray:
+    """Reorders the gates ``[…, 4 · units]``."""
+    i, candidate, f, o = np.split(joined, 4, -1)
+    return np.concatenate([i, f, o, candidate], -1)
+
+
+def _lstm_input(arrays: Arrays, forget: float) -> np.ndarray:
+    return _lstm_gates(arrays[0])[:-(arrays[0].shape[-1] // 4)]
+
+
+def _lstm_state(arrays: Arrays, forget: float) -> np.ndarray:
+    return _lstm_gates(arrays[0])[-(arrays[0].shape[-1] // 4):]
+
+
+def _lstm_bias(arrays: Arrays, forget: float) -> np.ndarray:
+    i, f, o, candidate = np.split(_lstm_gates(arrays[0]), 4)
+    return np.concatenate([i, f + np.float32(forget), o, candidate])
+
+
+def _norm_offset(arrays: Arrays, forget: float) -> np.ndarray:
+    return np.concatenate([*arrays[:1], arrays[1] + np.float32(forget), *arrays[2:]])
+
+
+def _joined(arrays: Arrays, forget: float) -> np.ndarray:
+    return np.concatenate(arrays, -1)
+
+
+def _update_first(gates: np.ndarray) -> np.ndarray:
+    return np.concatenate(np.split(gates, 2, -1)[::-1], -1)
+
+
+def _gru_input(arrays: Arrays, forget: float) -> np.ndarray:
+    """The gates' kernel is of input and state; that of the candidate is too, except in cells like cuDNN's."""
+    gates, candidate = arrays
+    inputs = len(gates) - gates.shape[-1] // 2
+    return np.concatenate([_update_first(gates)[:inputs], candidate[:inputs]], -1)
+
+
+def _gru_state(arrays: Arrays, forget: float) -> np.ndarray:
+    return np.concatenate([_update_first(arrays[0])[-(arrays[0].shape[-1] // 2):], *arrays[1:]], -1)
+
+
+def _gru_candidate(arrays: Arrays, forget: float) -> np.ndarray:
+    return arrays[0][-arrays[0].shape[-1]:]
+
+
+def _gru_bias(arrays: Arrays, forget: float) -> np.ndarray:
+    return np.concatenate([_update_first(arrays[0]), arrays[1]])
+
+
+_NORMALISED = ("input", "forget", "output", "transform", "state")
+_OF_INPUT, _OF_STATE = ("candidate/input_projection/", "candidate/hidden_projection/")
+
+NORM: Kind = {"gamma": _named("gamma", "layer_norm_scale"), "beta": _named("beta", "layer_norm_bias"),
+              "moving_mean": _named("moving_mean"), "moving_variance": _named("moving_variance")}
+DENSE: Kind = {"kernel": _named("kernel"), "bias": _named("bias")}
+CONVOLUTION: Kind = {
+    "kernel": [*_named("kernel", "w"), Source(("depthwise_kernel", "pointwise_kernel"), _merged)],
+    "depthwise": _named("depthwise_kernel"), "pointwise": _named("pointwise_kernel"), "bias": _named("bias")}
+WEIGHT_NORMALISED: Kind = {"kernel": _named("V"), "gain": _named("g"), "bias": _named("b")}
+ATTENTION: Kind = {ours: _named(f"{theirs}/kernel") for ours, theirs in (
+    ("query", "q"), ("key", "k"), ("value", "v"), ("output", "output_transform"))}
+FEED_FORWARD: Kind = {f"{part}_{name}": _named(f"{part}_layer/{name}")
+                      for part in ("filter", "output") for name in ("kernel", "bias")}
+CELL: Kind = {
+    "kernel": [Source(("kernel",), _lstm_input), Source(("gates/kernel", "candidate/kernel"), _gru_input),
+               Source(("gates/kernel", f"{_OF_INPUT}kernel"), _gru_input)],
+    "recurrent_kernel": [Source(("kernel",), _lstm_state),
+                         Source(("gates/kernel", f"{_OF_STATE}kernel"), _gru_state),
+                         Source(("gates/kernel",), _gru_state)],
+    "candidate_kernel": [Source(("candidate/kernel",), _gru_candidate)],
+    "bias": [Source(("bias",), _lstm_bias), Source(("gates/bias", "candidate/bias"), _gru_bias),
+             Source(("gates/bias", f"{_OF_INPUT}bias"), _gru_bias)],
+    "recurrent_bias": _named(f"{_OF_STATE}bias"),
+    "scale": [Source(tuple(f"{gate}/gamma" for gate in _NORMALISED), _joined)],
+    "offset": [Source(tuple(f"{gate}/beta" for gate in _NORMALISED), _norm_offset)]}
+MEMORY: Kind = {"memory_kernel": _named("kernel")}
+_SCORE: Kind = {
+    "query_kernel": _named("query_layer/kernel"), "score_vector": _named("attention_v"),
+    "score_scale": _named("attention_g"), "inner_bias": _named("attention_bias"),
+    **{name: _named("location_conv/kernel") for name in ("filters", "place_filters")},
+    **{name: _named("location_conv/bias") for name in ("filter_bias", "place_bias")},
+    **{name: _named("location_dense/kernel") for name in ("location_kernel", "place_kernel")}}
+SCORE: Kind = {**_SCORE, "bias": _named("attention_b")}
+# The original's heads have no bias.
+SPELLER_SCORE: Kind = {**_SCORE, "bias": [Source(("attention_v",), lambda arrays, forget: np.zeros_like(arrays[0]))]}
+SPELLER: Kind = {"output_kernel_0": _named("attention_layer/kernel")}
+EMBEDDING: Kind = {"table": _named("weights")}
+POSITIONS: Kind = {"table": [Source(("weights",), _without_first)]}
+STYLE: Kind = {"tokens": _named("token_embeddings"), "score_vector": _named("attention/attention_v")}
+TRANSPOSED: Kind = {"kernel": [_transposed("kernel")], "bias": _named("bias")}
+# What encoders and decoders have beside their parts.
+DIRECT: Kind = {
+    "embedding": [*_named("EncoderEmbeddingMatrix", "DecoderEmbeddingMatrix", "TargetEmbeddingMatrix"),
+                  _transposed("dense/kernel")],
+    "source_positions": _named("EncoderPositionEmbeddingMatrix"),
+    "target_positions": _named("DecoderPositionEmbeddingMatrix"),
+    "kernel": _named("fully_connected/kernel"), "bias": _named("fully_connected/bias"),
+    "output_kernel": _named("decoder/dense/kernel", "dense/kernel", "decoder/fully_connected/fully_connected_0/kernel"),
+    "output_bias": _named("decoder/fully_connected/fully_connected_0/bias")}
+
+
+_ENCODER, _DECODER = r"[^/]*encoder[^/]*", r"(?:jca_decoder/)?[^/]*decoder[^/]*"
+_TDNN = "(?:w2l|las)_encoder"
+_NORM = "(?:layer_normalization|transformer__batch_norm/batch_normalization)"
+_CONVS2S = "convs2s_{side}[^/]*(?:/encode)?"
+_LAYER = "transformer_{side}/layer_{a}"
+_SHARED = "{side}[^/]*(?:/encode)?/embedding_shared_weights"
+_STYLE = "tacotron2_encoder/style_encoder"
+# Cells have the names CELL and CUDNN_CELL, whatever their class; see ``plain_cells``.
+CUDNN_CELL = "cudnn_cell"
+_CELL = f"(?:cell|{CUDNN_CELL})"
+_SPELLER = "(?:jca_decoder/)?las_decoder/decoder/attention_wrapper"
+
+# Our part; the same part there, below ForwardPass; what it consists of. The groups a and b, which are numbers, are
+# inserted as {a}, or as {a1} if the original counts from 1; ``way`` is a direction over time; and {n} is the number
+# that TensorFlow 1 gives to layers of the same name.
+_PLACES: tuple[tuple[str, str, Kind], ...] = (
+    ("encoder", _ENCODER, DIRECT),
+    ("decoder", r"[^/]*decoder[^/]*", DIRECT),
+    ("decoder/attention", "jca_decoder/las_decoder", DIRECT),
+    ("decoder/ctc", "jca_decoder/fully_connected_ctc_decoder", DIRECT),
+    ("(?P<side>encoder|decoder)/embedding", rf"\w+_{_SHARED}/embedding_and_softmax", EMBEDDING),
+    ("(?P<side>encoder|decoder)/positions", rf"\w+_{_SHARED}_1/embedding_and_softmax", POSITIONS),
+    # Transformer
+    (r"(?P<side>encoder|decoder)/layer_(?P<a>\d+)/self_attention", f"{_LAYER}/self_attention/self_attention",
+     ATTENTION),
+    (r"(?P<side>encoder|decoder)/layer_(?P<a>\d+)/self_attention_norm", f"{_LAYER}/self_attention/{_NORM}", NORM),
+    (r"(?P<side>decoder)/layer_(?P<a>\d+)/cross_attention", f"{_LAYER}/encdec_attention/attention", ATTENTION),
+    (r"(?P<side>decoder)/layer_(?P<a>\d+)/cross_attention_norm", f"{_LAYER}/encdec_attention/{_NORM}", NORM),
+    (r"(?P<side>encoder|decoder)/layer_(?P<a>\d+)/feed_forward", f"{_LAYER}/ffn/feed_foward_network", FEED_FORWARD),
+    (r"(?P<side>encoder|decoder)/layer_(?P<a>\d+)/feed_forward_norm", f"{_LAYER}/ffn/{_NORM}", NORM),
+    ("(?P<side>encoder|decoder)/output_norm", f"transformer_{{side}}/{_NORM}", NORM),
+    # ConvS2S
+    ("(?P<side>encoder|decoder)/input_layer", f"{_CONVS2S}/linear_mapping_before_cnn_layers", WEIGHT_NORMALISED),
+    ("(?P<side>encoder|decoder)/output_layer", f"{_CONVS2S}/linear_mapping_after_cnn_layers", WEIGHT_NORMALISED),
+    (r"(?P<side>encoder|decoder)/layer_(?P<a>\d+)/convolution(?:/convolution)?", f"{_CONVS2S}/conv_layer_{{a1}}",
+     WEIGHT_NORMALISED),
+    (r"(?P<side>encoder|decoder)/layer_(?P<a>\d+)/(?:convolution/)?projection",
+     f"{_CONVS2S}/linear_mapping_cnn_{{a1}}", WEIGHT_NORMALISED),
+    (r"(?P<side>decoder)/layer_(?P<a>\d+)/attention/query",
+     f"{_CONVS2S}/attention_layer_{{a1}}/att_linear_mapping_tgt_embed", WEIGHT_NORMALISED),
+    (r"(?P<side>decoder)/layer_(?P<a>\d+)/attention/output",
+     f"{_CONVS2S}/attention_layer_{{a1}}/att_linear_mapping_out", WEIGHT_NORMALISED),
+    # Recurrent encoders and decoders
+    ("encoder/bidirectional/(?P<way>forward|backward)", f"{_ENCODER}/bidirectional_rnn/{{way}}/{_CELL}", CELL),
+    (r"encoder/(?P<way>forward|backward)_(?P<a>\d+)/direction",
+     f"{_ENCODER}/bidirectional_rnn/{{way}}/multi_rnn_cell/cell_{{a}}/{_CELL}", CELL),
+    (r"encoder/layer_(?P<a>\d+)/direction", f"{_ENCODER}/rnn/multi_rnn_cell/cell_{{a}}/{_CELL}", CELL),
+    (r"encoder/(?:rnn/)?layer_(?P<a>\d+)/(?P<way>forward|backward)",
+     f"{_ENCODER}/(?:cudnn_[^/]+/)?(?:stack_bidirectional_rnn/cell_{{a}}/bidirectional_rnn/{{way}}|"
+     f"bidirectional_rnn/{{way}}/multi_rnn_cell/cell_{{a}})/{_CELL}", CELL),
+    (r"encoder/(?:rnn/)?layer_(?P<a>\d+)/forward",
+     f"{_ENCODER}/(?:cudnn_[^/]+/)?rnn/multi_rnn_cell/cell_{{a}}/{_CELL}", CELL),
+    (r"encoder/stack/layer_(?P<a>\d+)",
+     f"rnn_encoder_awd/(?:decoder|cudnn_[^/]+/rnn)/multi_rnn_cell/cell_{{a}}/{_CELL}", CELL),
+    ("encoder/output_layer", "rnn_encoder_awd/dense", TRANSPOSED),
+    (r"decoder/(?:attention/)?(?:stack/layer_(?P<a>\d+)/direction|speller/layer_(?P<b>\d+))",
+     f"{_DECODER}/decoder/(?:attention_wrapper/)?multi_rnn_cell/cell_{{a}}{{b}}(?:_attention/gnmt_attention)?/{_CELL}",
+     CELL),
+    (r"decoder/(?:attention/)?(?:stack/attention|speller/head_0)", f"{_DECODER}/(?:AttentionMechanism/)?memory_layer",
+     MEMORY),
+    ("decoder/stack/attention", rf"{_DECODER}/decoder/(?:[^/]+/)*\w+_attention", SCORE),
+    ("decoder/(?:attention/)?speller/head_0", rf"{_SPELLER}/\w+_attention", SPELLER_SCORE),
+    ("decoder/(?:attention/)?speller", _SPELLER, SPELLER),
+    # Convolutions over time
+    (r"encoder/block_(?P<a>\d+)/layer_(?P<b>\d+)/convolution", f"{_TDNN}/conv{{a1}}{{b1}}", CONVOLUTION),
+    (r"encoder/block_(?P<a>\d+)/layer_(?P<b>\d+)/norm", f"{_TDNN}/conv{{a1}}{{b1}}/bn", NORM),
+    (r"encoder/block_\d+/layer_\d+/norm", f"{_TDNN}/LayerNorm{{n}}", NORM),
+    (r"encoder/block_(?P<a>\d+)/residual_(?P<b>\d+)/convolution", rf"{_TDNN}/conv{{a1}}\d/res(?:_{{b}})?", CONVOLUTION),
+    (r"encoder/block_(?P<a>\d+)/residual_(?P<b>\d+)/norm", rf"{_TDNN}/conv{{a1}}\d/res_bn(?:_{{b}})?", NORM),
+    (r"encoder/convolution_(?P<a>\d+)/layer_0/convolution", "ds2_encoder/conv{a1}", CONVOLUTION),
+    (r"encoder/convolution_(?P<a>\d+)/layer_0/norm", "ds2_encoder/conv{a1}/bn", NORM),
+    ("encoder/row_convolution", "ds2_encoder/row_conv", CONVOLUTION),
+    ("encoder/row_convolution/norm", "ds2_encoder/row_conv/bn", NORM),
+    # Images
+    (r"encoder/(?:first|block_\d+/(?:projection|convolution_\d+))", "resnet_encoder/conv2d{n}", CONVOLUTION),
+    (r"encoder/(?:first_norm|last_norm|block_\d+/(?:projection_norm|norm_\d+))",
+     "resnet_encoder/batch_normalization{n}", NORM),
+    (r"encoder/layer_\d+/convolution", "cnn_encoder/conv2d{n}", CONVOLUTION),
+    (r"encoder/layer_\d+/norm", "cnn_encoder/batch_normalization{n}", NORM),
+    (r"encoder/layer_\d+/dense", "cnn_encoder/dense{n}", DENSE),
+    # Speech synthesis
+    (r"encoder/block_(?P<a>\d+)/layer_0/convolution", "tacotron2_encoder/conv{a1}", CONVOLUTION),
+    (r"encoder/block_(?P<a>\d+)/layer_0/norm", "tacotron2_encoder/conv{a1}/bn", NORM),
+    (r"encoder/style/block_(?P<a>\d+)/layer_0/convolution", f"{_STYLE}/conv{{a1}}", CONVOLUTION),
+    (r"encoder/style/block_(?P<a>\d+)/layer_0/norm", f"{_STYLE}/conv{{a1}}/bn", NORM),
+    (r"encoder/style/layer_(?P<a>\d+)/forward", f"{_STYLE}/rnn/multi_rnn_cell/cell_{{a}}/{_CELL}", CELL),
+    ("encoder/style/reference", f"{_STYLE}/reference_activation", DENSE),
+    ("encoder/style/attention", _STYLE, STYLE),
+    *((f"encoder/style/attention/{ours}", f"{_STYLE}/attention/{theirs}", DENSE) for ours, theirs in (
+        ("query", "q"), ("key", "k"), ("value", "v"), ("output", "output_transform"))),
+    (r"decoder/prenet/layer_(?P<a>\d+)", "tacotron_2_decoder/decoder/prenet_{a1}", DENSE),
+    (r"decoder/postnet/block_(?P<a>\d+)/layer_0/convolution", "tacotron_2_decoder/conv{a1}", CONVOLUTION),
+    (r"decoder/postnet/block_(?P<a>\d+)/layer_0/norm", "tacotron_2_decoder/conv{a1}/bn", NORM),
+    (r"decoder/magnitude/block_(?P<a>\d+)/layer_0/convolution", "tacotron_2_decoder/conv_{a}", CONVOLUTION),
+    (r"decoder/magnitude/block_(?P<a>\d+)/layer_0/norm", "tacotron_2_decoder/conv_{a}/bn", NORM),
+    ("decoder/magnitude/projection", "tacotron_2_decoder/post_net_proj", DENSE),
+    ("decoder/projection", "tacotron_2_decoder/decoder/output_proj", DENSE),
+    ("decoder/stop_token", "tacotron_2_decoder/decoder/stop_token_proj", DENSE),
+)
+_WAYS = {"forward": "fw", "backward": "bw"}
+# The original creates the first layer before the blocks, and the projection of a block before its other layers.
+_RANKS = {"first": -1, "first_norm": -1, "projection": -1, "projection_norm": -1, "last_norm": 1 << 30}
+
+
+def plain_cells(name: str) -> str:
+    """Returns a name of the original without the classes of cells."""
+    name = re.sub(r"/cudnn_compatible_(?:lstm|gru)_cell/", f"/{CUDNN_CELL}/", name)
+    return re.sub(r"/(?:\w+_)?(?:lstm|gru)_cell/", "/cell/", name)
+
+
+def creation_order(path: str) -> list[int]:
+    """Returns a sort key of our parts by which they have the order in which the original creates them."""
+    return [_RANKS.get(word, int(number or 0)) for word, number in re.findall(r"/([a-z_]+?)_?(\d*)(?=/|$)", path)]
+
+
+def places(part: str, parts: Collection[str]) -> Iterator[tuple[re.Pattern[str], Kind]]:
+    """Yields the places where the original may have a part of ours, and what the part consists of.
+
+    Args:
+      part: path of the part, such as ``encoder/layer_0/self_attention``.
+      parts: paths of all parts of the model that have variables.
+    """
+    for ours, theirs, kind in _PLACES:
+        match = re.fullmatch(ours, part)
+        if match is None:
+            continue
+        groups = {name: value or "" for name, value in match.groupdict().items()}
+        values = {**groups, "b": groups.get("b", ""), "way": _WAYS.get(groups.get("way", ""), ""),
+                  **{f"{name}1": str(int(groups[name]) + 1) for name in ("a", "b") if groups.get(name)}}
+        if "{n}" in theirs:
+            same = sorted((path for path in parts if re.fullmatch(ours, path)), key=creation_order)
+            number = same.index(part)
+            values["n"] = f"_{number}" if number else ""
+        yield _compiled(theirs.format(**values)), kind
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(f"ForwardPass/{pattern}(?=/)")
+
 
 _OPAQUE = "/opaque_kernel"
 # Layouts in which the frequency comes before the time.

@@ -17,7 +17,7 @@ import numpy as np
 from open_seq2seq.data.audio.audio_files import Segment
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.sealed import read_sealed, sealed
+from open_seq2seq.utils.own_files import read_sealed, sealed
 
 FORMATS = ("npy", "npz", "hdf5")
 _VERSION = 2

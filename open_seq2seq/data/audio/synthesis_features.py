@@ -130,8 +130,7 @@ def loud_range(audio: np.ndarray, settings: SpectrogramSettings) -> tuple[int, i
     return int(edges[0]), int(edges[1])
 
 
-def to_sound(columns: tf.Tensor, lengths: tf.Tensor, settings: SpectrogramSettings, iterations: int = 60,
-             seed: int = 0) -> tf.Tensor:
+def to_sound(columns: tf.Tensor, lengths: tf.Tensor, settings: SpectrogramSettings, iterations: int = 60) -> tf.Tensor:
     """Returns audio whose spectrograms are similar to the given ones.
 
     Of ``both``, the magnitude columns are used. Louder audio is scaled to a peak of 0.99.
@@ -141,7 +140,6 @@ def to_sound(columns: tf.Tensor, lengths: tf.Tensor, settings: SpectrogramSettin
       lengths: number of frames ``[batch]``.
       settings: the settings with which the spectrograms were computed.
       iterations: number of iterations of ``griffin_lim``.
-      seed: random seed of the initial phases.
 
     Returns:
       float32 ``[batch, (frames - 1) * hop]``, 0 after the ``(length - 1) * hop`` samples of each example.
@@ -153,6 +151,6 @@ def to_sound(columns: tf.Tensor, lengths: tf.Tensor, settings: SpectrogramSettin
         magnitudes = values[:, :, settings.mel_columns:]
         magnitudes = tf.nn.relu(magnitudes) if settings.exp_mag else tf.exp(magnitudes)
         magnitudes = tf.pad(magnitudes, [[0, 0], [0, 0], [0, settings.n_fft // 2 + 1 - settings.num_bins]])
-    audio = griffin_lim(magnitudes ** (1 / settings.mag_power), lengths, iterations, seed=seed)
+    audio = griffin_lim(magnitudes ** (1 / settings.mag_power), lengths, iterations)
     peaks = tf.reduce_max(tf.abs(audio), axis=1, keepdims=True)
     return audio * (_LOUDEST / tf.maximum(peaks, _LOUDEST))

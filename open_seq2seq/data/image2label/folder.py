@@ -10,8 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import REFUSE, Param
+from open_seq2seq.data.datasets import reason
 from open_seq2seq.data.examination import OR_SKIP
-from open_seq2seq.data.image2label.decoding import decode_rgb
+from open_seq2seq.data.image2label.image_files import decode_rgb
 from open_seq2seq.data.image2label.image_layer import ImageDataLayer
 from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
 from open_seq2seq.data.image2label.labelled_files import (
@@ -22,7 +23,6 @@ from open_seq2seq.data.image2label.labelled_files import (
 )
 from open_seq2seq.data.image2label.params import image_params
 from open_seq2seq.data.image2label.pipeline import Pipeline
-from open_seq2seq.data.op_errors import reason
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.machine import GIB, available_bytes

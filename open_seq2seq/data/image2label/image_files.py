@@ -1,11 +1,14 @@
-"""Finds image files in folders."""
+"""Finds image files in folders, and decodes them to RGB."""
 
 from __future__ import annotations
 
 import os
 import re
 
+import tensorflow as tf
+
 from open_seq2seq.data.folders import files_below
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import UserError
@@ -49,3 +52,108 @@ def find_images(name: str) -> list[str]:
     if others:
         deco_print(f"Left out {format_count(others, 'file')} of {shown(name)}: {NOT_IMAGES}")
     return images
+
+
+# Places of 32-bit numbers in the header of a BMP file, in bytes: where the pixels begin, the size of the part of the
+# header that begins at 14, and the compression; and of a 16-bit number, the bits per pixel.
+_PIXELS, _SIZE, _BITS, _COMPRESSION = 10, 14, 28, 30
+_SMALLEST_BMP = 54
+
+
+def decode_rgb(content: tf.Tensor) -> tf.Tensor:
+    """Decodes a JPEG, PNG, GIF or BMP file to ``[height, width, 3]`` uint8.
+
+    Grey images get three equal channels, CMYK is converted to RGB, the colours of a palette are looked up, 16 bits are
+    reduced to 8, transparent images are put on a white background, and only the first frame of an animation is read.
+
+    Args:
+      content: the bytes of the file, a string scalar.
+
+    Raises:
+      tf.errors.InvalidArgumentError: the file is damaged, or of another format.
+    """
+    start = tf.strings.substr(content, 0, 3)
+    image = tf.case([(tf.io.is_jpeg(content), lambda: tf.io.decode_jpeg(content, channels=3)),
+                     (start == b"\x89PN", lambda: on_white(_decode_png(content))),
+                     (start == b"GIF", lambda: _first_frame(_opaque_gif(content))),
+                     (_has_palette(content), lambda: _decode_palette(content))],
+                    lambda: on_white(_with_used_alpha(_first_frame(content))))
+    return tf.ensure_shape(image, [None, None, 3])
+
+
+def on_white(image: tf.Tensor) -> tf.Tensor:
+    """Converts an image with 1 (grey), 2 (grey, alpha), 3 or 4 (RGB, alpha) channels to 3, on a white background."""
+    channels = tf.shape(image)[2]
+    colours = tf.cond(channels < 3, lambda: tf.repeat(image[..., :1], 3, axis=-1), lambda: image[..., :3])
+
+    def mixed() -> tf.Tensor:
+        alpha, values = tf.cast(image[..., -1:], tf.int32), tf.cast(colours, tf.int32)
+        return tf.cast((values * alpha + 255 * (255 - alpha) + 127) // 255, tf.uint8)
+
+    return tf.cond(channels % 2 == 0, mixed, lambda: colours)
+
+
+def _first_frame(content: tf.Tensor) -> tf.Tensor:
+    return tf.io.decode_image(content, channels=0, expand_animations=False)
+
+
+def _decode_png(content: tf.Tensor) -> tf.Tensor:
+    """Decodes a PNG file, with an alpha channel if it has transparent pixels."""
+    before_pixels = tf.strings.split([content], "IDAT", maxsplit=1).flat_values[0]
+    has_key = tf.strings.regex_full_match(before_pixels, r"\C*tRNS\C*")  # one colour, or some of a palette
+    return tf.cond(has_key, lambda: tf.io.decode_png(content, channels=4), lambda: tf.io.decode_png(content))
+
+
+def _with_used_alpha(image: tf.Tensor) -> tf.Tensor:
+    """Returns the image of a BMP file without its fourth channel if that is 0 everywhere, that is, not used."""
+    unused = (tf.shape(image)[2] == 4) & ~tf.reduce_any(image[..., -1] > 0)
+    return tf.cond(unused, lambda: image[..., :3], lambda: image)
+
+
+def _opaque_gif(content: tf.Tensor) -> tf.Tensor:
+    """Returns a GIF file whose first frame is not transparent; in a portable pass, without Python, the file itself."""
+    return content if current_pass().portable else tf.numpy_function(_white_gif, [content], tf.string)
+
+
+def _white_gif(content: bytes) -> bytes:
+    """Returns a GIF file whose first frame is not transparent: the colour of transparent pixels becomes white."""
+    data = bytearray(content)
+    try:
+        colours, place, index = 13, 13, None
+        place += 3 << ((data[10] & 7) + 1) if data[10] & 0x80 else 0
+        while data[place] == 0x21:  # an extension
+            if data[place + 1] == 0xF9 and data[place + 3] & 1:  # for the next frame, with a transparent colour
+                data[place + 3] &= 0xFE
+                index = data[place + 6]
+            place += 2
+            while data[place]:  # the length of a block
+                place += data[place] + 1
+            place += 1
+        colours = place + 10 if data[place + 9] & 0x80 else colours  # the frame's own colours
+        if index is not None:
+            data[colours + 3 * index:colours + 3 * index + 3] = b"\xff\xff\xff"
+    except IndexError:
+        return content  # damaged, which the decoder reports
+    return bytes(data)
+
+
+def _number(content: tf.Tensor, place: int, kind: tf.DType = tf.int32) -> tf.Tensor:
+    return tf.io.decode_raw(tf.strings.substr(content, place, kind.size), kind)[0]
+
+
+def _has_palette(content: tf.Tensor) -> tf.Tensor:
+    """Returns whether a file is a BMP file with 8 bits per pixel."""
+    is_bmp = (tf.strings.length(content) >= _SMALLEST_BMP) & (tf.strings.substr(content, 0, 2) == b"BM")
+    return tf.cond(is_bmp, lambda: _number(content, _BITS, tf.uint16) == 8, lambda: tf.constant(False))
+
+
+def _decode_palette(content: tf.Tensor) -> tf.Tensor:
+    """Decodes a BMP file with a palette, whose indices ``decode_bmp`` returns as if they were grey values."""
+    begin, end = _SIZE + _number(content, _SIZE), _number(content, _PIXELS)
+    usable = tf.debugging.assert_equal((_number(content, _COMPRESSION) == 0) & (end > begin), True,
+                                       "it is a compressed BMP file, or a BMP file without palette: convert it to PNG")
+    with tf.control_dependencies([] if usable is None else [usable]):
+        indices = tf.io.decode_bmp(content)[..., 0]
+    colours = tf.reshape(tf.io.decode_raw(tf.strings.substr(content, begin, (end - begin) // 4 * 4), tf.uint8), [-1, 4])
+    with tf.device("CPU:0"):  # on other devices, indices beyond the palette would not be errors
+        return tf.gather(colours[:, 2::-1], tf.cast(indices, tf.int32))  # from blue, green, red, zero

@@ -10,16 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.datasets import UnusableDataError, reason
 from open_seq2seq.data.examination import examined
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.image2label.augmentation import beta_quantiles, mixed, mixing_weights, standardized
-from open_seq2seq.data.image2label.decoding import decode_rgb, on_white
-from open_seq2seq.data.image2label.image_files import find_images
-from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
+from open_seq2seq.data.image2label.image_files import decode_rgb, find_images, on_white
+from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet, RecordSet
 from open_seq2seq.data.image2label.params import image_problems
 from open_seq2seq.data.image2label.pipeline import Pipeline
-from open_seq2seq.data.image2label.records import RecordSet
-from open_seq2seq.data.op_errors import UnusableDataError, reason
 from open_seq2seq.parts.randomness import example_uniforms
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown

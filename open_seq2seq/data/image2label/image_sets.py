@@ -1,4 +1,4 @@
-"""Sets of labelled images, in memory or in files."""
+"""Sets of labelled images: in memory, in image files, or in TFRecord files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.record_files import record_starts
 from open_seq2seq.utils.data_files import shown
 
 
@@ -71,3 +72,61 @@ class FileSet:
         """Returns how messages refer to an image."""
         name = shown(self.paths[example])
         return f"{self._places[example]} ({name})" if self._places else name
+
+
+_KEYS = {"image/encoded": tf.io.FixedLenFeature([], tf.string),
+         "image/class/label": tf.io.FixedLenFeature([], tf.int64)}
+
+
+class RecordSet(FileSet):
+    """Images in TFRecord files, read when they are needed; the positions of all records are found at the start.
+
+    TensorFlow verifies the checksums of a record when it is read. A record has the features ``image/encoded``, the
+    bytes of an image file, and ``image/class/label``, the class, counted from 1.
+
+    Args:
+      paths: the TFRecord files.
+      num_classes: number of classes; labels are from 1 to this number.
+
+    Raises:
+      DataError: a file is missing, damaged or empty.
+    """
+
+    def __init__(self, paths: Sequence[str], num_classes: int) -> None:
+        super().__init__(paths, np.zeros(0, np.int32))
+        self._num_classes = num_classes
+        starts = [record_starts(path) for path in paths]
+        self._firsts = np.cumsum([0, *map(len, starts)])
+        self._first_records = on_host(self._firsts)
+        self._starts = on_host(np.concatenate(starts))
+        self.num_images = int(self._firsts[-1])
+
+    def load(self, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the encoded image (a string scalar) and the index of its class (an int32 scalar)."""
+        content = self._record(example)
+        features = tf.io.parse_single_example(content, _KEYS)
+        label = features["image/class/label"]
+        in_range = tf.debugging.assert_equal(
+            (label >= 1) & (label <= self._num_classes), True,
+            f"its label is not one of the numbers from 1 to {self._num_classes}")
+        with tf.control_dependencies([] if in_range is None else [in_range]):
+            return features["image/encoded"], tf.cast(label - 1, tf.int32)
+
+    def _record(self, example: tf.Tensor) -> tf.Tensor:
+        """Returns the data of a record, a string scalar."""
+        file = tf.searchsorted(self._first_records, [example], "right") - 1
+        # Unlike tf.data.TFRecordDataset, the operation can begin at any record.
+        records = tf.raw_ops.TFRecordDatasetV2(
+            filenames=tf.gather(self._names, file), compression_type="", buffer_size=0,
+            byte_offsets=tf.gather(self._starts, [example]))
+        dataset = tf.data.experimental.from_variant(records, tf.TensorSpec([], tf.string))
+        return dataset.take(1).get_single_element()
+
+    def _place(self, example: int) -> tuple[int, int]:
+        """Returns the index of an image's file, and the index of the image's record in the file."""
+        file = int(np.searchsorted(self._firsts, example, "right")) - 1
+        return file, example - int(self._firsts[file])
+
+    def describe(self, example: int) -> str:
+        file, number = self._place(example)
+        return f"{shown(self.paths[file])}, record {number + 1}"

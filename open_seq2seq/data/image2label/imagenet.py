@@ -11,10 +11,9 @@ from typing import Any
 
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.image2label.image_layer import ImageDataLayer
-from open_seq2seq.data.image2label.image_sets import FileSet
+from open_seq2seq.data.image2label.image_sets import FileSet, RecordSet
 from open_seq2seq.data.image2label.labelled_files import class_folders, files_in_folders, read_class_file
 from open_seq2seq.data.image2label.params import image_params
-from open_seq2seq.data.image2label.records import RecordSet
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.image2label.decoding import decode_rgb
-from open_seq2seq.data.image2label.image_files import NOT_IMAGES, is_image
+from open_seq2seq.data.image2label.image_files import NOT_IMAGES, decode_rgb, is_image
 from open_seq2seq.data.image2label.image_sets import on_host
 from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.own_classes import ClassFile, keep_distinct

@@ -7,7 +7,7 @@ from typing import Any
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.data.image2label.randaugment import LARGEST_MAGNITUDE, OPERATIONS
+from open_seq2seq.data.image2label.augmentation import LARGEST_MAGNITUDE, OPERATIONS
 
 TRAIN_CROPS = ("resized", "padded", "centre")
 STANDARDIZATIONS = ("image", "imagenet", "none")

@@ -7,8 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.data.image2label import randaugment
-from open_seq2seq.data.image2label.augmentation import JITTER_DRAWS, flipped, jittered
+from open_seq2seq.data.image2label.augmentation import JITTER_DRAWS, OPERATION_DRAWS, flipped, jittered, rand_augmented
 from open_seq2seq.data.image2label.params import resize_size
 
 BOX_DRAWS = 22
@@ -119,7 +118,7 @@ class Pipeline:
         self._params = params
         self._size, self._resize = params["image_size"], resize_size(params)
         self._layers = params["randaugment_layers"]
-        self.num_draws = BOX_DRAWS + 1 + JITTER_DRAWS + randaugment.DRAWS * self._layers
+        self.num_draws = BOX_DRAWS + 1 + JITTER_DRAWS + OPERATION_DRAWS * self._layers
 
     def _takes_box(self, training: bool) -> bool:
         return training and self._params["train_crop"] == "resized"
@@ -164,6 +163,6 @@ class Pipeline:
         if self._params["color_jitter"]:
             images = jittered(images, draws[:, 1:1 + JITTER_DRAWS], self._params["color_jitter"])
         if self._layers:
-            draws = tf.reshape(draws[:, 1 + JITTER_DRAWS:], [-1, self._layers, randaugment.DRAWS])
-            images = randaugment.rand_augmented(images, draws, self._params["randaugment_magnitude"])
+            draws = tf.reshape(draws[:, 1 + JITTER_DRAWS:], [-1, self._layers, OPERATION_DRAWS])
+            images = rand_augmented(images, draws, self._params["randaugment_magnitude"])
         return images

@@ -8,13 +8,13 @@ from typing import Any
 
 from open_seq2seq.config.files import ASSET
 from open_seq2seq.config.params import FREE, REFUSE, Param, check_params, without_effect
-from open_seq2seq.data.lm.review_words import review_words
 from open_seq2seq.data.lm.tokenizers import (
     FittingTokenizer,
     PieceTokenizer,
     ReviewTokenizer,
     Split,
     VocabularyTokenizer,
+    review_words,
     split_characters,
     split_normalized_words,
     split_raw_words,

@@ -25,8 +25,8 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.own_files import read_sealed, sealed
 from open_seq2seq.utils.progress import tracked
-from open_seq2seq.utils.sealed import read_sealed, sealed
 
 _REMEMBERED_FROM = 1000
 """Minimum number of recordings for a cache; reading the headers of fewer takes less than a second."""

@@ -1,8 +1,7 @@
 """Decoding of CTC outputs: greedy in the graph, or prefix beam search with language models in NumPy."""
 
-from open_seq2seq.decoding.ctc.decoder import CtcDecoder, Transcript, decode_all
+from open_seq2seq.decoding.ctc.decoder import CtcDecoder, Transcript, beam_search_params, decode_all
 from open_seq2seq.decoding.ctc.frames import Pruning
-from open_seq2seq.decoding.ctc.options import beam_search_params
 from open_seq2seq.decoding.ctc.prefix_search import PrefixSearch
 from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ctc.word_times import Word, align, words_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,24 +12,25 @@ import tensorflow as tf
 
 from open_seq2seq.config.names import in_package
 from open_seq2seq.config.params import FREE, SAY, Param, check_params
+from open_seq2seq.data.text2text.graph_tokenizers import graph_tokenizer
 from open_seq2seq.data.text_remarks import share_of
-from open_seq2seq.decoders.fake_decoder import FakeDecoder
+from open_seq2seq.decoders.decoder import FakeDecoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.losses.sampled_loss import BasicSampledSequenceLoss
 from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
 from open_seq2seq.metrics.perplexity import text_perplexity
+from open_seq2seq.models import serving
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
-from open_seq2seq.models.lm.neural_cache import NeuralCache, cache_params
-from open_seq2seq.models.lm.serving import text_functions
 from open_seq2seq.models.lm.transfer import rows_by_token
 from open_seq2seq.models.part import unfit_class
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
-from open_seq2seq.models.serving import ServingFunction
+from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
+from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.cross_entropy import SoftTargets
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import ConfigError
+from open_seq2seq.utils.errors import ConfigError, UserError
 
 PENALTIES = ("activation_regularization", "temporal_activation_regularization")
 """Names of the parameters of models that are the weights of the two penalties."""
@@ -108,6 +111,75 @@ def _flat(projection: Any, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 _PATH = (str, type(None))
+
+
+def cache_params() -> dict[str, Param]:
+    """Returns the declarations of the cache's settings."""
+    return {
+        "size": Param(int, 500, "Number of recent tokens in the cache.", "tokens", minimum=1, maximum=10**6),
+        "weight": Param(float, 0.1, "Weight of the cache's probabilities.", minimum=0.0, below=1.0),
+        "scale": Param(float, 0.3, "Factor of the dot products of hidden states.", minimum=0.0),
+    }
+
+
+class NeuralCache(Module):
+    """Mixes a model's probabilities with those of the tokens that followed similar hidden states.
+
+    P(w) = (1 - weight) · P_model(w) + weight · Σ softmax(scale · h · h_i) [w_i = w], where h is the current hidden
+    state. The softmax and the sum are over the last ``size`` tokens w_i of the same row, and h_i is the hidden state
+    from which w_i was predicted. The cache is carried over from chunk to chunk, so results do not depend on how a text
+    is cut into chunks. See Grave et al. 2017, https://arxiv.org/abs/1612.04426.
+
+    Args:
+      hidden_size: number of channels of the hidden states.
+      size: number of recent tokens.
+      weight: weight of the cache's probabilities.
+      scale: factor of the dot products of hidden states.
+    """
+
+    def __init__(self, hidden_size: int, size: int, weight: float, scale: float) -> None:
+        super().__init__(name="neural_cache")
+        self._size, self._weight, self._scale = size, weight, scale
+        self.hidden = self.carried_state([size, hidden_size])
+        self.ids = self.carried_state([size], tf.int32)
+        self.count = self.carried_state([], tf.int32)
+
+    def __call__(self, hidden: tf.Tensor, ids: tf.Tensor, negative_log_probs: tf.Tensor,
+                 lengths: tf.Tensor) -> tf.Tensor:
+        """Returns minus the log probability of each token under the mixture, in nats, ``[batch, time]`` FP32.
+
+        The tokens and their hidden states are then added to the cache.
+
+        Args:
+          hidden: hidden states ``[batch, time, hidden]``, from which the tokens are predicted.
+          ids: the tokens ``[batch, time]`` int32.
+          negative_log_probs: minus the model's log probabilities of the tokens, in nats, ``[batch, time]`` FP32.
+          lengths: ``[batch]`` int32, in tokens.
+        """
+        hidden = tf.cast(hidden, tf.float32)
+        count, time = self.count.read(), tf.shape(ids)[1]
+        keys = tf.concat([self.hidden.read(), hidden], 1)
+        labels = tf.concat([self.ids.read(), ids], 1)
+        # In ``labels``, token t of the chunk has the index size + t, and the tokens in its cache have the indices t to
+        # size + t - 1.
+        position, step = tf.range(self._size + time), tf.range(time)[:, tf.newaxis]
+        recent = (position >= step) & (position < self._size + step)
+        mask = recent & (position >= self._size - count[:, tf.newaxis, tf.newaxis])
+        scores = tf.where(mask, self._scale * tf.matmul(hidden, keys, transpose_b=True), -1e9)
+        same = tf.cast(labels[:, tf.newaxis] == ids[:, :, tf.newaxis], tf.float32)
+        cached = tf.reduce_sum(tf.nn.softmax(scores) * same, -1)
+        mixed = (1.0 - self._weight) * tf.exp(-negative_log_probs) + self._weight * cached
+        self._remember(keys, labels, tf.minimum(count + lengths, self._size), lengths)
+        # The mixture's probability is at least (1 - weight) · P_model. The minimum enforces this where P_model, unlike
+        # its logarithm, is 0 in FP32. Tokens with an empty cache keep the model's probability.
+        by_mixture = tf.minimum(-tf.math.log(mixed), negative_log_probs - math.log1p(-self._weight))
+        return tf.where(tf.reduce_any(mask, -1), by_mixture, negative_log_probs)
+
+    def _remember(self, keys: tf.Tensor, labels: tf.Tensor, count: tf.Tensor, lengths: tf.Tensor) -> None:
+        indices = lengths[:, tf.newaxis] + tf.range(self._size)
+        self.hidden.write(tf.gather(keys, indices, batch_dims=1))
+        self.ids.write(tf.gather(labels, indices, batch_dims=1))
+        self.count.write(count)
 
 
 class LanguageModel(EncoderDecoderModel):
@@ -321,3 +393,54 @@ def _with_prompt(layer: Any, prompt: str, ids: np.ndarray, length: int) -> str:
 
 def _one_line(text: str) -> str:
     return text.rstrip("\n").replace("\n", " <eos> ")
+
+
+def text_functions(model: Any) -> list[ServingFunction]:
+    """Returns the functions ``continue``, from prompts, and ``ids``, from ids.
+
+    Args:
+      model: a ``LanguageModel`` built for ``interactive_infer``.
+
+    Raises:
+      UserError: the model scores lines.
+    """
+    if model.params["infer_task"] != "generate":
+        raise UserError(f"'infer_task' is {model.params['infer_task']}, but an export continues texts: give "
+                        "--infer_task=generate.")
+    layer, specs = model.data_layer, serving.specs_of_sampling(model.encoder)
+
+    @functools.cache
+    def tokenizer() -> Any:
+        return graph_tokenizer(layer.tokenizer)
+
+    def generated(ids: tf.Tensor, lengths: tf.Tensor, inputs: Tensors) -> tf.Tensor:
+        return model.predict({"source_tensors": [ids, lengths], "ids": serving.row_numbers(inputs, lengths)})[0]
+
+    def continue_texts(inputs: Tensors) -> Tensors:
+        ids, lengths = layer.graph_batch(inputs["prompts"], tokenizer())
+        # Without the end token before each text.
+        prompts = tf.RaggedTensor.from_tensor(ids, tf.cast(lengths, tf.int64))[:, 1:]
+        new = tf.RaggedTensor.from_tensor(generated(ids, lengths, inputs))
+        return {"texts": tokenizer().texts_of(tf.concat([prompts, new], 1))}
+
+    def ids_of(inputs: Tensors) -> Tensors:
+        return {"ids": generated(inputs["source_ids"], inputs["source_lengths"], inputs)}
+
+    def answers(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
+        return [Answer((text.decode(),)) for text in outputs["texts"].tolist()]
+
+    def answers_of_ids(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
+        return [serving.answer_of_ids(ids) for ids in outputs["ids"]]
+
+    def feed(inputs: Any, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        texts, *others = serving.feed_of_texts(specs)(inputs, numbers).values()
+        return {"prompts": texts, **dict(zip(specs, others, strict=True))}
+
+    count = model.encoder.params["num_tokens_gen"]
+    return [
+        ServingFunction("continue", continue_texts, {"prompts": tf.TensorSpec([None], tf.string), **specs},
+                        {"texts": "each prompt, as its tokens are, and its continuation [batch]"}, False, feed, answers,
+                        lambda result: Answer((layer.ids_to_text(result),)), lambda: tokenizer().resources),
+        serving.core_of_ids("ids", layer, ids_of, specs, {"ids": f"ids that follow the prompt [batch, {count}], int32"},
+                            answers_of_ids, lambda result: serving.answer_of_ids(result[-count:])),
+    ]

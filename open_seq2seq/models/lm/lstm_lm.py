@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import SAY, Param
-from open_seq2seq.decoders.fake_decoder import FakeDecoder
+from open_seq2seq.decoders.decoder import FakeDecoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel

@@ -11,7 +11,7 @@ import tensorflow as tf
 from open_seq2seq.decoders import FullyConnectedCTCDecoder
 from open_seq2seq.encoders.speech_encoder import time_windows_of
 from open_seq2seq.models.speech2text.speech2text import Speech2Text
-from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
+from open_seq2seq.parts.conv_blocks.convolution import ReceptiveField
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.errors import ConfigError

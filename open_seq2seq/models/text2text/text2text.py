@@ -24,13 +24,14 @@ from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.text2text.ensemble import Ensemble, as_read, check_joins
-from open_seq2seq.models.text2text.result_files import ScoreWriter, TranslationWriter
 from open_seq2seq.models.text2text.serving import text_functions
 from open_seq2seq.models.text2text.translations import (
     Alignment,
+    ScoreWriter,
     TargetScore,
     Translation,
     Translations,
+    TranslationWriter,
     aligned,
     with_unknowns_replaced,
 )

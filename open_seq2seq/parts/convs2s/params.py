@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from open_seq2seq.config.params import REFUSE, Param
-from open_seq2seq.parts.convs2s.conv_layer import ConvSettings
-from open_seq2seq.parts.convs2s.normalized_layer import NORMALIZATIONS, LayerSettings
+from open_seq2seq.parts.convs2s.conv_layer import NORMALIZATIONS, ConvSettings, LayerSettings
 from open_seq2seq.parts.convs2s.utils import gated_linear_units, inputs_per_output
 from open_seq2seq.utils.errors import ConfigError
 

@@ -12,9 +12,8 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
 from open_seq2seq.parts.portable import in_shape
-from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
+from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory, MonotonicAttention
 from open_seq2seq.parts.rnn.fed_recurrence import FedLayer, FedWeights, fed_recurrence, fed_step, first_weights
-from open_seq2seq.parts.rnn.monotonic import MonotonicAttention
 from open_seq2seq.parts.rnn.residual import ResidualLayer
 
 CellStates = Sequence[Sequence[tf.Tensor]]

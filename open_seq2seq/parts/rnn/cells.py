@@ -1,4 +1,4 @@
-"""Recurrent cells: one step and its gradient.
+"""Recurrent cells, zoneout around them, and the table of all cells: one step and its gradient.
 
 A cell receives the input after its product with the input matrix, including the bias (the projected input ``x``). It
 multiplies its state by the recurrent weights, and computes everything else in FP32. Each step saves the values that its
@@ -9,11 +9,12 @@ The gradient of each weight matrix is one product over all steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
 from open_seq2seq.parts.dense import sum_over_rows
+from open_seq2seq.parts.dropout import keep_mask
 
 Tensors = tuple[tf.Tensor, ...]
 
@@ -352,3 +353,150 @@ class LayerNormLstm(UnitsCell):
 def _normalised(x: tf.Tensor, epsilon: float) -> tf.Tensor:
     centered = x - tf.reduce_mean(x, -1, keepdims=True)
     return centered * tf.math.rsqrt(tf.reduce_mean(tf.square(centered), -1, keepdims=True) + epsilon)
+
+
+class ProjectedLstm(UnitsCell):
+    """LSTM with a linear projection after the output gate (Sak et al. 2014).
+
+    See https://arxiv.org/abs/1402.1128. The gates are input (i), forget (f), output (o) and candidate (g). The weights
+    are the recurrent matrix ``[outputs, 4 · hidden]`` and the projection P ``[hidden, outputs]``. The states are the
+    output ``[batch, outputs]`` and the inner state ``[batch, hidden]``.
+    """
+
+    name, gates, num_states, num_rows, num_sums = "projected_lstm", 4, 2, 1, 0
+    saved = ((3, False), (1, False), (1, False))
+
+    def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        """Computes c' = f · c + i · g and h' = (o · tanh(c')) · P; saves (i, f, o), g, o · tanh(c'). See ``Cell``."""
+        z = tf.cast(x, tf.float32) + product(states[0], weights[0])
+        gates, candidate, inner = _opened(z, states[1])
+        let_through = gates[:, -inner.shape[-1]:] * tf.tanh(inner)
+        dtype = weights[0].dtype
+        saved = tf.cast(gates, dtype), tf.cast(candidate, dtype), tf.cast(let_through, dtype)
+        return (product(let_through, weights[1]), inner), saved
+
+    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
+                      weights: Sequence[tf.Tensor]) -> StepGradient:
+        """Returns the gradients; ``rows`` contains the gradient of the output. See ``Cell``."""
+        dy = product(d_states[0], weights[1])
+        dx, d_inner = lstm_gradient(dy, d_states[1], saved, before[1], after[1])
+        return StepGradient(dx, (product(dx, weights[0]), d_inner), (d_states[0],))
+
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        return all_steps(outputs_before, dx), all_steps(saved[2], rows[0])
+
+
+class InputLstm(UnitsCell):
+    """LSTM whose gates depend on the input alone, so that a step has no matrix product.
+
+    The gates are input (i), forget (f), output (o) and candidate (g). There are no weights besides those of the input.
+    """
+
+    name, gates, num_states, num_rows, num_sums = "input_lstm", 4, 2, 0, 0
+    saved = ((3, False), (1, False))
+
+    def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        """Computes c' = f · c + i · g and h' = o · tanh(c'); saves (i, f, o) and g. See ``Cell``."""
+        gates, candidate, inner = _opened(tf.cast(x, tf.float32), states[1])
+        output = gates[:, -inner.shape[-1]:] * tf.tanh(inner)
+        return (output, inner), (tf.cast(gates, x.dtype), tf.cast(candidate, x.dtype))
+
+    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
+                      weights: Sequence[tf.Tensor]) -> StepGradient:
+        dx, d_inner = lstm_gradient(d_states[0], d_states[1], saved, before[1], after[1])
+        return StepGradient(dx, (tf.zeros_like(d_states[0]), d_inner))
+
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        return ()
+
+
+def _opened(z: tf.Tensor, inner: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Computes the gates and the new inner state of an LSTM.
+
+    Args:
+      z: sums inside the gates, ``[batch, 4 · hidden]`` FP32.
+      inner: inner state before the step, ``[batch, hidden]`` FP32.
+
+    Returns:
+      (input, forget and output gate ``[batch, 3 · hidden]``; candidate ``[batch, hidden]``; new inner state
+      ``[batch, hidden]``).
+    """
+    hidden = inner.shape[-1]
+    gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
+    i, f, _ = tf.split(gates, 3, axis=-1)
+    return gates, candidate, f * inner + i * candidate
+
+
+CELLS: dict[str, Any] = {cell.name: cell for cell in (
+    Lstm(), Gru(), ClassicGru(), LayerNormLstm(), ProjectedLstm(), InputLstm())}
+
+
+class Zoneout:
+    """Wraps a cell so that elements of its states keep their previous values with some probability (zoneout).
+
+    See Krueger et al. 2017, https://arxiv.org/abs/1606.01305. In training, elements are chosen at random, independently
+    of one another. Outside of training, the new state is the mean of the previous state and the state that the cell
+    computes, weighted by their probabilities. The output is one of the states.
+
+    In training, the caller appends the result of ``masks`` to the columns of the projected input.
+
+    Args:
+      cell: the cell.
+      rate: probability with which an element keeps its previous value.
+      sizes: number of columns of each state.
+      training: whether elements are chosen at random.
+    """
+
+    def __init__(self, cell: Cell, rate: float, sizes: Sequence[int], training: bool) -> None:
+        self._cell, self._rate, self._sizes, self._training = cell, rate, list(sizes), training
+        self.name, self.gates, self.num_states = f"zoneout_{cell.name}", cell.gates, cell.num_states
+        self.num_rows, self.num_sums = cell.num_rows, cell.num_sums
+
+    def masks(self, like: tf.Tensor) -> tf.Tensor:
+        """Returns random masks ``[time, batch, sum of sizes]`` in the dtype of ``like`` ``[time, batch, …]``.
+
+        The masks are 1 where the previous value is kept.
+        """
+        width = sum(self._sizes)
+        renewed = keep_mask(tf.concat([tf.shape(like)[:2], [width]], 0), self._rate)
+        return tf.ensure_shape(tf.where(renewed, tf.zeros([], like.dtype), tf.ones([], like.dtype)),
+                               [*like.shape[:2], width])
+
+    def saved_sizes(self, sizes: Sequence[int]) -> list[tuple[int, bool]]:
+        """Returns the sizes of the tensors that the cell saves, of its new states, and of the masks; see ``Cell``."""
+        masks = [(size, False) for size in sizes] if self._training else []
+        return [*self._cell.saved_sizes(sizes), *((size, True) for size in sizes), *masks]
+
+    def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        columns = x.shape[-1] - (sum(self._sizes) if self._training else 0)
+        masks = tuple(tf.split(x[:, columns:], self._sizes, axis=-1)) if self._training else ()
+        new, saved = self._cell.step(x[:, :columns], states, weights)
+        mixed = tuple(share * before + (1.0 - share) * after
+                      for before, after, share in zip(states, new, self._shares(masks), strict=True))
+        return mixed, (*saved, *new, *masks)
+
+    def _shares(self, masks: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Returns, for each state, the weight of the previous value in the new value, FP32.
+
+        This is a mask ``[batch, size]`` in training, and a scalar outside of training.
+        """
+        if self._training:
+            return [tf.cast(mask, tf.float32) for mask in masks]
+        return [tf.constant(self._rate) for _ in self._sizes]
+
+    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
+                      weights: Sequence[tf.Tensor]) -> StepGradient:
+        count = self.num_states
+        num_saved = len(self._cell.saved_sizes(self._sizes))
+        new, masks = saved[num_saved:num_saved + count], saved[num_saved + count:]
+        shares = self._shares(masks)
+        d_new = tuple(d * (1.0 - share) for d, share in zip(d_states, shares, strict=True))
+        grads = self._cell.step_gradient(d_new, saved[:num_saved], before, new, weights)
+        d_before = tuple(inside + d * share for inside, d, share in zip(grads.states, d_states, shares, strict=True))
+        dx = tf.pad(grads.x, [[0, 0], [0, sum(self._sizes)]]) if self._training else grads.x
+        return StepGradient(dx, d_before, grads.rows, grads.sums)
+
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        columns = dx.shape[-1] - (sum(self._sizes) if self._training else 0)
+        num_saved = len(self._cell.saved_sizes(self._sizes))
+        return self._cell.weight_gradients(outputs_before, dx[:, :columns], rows, saved[:num_saved])

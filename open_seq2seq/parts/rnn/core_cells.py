@@ -130,7 +130,7 @@ class CoreCell:
     """Base of the cells: declares the parameters in ``core_cell_params`` and creates layers.
 
     Attributes:
-      kind: name of the cell in ``parts.rnn.lstm_variants.CELLS``.
+      kind: name of the cell in ``parts.rnn.cells.CELLS``.
       gate_bias: see ``Direction``; used if the cell has no parameter ``forget_bias``.
     """
 

@@ -13,10 +13,8 @@ from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.parts.rnn.cells import Cell
-from open_seq2seq.parts.rnn.lstm_variants import CELLS
+from open_seq2seq.parts.rnn.cells import CELLS, Cell, Zoneout
 from open_seq2seq.parts.rnn.recurrence import recurrence
-from open_seq2seq.parts.rnn.zoneout import Zoneout
 
 # For each gate in cuDNN's order, its index in the order of ``cells``. cuDNN's order is input, forget, candidate, output
 # for an LSTM, and reset, update, candidate for a GRU.

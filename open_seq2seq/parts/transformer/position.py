@@ -8,9 +8,10 @@ import tensorflow as tf
 
 MASKED = -1e9
 """Bias for positions that must not be attended to; its exp is exactly 0 in FP32."""
+_MAX_TIMESCALE = 1e4  # longest wavelength divided by 2π
 
 
-def position_signal(positions: tf.Tensor, hidden_size: int, max_timescale: float = 1e4) -> tf.Tensor:
+def position_signal(positions: tf.Tensor, hidden_size: int) -> tf.Tensor:
     """Returns sinusoids with geometrically spaced wavelengths (Vaswani et al. 2017, §3.5).
 
     Sines fill the first half of the channels and cosines the second, as in Tensor2Tensor; the paper interleaves them.
@@ -19,13 +20,12 @@ def position_signal(positions: tf.Tensor, hidden_size: int, max_timescale: float
     Args:
       positions: integers ``[time]``; the first position is 0.
       hidden_size: number of channels.
-      max_timescale: longest wavelength divided by 2π.
 
     Returns:
       ``[time, hidden]`` FP32.
     """
     timescales = hidden_size // 2
-    increment = math.log(max_timescale) / max(timescales - 1, 1)
+    increment = math.log(_MAX_TIMESCALE) / max(timescales - 1, 1)
     rates = tf.exp(tf.range(timescales, dtype=tf.float32) * -increment)
     angles = tf.cast(positions, tf.float32)[:, None] * rates[None, :]
     signal = tf.concat([tf.sin(angles), tf.cos(angles)], axis=1)

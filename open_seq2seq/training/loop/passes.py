@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH
 from open_seq2seq.data.batching import PlanLoader, evaluation_plan
 from open_seq2seq.data.contiguous import OnePass, PassBatch
 from open_seq2seq.data.data_layer import DataLayer
@@ -130,7 +129,7 @@ class EvaluationPass:
         order = np.random.Generator(np.random.Philox(0)).permutation(len(plan)).tolist()
         seconds: list[float] = []
         start = before = time.perf_counter()
-        with contextlib.closing(PlanLoader(layer, plan, order[:replicas] + order, DEFAULT_PREFETCH)) as loader:
+        with contextlib.closing(PlanLoader(layer, plan, order[:replicas] + order)) as loader:
             while batches := [PassBatch(0, True, batch) for batch in itertools.islice(loader, replicas)]:
                 list(self._evaluated(batches))
                 now = time.perf_counter()

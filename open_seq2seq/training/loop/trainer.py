@@ -36,12 +36,11 @@ from open_seq2seq.runners.run_states import RunStates, carried_signature, set_as
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.diagnosis import Examiner
 from open_seq2seq.training.loop.divergence import DivergenceHistory
-from open_seq2seq.training.loop.early_stopping import EarlyStopping
 from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.training.loop.passes import EvaluationPass, PassStopped, print_title
 from open_seq2seq.training.loop.samples import WORST_EXAMPLES, RunReporter
-from open_seq2seq.training.loop.signals import StopRequest
 from open_seq2seq.training.loop.step import TrainStep
+from open_seq2seq.training.loop.stopping import EarlyStopping, StopRequest
 from open_seq2seq.training.loop.summaries import Summaries
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.trail import TRAIL

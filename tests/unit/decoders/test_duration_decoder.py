@@ -13,7 +13,7 @@ from open_seq2seq.decoders import DurationDecoder
 from open_seq2seq.losses import Text2SpeechLoss
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.parts.tacotron.layers import gaussian_weights, whole_frames
+from open_seq2seq.parts.tacotron import gaussian_weights, whole_frames
 from open_seq2seq.utils.errors import ConfigError
 
 MELS, SIZE = 3, 4

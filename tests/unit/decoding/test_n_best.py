@@ -8,11 +8,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from open_seq2seq.decoding.beam_dump import is_beam_dump, read_beam_dump, write_beam_dump
-from open_seq2seq.decoding.ctc.n_best import read_n_best, write_n_best
-from open_seq2seq.decoding.n_best import Candidate, rescore
-from open_seq2seq.models.text2text.result_files import TranslationWriter, read_scores
-from open_seq2seq.models.text2text.translations import Translation, Translations
+from open_seq2seq.decoding.n_best import (
+    Candidate,
+    is_beam_dump,
+    read_beam_dump,
+    read_n_best,
+    rescore,
+    write_beam_dump,
+    write_n_best,
+)
+from open_seq2seq.models.text2text.translations import Translation, Translations, TranslationWriter, read_scores
 from open_seq2seq.utils.errors import DataError
 
 # As NVIDIA's OpenSeq2Seq writes it; the third list is of a silent recording.

@@ -7,8 +7,7 @@ import pytest
 
 from open_seq2seq.encoders import Encoder, SpeechEncoder
 from open_seq2seq.encoders.speech_encoder import TimeWindows, time_windows_of
-from open_seq2seq.parts.conv_blocks.convolution import Window
-from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField, field_of
+from open_seq2seq.parts.conv_blocks.convolution import ReceptiveField, Window, field_of
 
 FRAMES = np.array([0, 5, 12, 13])
 BASES = pytest.mark.parametrize("base", [SpeechEncoder, Encoder])

@@ -11,7 +11,7 @@ from open_seq2seq.models import Text2Text
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import Reporter, report_sample
 from open_seq2seq.models.results import LineWriter, ResultWriter, open_results
-from open_seq2seq.models.speech2text.transcript_files import SpokenWord, TranscriptWriter
+from open_seq2seq.models.speech2text.speech2text import SpokenWord, TranscriptWriter
 from open_seq2seq.utils.errors import DataError, UserError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.models import size_check
+from open_seq2seq.models import builder
 from open_seq2seq.models.model import Model
 from open_seq2seq.parts.component import Component, creating_variables, named_variables
 from open_seq2seq.utils.errors import ConfigError
@@ -37,13 +37,13 @@ def refusal(model: Model, rows: int) -> str:
         model.encoder = Wide(rows)
 
     with pytest.raises(ConfigError) as caught:
-        size_check.check_size(model, make_parts)
+        builder.check_size(model, make_parts)
     return str(caught.value)
 
 
 def test_what_does_not_fit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(size_check, "available_bytes", lambda: 15 * GIB)
-    monkeypatch.setattr(size_check.tf.config, "list_physical_devices", lambda kind: [])
+    monkeypatch.setattr(builder, "available_bytes", lambda: 15 * GIB)
+    monkeypatch.setattr(builder.tf.config, "list_physical_devices", lambda kind: [])
     text = refusal(OfOneTable(optimizer="Adam"), 2 ** 20)
     assert "need 16.0 GiB" in text and "15.0 GiB are left" in text
     assert "weights 4.0 GiB, gradients 4.0 GiB, optimizer 8.0 GiB" in text
@@ -56,9 +56,9 @@ def test_what_does_not_fit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(("mode", "params"), [("train", {"optimizer": "SGD"}), ("eval", {}), ("infer", {})])
 def test_what_fits_is_not(mode: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     """Plain descent keeps nothing of a weight, and evaluation has no gradients either."""
-    monkeypatch.setattr(size_check, "available_bytes", lambda: 8 * GIB + 4096)
+    monkeypatch.setattr(builder, "available_bytes", lambda: 8 * GIB + 4096)
     model = OfOneTable(mode, **params)
-    size_check.check_size(model, lambda: setattr(model, "encoder", Wide(2 ** 20)))
+    builder.check_size(model, lambda: setattr(model, "encoder", Wide(2 ** 20)))
 
 
 def test_nothing_is_made_and_seeds_stay(monkeypatch: pytest.MonkeyPatch):
@@ -66,7 +66,7 @@ def test_nothing_is_made_and_seeds_stay(monkeypatch: pytest.MonkeyPatch):
         model = OfOneTable("infer")
         with creating_variables(7):
             if described:
-                shapes = size_check.describe_variables(model, lambda: setattr(model, "encoder", Wide(3)))
+                shapes = builder.describe_variables(model, lambda: setattr(model, "encoder", Wide(3)))
                 assert shapes == {"encoder/small": (8,), "encoder/table": (3, 1024)}
             model.encoder = Wide(3)
         return named_variables(model)["encoder/table"].numpy()
@@ -75,7 +75,7 @@ def test_nothing_is_made_and_seeds_stay(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_parts_that_need_values_are_made_without_the_estimate(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(size_check, "available_bytes", lambda: 1)
+    monkeypatch.setattr(builder, "available_bytes", lambda: 1)
 
     class Careful(Component):
         def __init__(self) -> None:
@@ -83,7 +83,7 @@ def test_parts_that_need_values_are_made_without_the_estimate(monkeypatch: pytes
             self.weight([2]).assign([1.0, 2.0])
 
     model = OfOneTable("infer")
-    size_check.check_size(model, lambda: setattr(model, "encoder", Careful()))
+    builder.check_size(model, lambda: setattr(model, "encoder", Careful()))
 
 
 def test_memory_is_what_the_narrowest_group_has_left(tmp_path):

@@ -10,7 +10,7 @@ import soundfile
 
 from open_seq2seq.data.speech2text.alphabet import Characters
 from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
-from open_seq2seq.data.speech2text.own_recordings import Recording
+from open_seq2seq.data.speech2text.own_speech import Recording
 from open_seq2seq.utils.errors import UserError
 from scripts.prepare_speech import main, say_rates
 from tests.unit.scripts.running import ok, run

@@ -14,7 +14,7 @@ import pytest
 
 from open_seq2seq.decoding.ctc import CtcDecoder, beam_search_params
 from open_seq2seq.decoding.ctc.logits_file import read_logits, write_logits
-from open_seq2seq.decoding.ctc.n_best import read_n_best
+from open_seq2seq.decoding.n_best import read_n_best
 from open_seq2seq.utils import script as script_module
 from scripts.build_lm import read_texts
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.data.image2label import augmentation, pipeline, randaugment
+from open_seq2seq.data.image2label import augmentation, pipeline
 from open_seq2seq.parts.randomness import example_uniforms
 
 
@@ -90,12 +90,12 @@ def test_affine_maps_shift_and_rotate_about_the_centre():
     np.testing.assert_allclose(found[2][:, 5:], 128.0)
 
 
-@pytest.mark.parametrize("name", randaugment.OPERATIONS)
+@pytest.mark.parametrize("name", augmentation.OPERATIONS)
 def test_each_operation_changes_its_images_alone(name):
     x = images(3)
     chosen = np.zeros([3, 1, 2], np.float32)  # the identity
-    chosen[1, 0] = (randaugment.OPERATIONS.index(name) + 0.5) / len(randaugment.OPERATIONS), 0.9
-    found = randaugment.rand_augmented(tf.constant(x), tf.constant(chosen), 8.0).numpy()
+    chosen[1, 0] = (augmentation.OPERATIONS.index(name) + 0.5) / len(augmentation.OPERATIONS), 0.9
+    found = augmentation.rand_augmented(tf.constant(x), tf.constant(chosen), 8.0).numpy()
     np.testing.assert_allclose(found[[0, 2]], x[[0, 2]], atol=1e-3)
     assert np.isfinite(found).all() and found.min() >= 0.0 and found.max() <= 255.01
     assert np.allclose(found[1], x[1], atol=1e-3) == (name == "identity")

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.data import CifarDataLayer, ImageFolderDataLayer, ImagenetDataLayer
 from open_seq2seq.data.image2label import folder as cached_images
-from open_seq2seq.data.image2label.decoding import decode_rgb
+from open_seq2seq.data.image2label.image_files import decode_rgb
 from open_seq2seq.data.image2label.pipeline import resized_short_side
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 from tests.unit.data.image2label.conftest import folder_params, picture

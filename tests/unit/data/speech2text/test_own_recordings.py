@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from open_seq2seq.data.speech2text.own_recordings import read_recordings
-from open_seq2seq.data.speech2text.own_speech import clean, listed, write_segments
+from open_seq2seq.data.speech2text.own_speech import clean, listed, read_recordings, write_segments
 from open_seq2seq.utils.errors import DataError
 
 RATE = 8000

@@ -10,8 +10,7 @@ import pytest
 import soundfile
 
 from open_seq2seq.data.speech2text.manifests import Utterance
-from open_seq2seq.data.speech2text.own_recordings import Recording, read_recordings
-from open_seq2seq.data.speech2text.own_speech import clean, split
+from open_seq2seq.data.speech2text.own_speech import Recording, clean, read_recordings, split
 from open_seq2seq.utils.errors import DataError
 
 TONE = 0.3 * np.sin(np.arange(4000) * 0.2)

@@ -5,8 +5,8 @@ import unicodedata
 import numpy as np
 import pytest
 
-from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, character_scorer, decode_all, word_scorer
-from open_seq2seq.decoding.ctc.lexicon import Lexicon
+from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, decode_all, scorers
+from open_seq2seq.decoding.ctc.scorers import Lexicon
 from open_seq2seq.decoding.ngram import read_arpa
 from open_seq2seq.utils.errors import ConfigError, DataError
 from tests.unit.decoding.arpa_text import arpa_text
@@ -216,8 +216,8 @@ def test_what_is_remembered_of_a_language_model_has_an_end(models, monkeypatch, 
     options = {"lm_path": path, "lm_type": lm_type, "oov_penalty": 2.0, "beam_width": 2}
     utterances = [exhaustive.random_logits(20, 4, seed) for seed in range(5)]
     want = [CtcDecoder(["a", "b", " "], options).decode(logits) for logits in utterances]
-    monkeypatch.setattr(word_scorer, "_MAX_SCORES", 5)
-    monkeypatch.setattr(character_scorer, "_MAX_SCORES", 9)
+    monkeypatch.setattr(scorers, "_MAX_SCORES", 5)
+    monkeypatch.setattr(scorers, "_MAX_SYMBOL_SCORES", 9)
     decoder = CtcDecoder(["a", "b", " "], options)
     for logits, n_best in zip(utterances, want, strict=True):
         assert [(t.text, t.score) for t in decoder.decode(logits)] == [(t.text, t.score) for t in n_best]

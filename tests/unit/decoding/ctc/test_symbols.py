@@ -10,7 +10,7 @@ import sentencepiece
 
 from open_seq2seq.data.speech2text.alphabet import make_alphabet
 from open_seq2seq.decoding.ctc import Symbols
-from open_seq2seq.decoding.ctc.lexicon import Lexicon
+from open_seq2seq.decoding.ctc.scorers import Lexicon
 
 
 @pytest.fixture(scope="module")

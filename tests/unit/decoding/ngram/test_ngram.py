@@ -14,8 +14,8 @@ from open_seq2seq.decoding.ngram import (
     read_arpa,
     write_arpa,
 )
-from open_seq2seq.decoding.ngram.loading import KenlmModel
-from open_seq2seq.decoding.ngram.perplexity import sentence_scores
+from open_seq2seq.decoding.ngram.arpa import KenlmModel
+from open_seq2seq.decoding.ngram.model import sentence_scores
 from open_seq2seq.decoding.ngram.text import characters_of_lines, words_of_lines
 from open_seq2seq.utils.errors import DataError
 from tests.unit.decoding.arpa_text import arpa_text

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.models.lm.language_model import activation_penalty, temporal_penalty
-from open_seq2seq.models.lm.neural_cache import NeuralCache
+from open_seq2seq.models.lm.language_model import NeuralCache, activation_penalty, temporal_penalty
 from open_seq2seq.parts.carried_state import carried_values
 from open_seq2seq.parts.component import carried_states
 from open_seq2seq.parts.forward_pass import forward_pass

@@ -14,8 +14,7 @@ from open_seq2seq.encoders import Encoder
 from open_seq2seq.models import Speech2Text
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.models.speech2text.logit_stream import LogitStream, streaming_field
-from open_seq2seq.parts.conv_blocks.convolution import Window
-from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
+from open_seq2seq.parts.conv_blocks.convolution import ReceptiveField, Window
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.encoders.test_tdnn_encoder import STACKS
 

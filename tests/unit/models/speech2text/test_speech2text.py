@@ -14,7 +14,7 @@ import tensorflow as tf
 from open_seq2seq.data.batching import evaluation_batches
 from open_seq2seq.decoding.ctc import CtcDecoder
 from open_seq2seq.decoding.ctc.logits_file import read_logits
-from open_seq2seq.decoding.ctc.n_best import read_n_best
+from open_seq2seq.decoding.n_best import read_n_best
 from open_seq2seq.models import Speech2Text
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.runners.runner import Runner

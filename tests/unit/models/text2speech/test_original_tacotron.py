@@ -20,10 +20,10 @@ from open_seq2seq.decoders import Tacotron2Decoder
 from open_seq2seq.encoders import Tacotron2Encoder, tacotron2_encoder
 from open_seq2seq.losses import Text2SpeechLoss
 from open_seq2seq.optimizers import MixedPrecisionOptimizer, make_optimizer, make_schedule
+from open_seq2seq.parts import tacotron
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.conv_blocks.convolution import Window
 from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.parts.tacotron import style
 
 FOLDER = Path(__file__).parent
 TOLERANCE = 1e-4
@@ -66,7 +66,7 @@ def make_parts(arrays, monkeypatch):
         "output_type": data["output_type"], "exp_mag": data["exp_mag"], "postnet_bn_epsilon": 1.001e-5,
         "mask_decoder_sequence": False, "prenet_dropout_prob": 0.0}, types.SimpleNamespace(encoder=encoder))
     monkeypatch.setattr(tacotron2_encoder, "tf", Unmasked())
-    monkeypatch.setattr(style, "tf", Unmasked())
+    monkeypatch.setattr(tacotron, "tf", Unmasked())
     for block in [*encoder.blocks, *(encoder.style.blocks if encoder.style else [])]:
         block._settings = (*block._settings[:2], False)  # mask_padding
     if encoder.style:

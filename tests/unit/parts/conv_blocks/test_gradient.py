@@ -12,7 +12,7 @@ import tensorflow as tf
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.conv_blocks import convolution as module
 from open_seq2seq.parts.conv_blocks.convolution import Window, make_convolution
-from open_seq2seq.parts.image_blocks.convolution import ImageConvolution
+from open_seq2seq.parts.image_blocks import ImageConvolution
 
 WINDOWS = [Window(5), Window(4), Window(2, 3), Window(5, 2), Window(4, 3), Window(5, 1, 2), Window(4, 1, 3),
            Window(5, 1, 1, "VALID"), Window(4, 2, 1, "VALID"), Window(3, 1, 2, "VALID"), Window(3, 1, 2, "CAUSAL"),

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables
-from open_seq2seq.parts.conv_blocks.convolution import Convolution1D, Window
-from open_seq2seq.parts.conv_blocks.receptive_field import field_of
+from open_seq2seq.parts.conv_blocks.convolution import Convolution1D, Window, field_of
 
 STACKS = {
     "same": [Window(5), Window(4), Window(1)],

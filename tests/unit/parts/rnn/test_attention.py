@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.parts.rnn.attention import GlobalAttention
-from open_seq2seq.parts.rnn.monotonic import MonotonicAttention
+from open_seq2seq.parts.rnn.attention import GlobalAttention, MonotonicAttention
 
 
 @pytest.mark.parametrize("kind", [GlobalAttention, MonotonicAttention])

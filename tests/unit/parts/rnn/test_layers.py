@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
+from open_seq2seq.parts.rnn.cells import CELLS
 from open_seq2seq.parts.rnn.layers import RecurrentLayer, RecurrentStack
-from open_seq2seq.parts.rnn.lstm_variants import CELLS
 from tests.unit.parts.rnn import naive_cells
 
 LENGTHS = [9, 1, 6]

@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
+from open_seq2seq.parts.rnn.cells import Zoneout
 from open_seq2seq.parts.rnn.core_cells import FLSTMCell, GLSTMCell, GRUCell, LayerNormBasicLSTMCell, LSTMCell
 from open_seq2seq.parts.rnn.layers import Direction
 from open_seq2seq.parts.rnn.recurrence import recurrence
-from open_seq2seq.parts.rnn.zoneout import Zoneout
 from tests.unit.parts.rnn import naive_cells
 
 SIZE, TIME, BATCH = 6, 7, 3

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from open_seq2seq.training.loop.early_stopping import EarlyStopping
 from open_seq2seq.training.loop.metrics_file import MetricsFile, read_metrics, start_table, tables_in
+from open_seq2seq.training.loop.stopping import EarlyStopping
 from open_seq2seq.utils.errors import ConfigError, UserError
 
 

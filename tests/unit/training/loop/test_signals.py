@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from open_seq2seq.training.loop.signals import StopRequest
+from open_seq2seq.training.loop.stopping import StopRequest
 
 HUP, INT, TERM = signal.SIGHUP, signal.SIGINT, signal.SIGTERM
 

@@ -6,9 +6,9 @@ import soundfile
 import tensorflow as tf
 
 from open_seq2seq.data import SpeechCommandsDataLayer
+from open_seq2seq.data.speech2text import speech_commands
 from open_seq2seq.data.speech2text.augmentation import Draw
-from open_seq2seq.data.speech_commands import speech_commands
-from open_seq2seq.data.speech_commands.speech_commands import fitted, fitted_in_graph, log_mel
+from open_seq2seq.data.speech2text.speech_commands import fitted, fitted_in_graph, log_mel
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.librosa_import import import_librosa

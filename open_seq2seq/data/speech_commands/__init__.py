@@ -1,1 +1,0 @@
-"""The data layer of spoken commands: short recordings and their classes."""

@@ -1,1 +1,0 @@
-"""Layers of networks for images ``[batch, height, width, channels]``."""

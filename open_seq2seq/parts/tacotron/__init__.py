@@ -1,1 +1,0 @@
-"""Layers of speech synthesis with Tacotron 2."""
