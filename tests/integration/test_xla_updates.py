@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from open_seq2seq.cli import parse_options
 from open_seq2seq.models.builder import build_model
