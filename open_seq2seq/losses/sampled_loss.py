@@ -26,7 +26,7 @@ def log_uniform_ids(count: int, num_ids: int, seed: tf.Tensor) -> tf.Tensor:
       seed: int64 ``[2]``.
     """
     # In FP32, the rarest ids of a large vocabulary would be drawn too often or never.
-    uniform = tf.random.stateless_uniform([count], seed, dtype=tf.float64)
+    uniform = tf.random.stateless_uniform([count], seed, dtype=tf.float64, alg="philox")
     return tf.minimum(tf.cast(tf.exp(uniform * math.log(num_ids + 1.0)), tf.int32) - 1, num_ids - 1)
 
 

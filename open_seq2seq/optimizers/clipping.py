@@ -10,6 +10,7 @@ Gradient = Any  # tf.Tensor or tf.IndexedSlices
 Gradients = dict[str, Any]  # the gradients by variable name
 
 _LARGEST_JOINED = 2 ** 16  # values
+_TINY = 2.0 ** -100  # times this, the square of any FP32 value is in range
 
 
 class UniqueRows(tf.IndexedSlices):
@@ -33,6 +34,22 @@ def sum_duplicates(slices: tf.IndexedSlices) -> UniqueRows:
     indices, positions = tf.unique(slices.indices)
     values = tf.math.unsorted_segment_sum(slices.values, positions, tf.size(indices))
     return UniqueRows(values, indices, slices.dense_shape)
+
+
+def unique_rows_for_xla(slices: tf.IndexedSlices) -> UniqueRows:
+    """Sums the rows that have the same index, as ``sum_duplicates``, but returns as many rows as there are lookups.
+
+    XLA needs their number, and looks for unique values in a loop. Here the first row of each index holds the sum, and
+    the others hold 0 with an index past the last row, which XLA does not write.
+
+    Args:
+      slices: values ``[rows, …]`` with indices ``[rows]``.
+    """
+    count, end = tf.size(slices.indices), tf.cast(slices.dense_shape[0], slices.indices.dtype)
+    numbers = tf.range(count)
+    first = tf.gather(tf.math.unsorted_segment_min(numbers, slices.indices, end), slices.indices)
+    values = tf.math.unsorted_segment_sum(slices.values, first, count)
+    return UniqueRows(values, tf.where(first == numbers, slices.indices, end), slices.dense_shape)
 
 
 def add_gradients(first: Gradient, second: Gradient) -> Gradient:
@@ -67,7 +84,7 @@ def _peak(values: tf.Tensor) -> tf.Tensor:
     return tf.maximum(tf.reduce_max(tf.abs(values)), 0.0)
 
 
-def global_norm(gradients: Gradients, joins: bool = True) -> tf.Tensor:
+def global_norm(gradients: Gradients, joins: bool = True, for_xla: bool = False) -> tf.Tensor:
     """Returns the square root of the sum of squares over all gradients.
 
     The result is finite if and only if all gradients are finite and the norm is in the range of FP32, so it also serves
@@ -77,18 +94,26 @@ def global_norm(gradients: Gradients, joins: bool = True) -> tf.Tensor:
       gradients: the gradients by name, dense or ``IndexedSlices`` (duplicate rows are summed first).
       joins: whether small gradients are joined. If the norm of each is needed as well, TensorFlow computes both from
         the same sums of squares without this.
+      for_xla: whether the second pass is made in any case, with scaled values in FP32: XLA makes both passes at once,
+        and a branch costs more, because the host of a GPU has to wait for the first sum.
 
     Returns:
       FP32 scalar; inf or NaN when a gradient is not finite.
     """
     values = _joined(values_of(gradients)) if joins else values_of(gradients)
-    squares = 2.0 * tf.add_n([tf.nn.l2_loss(v) for v in values])
+    squares = _sum_of_squares(values)
+    if for_xla:
+        large = tf.sqrt(_sum_of_squares([v * _TINY for v in values])) / _TINY
+        return tf.where(tf.math.is_finite(squares), tf.sqrt(squares), large)
 
     def with_large_values() -> tf.Tensor:
-        squares = 2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(v, tf.float64)) for v in values])
-        return tf.cast(tf.sqrt(squares), tf.float32)
+        return tf.cast(tf.sqrt(_sum_of_squares([tf.cast(v, tf.float64) for v in values])), tf.float32)
 
     return tf.cond(tf.math.is_finite(squares), lambda: tf.sqrt(squares), with_large_values)
+
+
+def _sum_of_squares(values: list[tf.Tensor]) -> tf.Tensor:
+    return 2.0 * tf.add_n([tf.nn.l2_loss(v) for v in values])
 
 
 def scaled(gradients: Gradients, factor: tf.Tensor) -> Gradients:

@@ -175,7 +175,7 @@ class MixedPrecisionOptimizer(Module):
 
     def update(self, gradients: Gradients, variables: Variables,
                reduce: Callable[[Gradients], Gradients] | None = None,
-               agree: Callable[[tf.Tensor], tf.Tensor] | None = None) -> UpdateInfo:
+               agree: Callable[[tf.Tensor], tf.Tensor] | None = None, for_xla: bool = False) -> UpdateInfo:
         """Makes one update, or skips it.
 
         The order is: cast the gradients to FP32; ``reduce`` them; compute their norm; unscale and clip them, or apply
@@ -188,6 +188,8 @@ class MixedPrecisionOptimizer(Module):
           variables: the trainable variables by name.
           reduce: sums FP32 gradients, which are still scaled, over the ranks; identity by default.
           agree: computes the logical AND of a bool scalar over the ranks; identity by default.
+          for_xla: whether the update is part of a function that XLA compiles. It then has no branches, for which the
+            host of a GPU would have to wait, and no shapes that depend on values.
 
         Raises:
           ConfigError: there are no gradients.
@@ -199,10 +201,10 @@ class MixedPrecisionOptimizer(Module):
         if reduce is not None:
             gradients = reduce(gradients)
         # Duplicate rows are summed once, for both the norm and the optimizer.
-        gradients = {name: self._optimizer.prepare(g) for name, g in gradients.items()}
+        gradients = {name: self._optimizer.prepare(g, for_xla) for name, g in gradients.items()}
         scale = self.loss_scale
         rate = self.learning_rate * self.batch_factor
-        scaled_norm = global_norm(gradients, joins=self._larc is None)
+        scaled_norm = global_norm(gradients, joins=self._larc is None, for_xla=for_xla)
         norm = scaled_norm / scale if self._scales else scaled_norm
         amax = max_abs(gradients) / scale if self._scaler.needs_amax else None
         larc: dict[str, LarcInfo] = {}
@@ -213,7 +215,8 @@ class MixedPrecisionOptimizer(Module):
         finite = tf.math.is_finite(scaled_norm)
         if agree is not None and (self._skip_nonfinite or self._scaler.automatic):
             finite = agree(finite)
-        applied = self._apply(gradients, variables, rate, finite if self._skip_nonfinite else None)
+        apply = self._apply_selected if for_xla else self._apply
+        applied = apply(gradients, variables, rate, finite if self._skip_nonfinite else None)
         self.overflows.assign_add(tf.cast(tf.logical_not(finite), tf.int64))
         if self._scaler.automatic:
             self._scaler.update(finite, amax)
@@ -277,6 +280,23 @@ class MixedPrecisionOptimizer(Module):
             return tf.constant(False)
 
         return apply() if finite is None else tf.cond(finite, apply, skip)
+
+    def _apply_selected(self, gradients: Gradients, variables: Variables, rate: tf.Tensor,
+                        finite: tf.Tensor | None) -> tf.Tensor:
+        """Applies the gradients; then selects, element by element, the new values or, if not finite, the old ones.
+
+        XLA makes the selection a part of the operations that compute the new values.
+        """
+        if finite is None:
+            return self._apply(gradients, variables, rate, None)
+        kept = [self.updates, *variables.values(), *self._optimizer.state().values(), *self.averaged_weights.values(),
+                *(() if self._average is None else self._average.state().values())]
+        before = [variable.read_value() for variable in kept]
+        self._apply(gradients, variables, rate, None)
+        for variable, value in zip(kept, before, strict=True):
+            variable.assign(tf.where(finite, variable, value))
+        self.skipped.assign_add(tf.cast(tf.logical_not(finite), tf.int64))
+        return finite
 
 
 def _to_fp32(values: tf.Tensor) -> tf.Tensor:

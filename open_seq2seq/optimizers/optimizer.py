@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.config.params import check_params
-from open_seq2seq.optimizers.clipping import Gradient, Gradients, sum_duplicates
+from open_seq2seq.optimizers.clipping import Gradient, Gradients, sum_duplicates, unique_rows_for_xla
 from open_seq2seq.parts.component import Module
 from open_seq2seq.utils.errors import ConfigError
 
@@ -132,11 +132,13 @@ class Optimizer(Module):
             else:
                 self._update_dense(variables[name], gradient, slots, step)
 
-    def prepare(self, gradient: Gradient) -> Gradient:
+    def prepare(self, gradient: Gradient, for_xla: bool = False) -> Gradient:
         """Returns a gradient in the form that the update rule expects: dense, or without duplicate rows."""
         if not isinstance(gradient, tf.IndexedSlices):
             return gradient
-        return sum_duplicates(gradient) if self.updates_rows else tf.convert_to_tensor(gradient)
+        if not self.updates_rows:
+            return tf.convert_to_tensor(gradient)
+        return unique_rows_for_xla(gradient) if for_xla else sum_duplicates(gradient)
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
         """Returns the slots for a variable of this shape, by kind."""

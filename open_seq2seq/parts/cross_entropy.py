@@ -74,10 +74,13 @@ def _row_losses(logits: tf.Tensor, probabilities: tf.Tensor, indices: tf.Tensor,
       targets: probabilities of the label and of the other ids.
     """
     label_logits = tf.cast(tf.gather_nd(logits, indices), tf.float32)
-    likelihood = tf.cast(tf.gather_nd(probabilities, indices), tf.float32)
-    normalizers = tf.cond(
-        tf.reduce_all(likelihood > _SMALLEST), lambda: label_logits - tf.math.log(likelihood),
-        lambda: tf.reduce_logsumexp(tf.cast(logits, tf.float32), -1))
+    if current_pass().for_xla:  # which computes both in the same pass over the logits; a branch would cost more
+        normalizers = tf.reduce_logsumexp(tf.cast(logits, tf.float32), -1)
+    else:
+        likelihood = tf.cast(tf.gather_nd(probabilities, indices), tf.float32)
+        normalizers = tf.cond(
+            tf.reduce_all(likelihood > _SMALLEST), lambda: label_logits - tf.math.log(likelihood),
+            lambda: tf.reduce_logsumexp(tf.cast(logits, tf.float32), -1))
     losses = normalizers - (targets.on - targets.off) * label_logits
     return losses if logit_sums is None else losses - targets.off * logit_sums
 
@@ -192,8 +195,10 @@ def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: 
     pieces = tf.TensorArray(wide, chunks if training else 0, element_shape=[None, size])
 
     def body(chunk: tf.Tensor, loss: tf.Tensor, pieces: Any, by_table: tf.Tensor) -> tuple:
-        part = slice(chunk * rows, (chunk + 1) * rows)
-        x, weight, indices = hidden[part], weights[part], _label_indices(labels[part])
+        # With a stop that is not constant, XLA would compute as many rows as there are.
+        x = tf.slice(hidden, [chunk * rows, 0], [rows, size])
+        weight, label = (tf.slice(values, [chunk * rows], [rows]) for values in (weights, labels))
+        indices = _label_indices(label)
         logits = tf.matmul(x, kernel, transpose_b=True)
         probabilities = _softmax(logits)
         sums = tf.linalg.matvec(tf.cast(x, tf.float32), kernel_sum) if targets.off else None

@@ -36,6 +36,8 @@ def next_words(count: tf.Tensor) -> tf.Tensor:
 def next_seed() -> tf.Tensor:
     """Returns a seed, int64 ``[2]``, for one stateless operation; each call returns a different seed.
 
+    With ``alg="philox"`` the operation draws the same numbers whether or not XLA compiles it.
+
     Raises:
       RuntimeError: called outside of a ``forward_pass`` of a micro-batch.
     """

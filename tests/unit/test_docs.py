@@ -39,7 +39,7 @@ def test_the_examples_in_the_pages_are_those_of_the_files():
 # Of pip, mpiexec, horovodrun, scripts/install_horovod.sh, docker, sbatch and OpenNMT-tf.
 LAUNCHERS_OWN = (r"--(no-deps|bind-to|allow-run-as-root|oversubscribe|mca|gloo|network-interfaces|nccl|no-nccl"
                  r"|build-arg|rm|nodes|min-np|max-np|host-discovery-script|blacklist-cooldown-range|reset-limit"
-                 r"|elastic-timeout"
+                 r"|elastic-timeout|tf_xla_persistent_cache_directory"
                  r"|auto_config|with_eval|features_file|predictions_file|max_count|sentencepiece|mixed_precision"
                  r")(?![\w-])")
 

@@ -216,5 +216,5 @@ def _like_rows(mask: tf.Tensor | None, y: tf.Tensor) -> tf.Tensor | None:
 def _joined(y: tf.Tensor, residual: tf.Tensor, drop: float) -> tf.Tensor:
     if drop == 0.0:
         return y + residual
-    keep = tf.random.stateless_uniform([], next_seed()) >= drop
+    keep = tf.random.stateless_uniform([], next_seed(), alg="philox") >= drop
     return tf.where(keep, y, tf.zeros([], y.dtype)) + residual

@@ -206,7 +206,7 @@ class GlobalAttention(Module):
 
     Attributes:
       is_monotonic: whether the weights of a step depend on those of the previous step, as in
-        ``monotonic.MonotonicAttention``.
+        ``MonotonicAttention``.
     """
 
     is_monotonic = False
@@ -375,7 +375,7 @@ class MonotonicAttention(GlobalAttention):
         """Returns normally distributed FP32 noise of this shape for the scores; None if no noise is to be added."""
         if not training or self._noise == 0.0:
             return None
-        return self._noise * tf.random.stateless_normal(shape, next_seed())
+        return self._noise * tf.random.stateless_normal(shape, next_seed(), alg="philox")
 
     def first_weights(self, leading: Any, memory_size: tf.Tensor) -> tf.Tensor:
         """Returns the attention before the first step: 1 at the first position, else 0.

@@ -176,7 +176,7 @@ class TrainStep:
             scaled = self._optimizer.scale(total)
         gradients = self._gradients(tape, scaled)
         self.batches.assign_add(1)
-        return {**self._apply(gradients), "loss": total, "finite_loss": tf.math.is_finite(total)}
+        return {**self._apply(gradients, self._use_xla_jit), "loss": total, "finite_loss": tf.math.is_finite(total)}
 
     def _weigh_one(self, batch: Any) -> dict[str, WeightedSums]:
         """Returns the sums for one micro-batch, by unit."""
@@ -236,9 +236,9 @@ class TrainStep:
         gradients = tape.gradient(loss, self._variables)
         return {name: gradient for name, gradient in gradients.items() if gradient is not None}
 
-    def _apply(self, gradients: Tensors) -> Tensors:
+    def _apply(self, gradients: Tensors, for_xla: bool = False) -> Tensors:
         with tf.name_scope("optimizer"):  # identifies the optimizer in profiles
-            info = self._optimizer.update(gradients, self._variables, agree=self._runner.agree)
+            info = self._optimizer.update(gradients, self._variables, agree=self._runner.agree, for_xla=for_xla)
         results: Tensors = dict(info._asdict())
         if self._report_gradients:
             results["gradients"] = {

@@ -34,6 +34,7 @@ from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.runners.processor_speed.choice import choice_of
 from open_seq2seq.runners.run_states import RunStates, carried_signature, set_aside
 from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training.loop.compilations import Compilations
 from open_seq2seq.training.loop.diagnosis import Examiner
 from open_seq2seq.training.loop.divergence import DivergenceHistory
 from open_seq2seq.training.loop.metrics_file import MetricsFile
@@ -194,6 +195,7 @@ class Trainer:
         self.divergence = DivergenceHistory(params, self.optimizer.longest_search)
         self.underflow = self._make_underflow_meter()
         self._train_step = self._make_train_step()
+        self._compilations = Compilations() if params["use_xla_jit"] and runner.is_chief else None
         self._evaluation = EvaluationPass(eval_model, runner) if eval_model is not None else None
         self.summaries = Summaries(summaries_dir, self.trainable, self.underflow, bool(params["max_grad_norm"])) if (
             summaries_dir) else None
@@ -311,7 +313,8 @@ class Trainer:
             self.optimizer.batch_factor.assign(factor)
         self.is_whole = self.is_settled = False
         tallies = {"objects": objects, "stop_votes": self.stop.requested} if several else None
-        results = self._train_step(batches, tallies)
+        with self._compilations.noted(batches) if self._compilations else contextlib.nullcontext():
+            results = self._train_step(batches, tallies)
         self.step, self.is_whole = self.step + 1, True
         self._uncounted.append(results["objects"] if several else objects)
         if several:

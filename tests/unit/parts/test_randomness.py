@@ -54,6 +54,16 @@ def test_words_are_those_of_philox_with_the_draw_above_the_count(form):
         np.testing.assert_array_equal(words, expected[:len(words)])
 
 
+def test_a_seed_draws_the_same_numbers_under_xla():
+    def draws():
+        with forward_pass(5, 7):
+            return (tf.random.stateless_uniform([3, 7], next_seed(), alg="philox"),
+                    tf.random.stateless_normal([5], next_seed(), alg="philox"))
+
+    for plain, compiled in zip(draws(), tf.function(draws, jit_compile=True)(), strict=True):
+        np.testing.assert_allclose(compiled, plain, rtol=1e-6)
+
+
 def test_keys_differ_by_run_and_micro_batch():
     def key(seed, micro_batch):
         with forward_pass(seed, micro_batch):
