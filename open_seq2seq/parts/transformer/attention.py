@@ -11,6 +11,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import scaled_weight
 from open_seq2seq.parts.dropout import keep_mask_of, keep_scale, mask_out
 from open_seq2seq.parts.observation import observe
+from open_seq2seq.parts.precision import of_weights
 
 Cache = dict[str, tf.Tensor]
 
@@ -115,11 +116,11 @@ class Attention(Module):
             "k": lambda: scaled_weight(self.key, 1.0, dtype),
             "v": lambda: scaled_weight(self.value, keep_scale(self.dropout_rate, training), dtype),
         }
-        return _side_by_side(*(matrices[name]() for name in names))
+        return of_weights(lambda: _side_by_side(*(matrices[name]() for name in names)))
 
     def output_projection(self, dtype: tf.DType, scale: float = 1.0) -> tf.Tensor:
         """Returns the output matrix times ``scale``, ``[hidden_size, hidden_size]`` in ``dtype``."""
-        return scaled_weight(self.output, scale, dtype)
+        return of_weights(lambda: scaled_weight(self.output, scale, dtype))
 
     def _split(self, x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
         """Projects ``[batch, time, channels]`` to one ``[batch, heads, time, depth]`` per matrix in ``kernel``."""
