@@ -385,7 +385,7 @@ class AutoregressiveDecoder(Decoder):
                 (cache, scorer.initial_state(hypotheses)))
 
     def _knows_rows(self) -> bool:
-        """Returns whether ``source_parts`` is for the methods that this class has, and not only for its base class's."""
+        """Returns whether ``source_parts`` is for this class, which may override methods of its base class."""
         owner = next(cls for cls in type(self).__mro__ if "source_parts" in vars(cls))
         return bool(self.source_parts) and all(getattr(type(self), name) is getattr(owner, name)
                                                for name in ("prepare", "initial_cache", "step"))

@@ -229,8 +229,8 @@ def _advance(search: _Search, state: _State) -> _State:
         done |= _cannot_improve(search, finished[1], alive_log_probs, length)
     # While the loop continues for other sentences of the batch, the results of done sentences must not change.
     alive_log_probs = tf.where(state.done[:, tf.newaxis], state.alive_log_probs, alive_log_probs)
-    alive_penalties = tf.where(state.done[:, tf.newaxis], state.alive_penalties,
-                               tf.gather(penalties, chosen, batch_dims=1))
+    alive_penalties = state.alive_penalties if search.coverage_of is None else tf.where(
+        state.done[:, tf.newaxis], state.alive_penalties, tf.gather(penalties, chosen, batch_dims=1))
     alive_ids = tf.where(state.done[:, tf.newaxis, tf.newaxis], _one_longer(state.alive_ids), alive_ids)
     cache = tf.nest.map_structure(lambda tensor: _reorder(tensor, alive_parents), found.cache)
     return _State(length, tf.gather(found.ids, chosen, batch_dims=1), alive_ids, alive_log_probs, alive_penalties,

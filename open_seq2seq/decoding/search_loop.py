@@ -49,8 +49,8 @@ def run_search(advance: Callable[[Any, Any], Any], result: Callable[[Any, Any], 
     variables = (tf.range(tf.shape(state.done)[0]), state, sentences, result(sentences, state))
     shapes = (tf.TensorShape([None]), _shapes_of(state), tf.nest.map_structure(_any_rows, sentences),
               tf.nest.map_structure(growing_shape, variables[3]))
-    return tf.while_loop(lambda rows, *_: tf.size(rows) > 0, body, variables, shape_invariants=shapes,
-                         name="shrinking")[3]
+    return tf.while_loop(lambda rows, state, *_: tf.reduce_any(_unfinished(state)), body, variables,
+                         shape_invariants=shapes, name="shrinking")[3]
 
 
 def _advanced(advance: Callable[[Any, Any], Any], state: Any, sentences: Any, left: Any) -> Any:

@@ -127,13 +127,17 @@ class Attention(Module):
         shape = tf.shape(x)
         projected = tf.matmul(tf.reshape(x, [-1, kernel.shape[0]]), kernel)
         parts = kernel.shape[1] // self.hidden_size
+        if x.shape[1] == 1:  # in a decoding step, where heads and time need not change places
+            return [tf.reshape(part, tf.stack([shape[0], self.num_heads, 1, self.depth]))
+                    for part in tf.split(projected, parts, 1)]
         split = tf.reshape(projected, tf.stack([shape[0], shape[1], parts, self.num_heads, self.depth]))
         return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]), parts)
 
     def _merge(self, context: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         """Projects ``[batch, heads, time, depth]`` to ``[batch, time, hidden]``."""
         shape = tf.shape(context)
-        flat = tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, self.hidden_size])
+        by_time = context if context.shape[2] == 1 else tf.transpose(context, [0, 2, 1, 3])
+        flat = tf.reshape(by_time, [-1, self.hidden_size])
         return tf.reshape(tf.matmul(flat, kernel), tf.stack([shape[0], shape[2], self.hidden_size]))
 
 
