@@ -386,6 +386,8 @@ class AutoregressiveDecoder(Decoder):
 
     def _knows_rows(self) -> bool:
         """Returns whether ``source_parts`` is for this class, which may override methods of its base class."""
+        if current_pass().portable:  # loops within loops are more than some runtimes can hold
+            return False
         owner = next(cls for cls in type(self).__mro__ if "source_parts" in vars(cls))
         return bool(self.source_parts) and all(getattr(type(self), name) is getattr(owner, name)
                                                for name in ("prepare", "initial_cache", "step"))

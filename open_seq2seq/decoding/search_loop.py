@@ -7,8 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.parts.forward_pass import current_pass
-
 
 def growing_shape(tensor: tf.Tensor) -> tf.TensorShape:
     """Returns the part of a shape ``[batch, beam, …]`` that is the same at every step: its rank and its beam size."""
@@ -28,10 +26,9 @@ def run_search(advance: Callable[[Any, Any], Any], result: Callable[[Any, Any], 
         second may grow. The first field is a scalar, the number of steps. The field ``done`` tells which sentences, or
         which of their hypotheses, are done; later steps do not change their result.
       sentences: nest of tensors ``[batch, …]``, which are the same at all steps.
-      shrinks: whether to take sentences out of the batch. A portable pass never does, because loops within loops are
-        more than some runtimes can hold.
+      shrinks: whether to take sentences out of the batch.
     """
-    if not shrinks or current_pass().portable:
+    if not shrinks:
         return result(sentences, _advanced(advance, state, sentences, 0))
 
     def body(rows: tf.Tensor, state: Any, sentences: Any, found: Any) -> Any:
