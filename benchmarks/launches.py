@@ -8,12 +8,16 @@ it calls: the body of a loop and each branch of a condition count once. Operatio
 constants, reads of variables, reshapes and control flow, are left out, and so is the arithmetic of shapes, in int32.
 The number does not depend on the processor's speed; on a GPU each of these operations is one launch or several.
 Unknown options override the config.
+
+With ``--search``, the operations of a step of the search are counted instead, by kind; the config then needs
+``infer_params`` and a model that decodes step by step.
 """
 
 from __future__ import annotations
 
 import collections
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +28,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.measuring.processes import call
 from benchmarks.measuring.programs import describe_machine, make_parser, markdown_table, run_program
-from benchmarks.measuring.settings import default_names, dtype_overrides, make_trainer, sample_batches
+from benchmarks.measuring.settings import default_names, dtype_overrides, make_trainer, prepare, sample_batches
 
 _NOTHING = frozenset((
     "Const", "HostConst", "Shape", "ShapeN", "Size", "Rank", "ReadVariableOp", "VarHandleOp", "Reshape", "ExpandDims",
@@ -33,6 +37,14 @@ _NOTHING = frozenset((
     "Exit", "NextIteration", "LoopCond", "While", "StatelessWhile", "If", "StatelessIf"))
 _INT32 = 3  # in TensorFlow's enumeration of dtypes
 PARTS = ("forward", "backward", "random numbers", "casts", "optimizer")
+# Regular expressions of types by kind; the first that fits decides.
+KINDS_OF_STEP = {
+    "products": r"MatMul|Conv|Einsum",
+    "choice of ids": r"TopK|Softmax|ArgMax",
+    "moved data": r"Gather|Concat|Transpose|Slice|Pad|Unpack|Pack|Split|Tile|Broadcast|Scatter",
+    "element by element, sums": "",
+}
+_SEARCH = re.compile(rb"(^|/)search(_\d+)?$")  # the name of the loop in decoding.search_loop
 
 
 def part_of(name: str, kind: str, is_backward: bool) -> str:
@@ -99,6 +111,50 @@ def step_graph(config_file: str, overrides: Sequence[str]) -> Any:
     return max(graphs, key=lambda graph: graph.ByteSize())
 
 
+def count_step(graph: Any) -> dict[str, int]:
+    """Returns the number of operations of a step of the search in an inference pass's ``GraphDef``, by kind.
+
+    These are the operations between the entries of the search's loop and its exits.
+    """
+    nodes = {node.name: node for node in graph.node}
+    readers = collections.defaultdict(list)
+    for node in graph.node:
+        for name in node.input:
+            readers[name.lstrip("^").partition(":")[0]].append(node.name)
+    pending = [name for name, node in nodes.items() if node.op == "Enter" and _SEARCH.search(node.attr["frame_name"].s)]
+    inside = set(pending)
+    while pending:
+        name = pending.pop()
+        more = set() if nodes[name].op == "Exit" else set(readers[name]) - inside
+        inside |= more
+        pending += more
+    counted = collections.Counter(
+        next(kind for kind, pattern in KINDS_OF_STEP.items() if re.search(pattern, nodes[name].op)) for name in inside
+        if nodes[name].op not in _NOTHING and nodes[name].attr["T"].type != _INT32)
+    return {kind: counted[kind] for kind in KINDS_OF_STEP}
+
+
+def search_graph(config_file: str, overrides: Sequence[str]) -> Any:
+    """Decodes a batch with a config's untrained model, and returns the ``GraphDef`` of the pass after optimisation."""
+    from tensorflow.python.eager import context
+
+    from open_seq2seq.models.builder import build_model
+    from open_seq2seq.training.loop.passes import InferencePass
+
+    specs, runner = prepare(config_file, "infer", overrides, {})
+    model = build_model(next(iter(specs.values())))
+    (examples,) = sample_batches(model.data_layer, 1)
+    context.context().enable_graph_collection()
+    InferencePass(model, runner).predict([model.data_layer.make_batch(examples)])
+    graphs = [one.post_optimization_graph for one in context.context().export_run_metadata().function_graphs]
+    return max(graphs, key=lambda graph: graph.ByteSize())
+
+
+def launches_of_step(config_file: str, overrides: Sequence[str]) -> dict[str, int]:
+    """Returns the number of operations of a step of the search by kind; see ``launches``."""
+    return count_step(search_graph(config_file, overrides))
+
+
 def launches(config_file: str, overrides: Sequence[str]) -> dict[str, int]:
     """Returns the number of operations of an update by part.
 
@@ -115,15 +171,18 @@ def launches(config_file: str, overrides: Sequence[str]) -> dict[str, int]:
 def main(argv: list[str]) -> None:
     """Counts and prints the table."""
     parser = make_parser(__doc__)
-    parser.add_argument("--config_file", required=True, help="a config with a training section")
+    parser.add_argument("--config_file", required=True, help="a config")
     parser.add_argument("--dtypes", help="comma-separated dtypes")
+    parser.add_argument("--search", action="store_true", help="count the operations of a step of the search")
     options, overrides = parser.parse_known_args(argv)
     machine, gpus = describe_machine()
     names = options.dtypes.split(",") if options.dtypes else default_names(gpus > 0)
-    counts = [call(launches, options.config_file, [*overrides, *dtype_overrides(name, gpus > 0)]) for name in names]
-    rows = [[part, *(f"{counted[part]:,}" for counted in counts)] for part in PARTS]
+    counter, of, parts = (launches_of_step, "a step of the search", KINDS_OF_STEP) if options.search else (
+        launches, "an update", PARTS)
+    counts = [call(counter, options.config_file, [*overrides, *dtype_overrides(name, gpus > 0)]) for name in names]
+    rows = [[part, *(f"{counted[part]:,}" for counted in counts)] for part in parts]
     print(f"* `{options.config_file}{''.join(' ' + override for override in overrides)}`\n* {machine}\n\n"
-          + markdown_table(["operations of an update", *names],
+          + markdown_table([f"operations of {of}", *names],
                            [*rows, ["all", *(f"{sum(counted.values()):,}" for counted in counts)]]))
 
 

@@ -2,10 +2,10 @@
 
     python benchmarks/stop_test.py LOGDIR --clips=kathleen/dev_aligned.csv --location=kathleen/
 
-The sentences have from 1 to 60 words, drawn at random from the texts of the clips. How long a sentence should be
-follows from its number of symbols, by a line through the durations of the clips. Speech has stopped too early or too
-late if it is shorter or longer than that by a factor of 1.5, as in evaluation; guards are those of the decoder's
-parameters. Sentences are spoken as a whole, however long they are.
+The sentences have from 1 to 60 words, drawn at random from the texts of the clips. A sentence should be as long as its
+number of symbols, multiplied by the mean duration of a symbol in the clips. Speech has stopped too early or too late if
+it is shorter or longer than that by a factor of 1.5, as in evaluation; guards are those of the decoder's parameters.
+Sentences are spoken as a whole, however long they are.
 """
 
 from __future__ import annotations
@@ -34,23 +34,22 @@ def random_sentences(texts: Sequence[str], count: int, seed: int) -> list[str]:
     return [" ".join(rng.choice(words, size)) for size in sizes]
 
 
-def line_through(clips: Sequence[Clip], symbols_of: Any) -> np.ndarray:
-    """Returns (seconds per symbol, seconds of a text without symbols), fitted to the recordings of the clips.
+def seconds_per_symbol(clips: Sequence[Clip], symbols_of: Any) -> float:
+    """Returns the mean duration of a symbol in the recordings of the clips.
 
     Raises:
-      UserError: there are too few readable recordings.
+      UserError: there is no readable recording of a text.
     """
-    points = []
+    seconds, symbols = 0.0, 0
     for clip in clips:
         try:
             info = read_info(clip.path)
         except AudioError:
             continue
-        points.append((len(symbols_of(clip.text)), info.samples / info.rate))
-    if len({size for size, _ in points}) < 2:
-        raise UserError("The clips must have at least two readable recordings, of texts of different lengths.")
-    sizes, seconds = np.asarray(points, float).T
-    return np.polyfit(sizes, seconds, 1)
+        seconds, symbols = seconds + info.samples / info.rate, symbols + len(symbols_of(clip.text))
+    if not symbols:
+        raise UserError("The clips must have a readable recording.")
+    return seconds / symbols
 
 
 def table_of(sentences: Sequence[str], failures: dict[str, np.ndarray]) -> str:
@@ -81,13 +80,13 @@ def main(argv: list[str]) -> None:
     clips = read_clips([args.clips], args.location)
     voice = open_seq2seq.load(args.logdir, {"data_layer_params/sentence_pause": None, "griffin_lim_iterations": 0})
     split = voice.model.data_layer.vocabulary.split  # type: ignore[attr-defined]
-    slope, start = line_through(clips, split)
+    pace = seconds_per_symbol(clips, split)
     sentences = random_sentences([clip.text for clip in clips], args.sentences, args.seed)
     spoken = voice.infer(sentences)
-    expected = [slope * len(split(sentence)) + start for sentence in sentences]
+    expected = [pace * len(split(sentence)) for sentence in sentences]
     failures = stop_failures([one.seconds / seconds for one, seconds in zip(spoken, expected, strict=True)],
                              [one.ending for one in spoken])
-    print(f"{slope * 1000:.0f} ms per symbol, {start:+.2f} s; {args.logdir}\n")
+    print(f"{pace * 1000:.0f} ms per symbol; {args.logdir}\n")
     print(table_of(sentences, failures))
 
 

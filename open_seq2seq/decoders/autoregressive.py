@@ -142,10 +142,10 @@ def with_coverage(step_fn: StepFunction, cache: Any, lengths: tf.Tensor, hypothe
       hypotheses: number of hypotheses per sentence.
       width: padded length of the sources, an int32 scalar.
     """
-    def step(ids: tf.Tensor, number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+    def step(ids: tf.Tensor, number: tf.Tensor, cache: Any, **source: Any) -> tuple[tf.Tensor, Any]:
         inner, coverage = cache
         with recording_attention() as record:
-            scores, inner = step_fn(ids, number, inner)
+            scores, inner = step_fn(ids, number, inner, **source)
         return scores, (inner, in_shape(coverage + mean_attention(record), coverage.shape))
 
     padding = tf.cast(~tf.sequence_mask(lengths, width), tf.float32)
@@ -208,11 +208,15 @@ class AutoregressiveDecoder(Decoder):
 
     Attributes:
       are_log_probs: whether ``step`` returns log probabilities instead of logits.
+      source_parts: names of the values in the dict that ``prepare`` returns that differ from example to example, nests
+        of tensors ``[batch, …]``. If there are any, the search gives ``step`` only the rows of the examples that are
+        not done. With none, all rows are decoded until the last one is done.
       beam_size_param: name of the parameter that sets the number of hypotheses kept per example.
       alpha_param: name of the parameter that sets the exponent of the length penalty.
     """
 
     are_log_probs: ClassVar[bool] = False
+    source_parts: ClassVar[tuple[str, ...]] = ()
     beam_size_param: ClassVar[str] = "beam_size"
     alpha_param: ClassVar[str] = "alpha"
     # Whether targets begin with the start id. If so, position t predicts target t + 1; otherwise, target t.
@@ -354,17 +358,20 @@ class AutoregressiveDecoder(Decoder):
         are_log_probs = self.are_log_probs or scorer is not None or bool(others)
         settings = self._settings(are_log_probs or prefix is not None)
         hypotheses = settings.beam_size if sampling is None else settings.n_best
+        source = None
         if others:
             step_fn, cache = mean_log_probs([Member(self, encoder_output), *others], self.start_id, hypotheses)
-        else:
+        elif scorer is not None or prefix is not None or settings.groups > 1 or not self._knows_rows():
             step_fn, cache = self._alone(encoder_output, hypotheses, scorer, weight)
+        else:
+            step_fn, cache, source = self._by_rows(encoder_output, hypotheses)
         if prefix is not None:
             step_fn = with_prefix(step_fn, Prefix(*prefix), are_log_probs)
         if sampling is not None:
             examples = tf.range(tf.shape(limits)[0]) if ids is None else ids
-            result = sample(step_fn, cache, limits, settings, sampling, examples)
+            result = sample(step_fn, cache, limits, settings, sampling, examples, source=source)
         else:
-            result = self._best(step_fn, cache, limits, settings, encoder_output)
+            result = self._best(step_fn, cache, limits, settings, encoder_output, source)
         return {"logits": None, "outputs": self._outputs(result), "beam_ids": result.ids,
                 "beam_scores": result.scores, "beam_lengths": result.lengths}
 
@@ -377,18 +384,36 @@ class AutoregressiveDecoder(Decoder):
         return (functools.partial(self._scored_step, prepared=prepared, scorer=scorer, weight=weight),
                 (cache, scorer.initial_state(hypotheses)))
 
+    def _knows_rows(self) -> bool:
+        """Returns whether ``source_parts`` is for this class, which may override methods of its base class."""
+        if current_pass().portable:  # loops within loops are more than some runtimes can hold
+            return False
+        owner = next(cls for cls in type(self).__mro__ if "source_parts" in vars(cls))
+        return bool(self.source_parts) and all(getattr(type(self), name) is getattr(owner, name)
+                                               for name in ("prepare", "initial_cache", "step"))
+
+    def _by_rows(self, encoder_output: Mapping[str, Any], hypotheses: int) -> tuple[StepFunction, Any, dict[str, Any]]:
+        """Returns the step function of this decoder, its initial cache, and the step function's ``source``."""
+        prepared, cache = self.prepare(encoder_output), self.initial_cache(encoder_output, hypotheses)
+        source = {name: prepared.pop(name) for name in self.source_parts}
+
+        def step(ids: tf.Tensor, number: tf.Tensor, cache: Any, source: dict[str, Any]) -> tuple[tf.Tensor, Any]:
+            return self.step(ids, number, cache, {**prepared, **source})
+
+        return step, cache, source
+
     def _best(self, step_fn: StepFunction, cache: Any, limits: tf.Tensor, settings: SearchSettings,
-              encoder_output: Mapping[str, Any]) -> BeamResult:
+              encoder_output: Mapping[str, Any], source: Any) -> BeamResult:
         """Runs greedy search, diverse beam search or beam search, as the settings select."""
         if settings.beam_size == 1:
-            return greedy_search(step_fn, cache, limits, settings)
+            return greedy_search(step_fn, cache, limits, settings, source)
         if settings.groups > 1:
             return diverse_beam_search(step_fn, cache, limits, settings)
         if not settings.coverage:
-            return beam_search(step_fn, cache, limits, settings)
+            return beam_search(step_fn, cache, limits, settings, source=source)
         step_fn, cache = with_coverage(step_fn, cache, lengths_of(encoder_output), settings.beam_size,
                                        tf.shape(encoder_output["outputs"])[1])
-        return beam_search(step_fn, cache, limits, settings, coverage_of=lambda both: both[1])
+        return beam_search(step_fn, cache, limits, settings, coverage_of=lambda both: both[1], source=source)
 
     def score_targets(self, encoder_output: Mapping[str, Any],
                       targets: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:

@@ -167,6 +167,8 @@ class ConvS2SDecoder(AutoregressiveDecoder):
     ``[batch, length]`` and their number without EOS ``[batch]``.
     """
 
+    source_parts = ("memory",)
+
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {

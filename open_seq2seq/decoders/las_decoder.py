@@ -46,6 +46,7 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
     """
 
     are_log_probs = True
+    source_parts = ("memories",)
     beam_size_param = "beam_width"
     alpha_param = "length_penalty"
 

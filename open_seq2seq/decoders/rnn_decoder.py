@@ -131,6 +131,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
     and ``alignments`` ``[batch, time, 1, source]``. Without targets, ``outputs`` are the best ids ``[batch, length]``.
     """
 
+    source_parts = ("memory",)
     beam_size_param = "beam_width"
     alpha_param = "length_penalty"
 

@@ -122,6 +122,7 @@ class TransformerDecoder(AutoregressiveDecoder):
     """
 
     start_id = _START_ID
+    source_parts = ("memories", "source_bias")
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -272,8 +273,10 @@ class TransformerDecoder(AutoregressiveDecoder):
         """Returns keys and values of the source, the bias that masks its padding, and weights in the compute dtype."""
         embedding = self._embedding(encoder_output)
         encoded = self._encoded(encoder_output)
+        layers = [layer.prepare(encoded) for layer in self.layers]
         return {
-            "layers": [layer.prepare(encoded) for layer in self.layers],
+            "memories": [constants.pop("memory") for constants in layers],
+            "layers": layers,
             "source_bias": _source_bias(encoder_output),
             "embedding": embedding,
             "output": embedding.output_matrix(self.params["tgt_vocab_size"], self.compute_dtype),
@@ -283,8 +286,9 @@ class TransformerDecoder(AutoregressiveDecoder):
              prepared: dict[str, Any]) -> tuple[tf.Tensor, list[Cache]]:
         x = self._embedded(prepared["embedding"], ids, step[None])
         grown: list[Any] = []
-        for layer, constants, old in zip(self.layers, prepared["layers"], cache, strict=True):
-            x, new = layer(x, prepared["source_bias"], prepared=constants, cache=old)
+        for layer, constants, memory, old in zip(self.layers, prepared["layers"], prepared["memories"], cache,
+                                                 strict=True):
+            x, new = layer(x, prepared["source_bias"], prepared={**constants, "memory": memory}, cache=old)
             grown.append(new)
         return times_matrix(self.output_norm(x), prepared["output"]), grown
 

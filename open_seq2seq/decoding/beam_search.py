@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from open_seq2seq.decoding.hypothesis_scores import CTRANSLATE2, WU, coverage_penalty, length_divisor, length_penalty
+from open_seq2seq.decoding.search_loop import run_search
 from open_seq2seq.decoding.top_k import top_k
 
-__all__ = ["BeamResult", "SearchSettings", "StepFunction", "beam_search", "growing_shape",
-           "highest_probability", "length_penalty"]
+__all__ = ["BeamResult", "SearchSettings", "StepFunction", "beam_search", "highest_probability", "length_penalty",
+           "step_of"]
 
-StepFunction = Callable[[tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
+StepFunction = Callable[..., tuple[tf.Tensor, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +141,7 @@ class _Search(NamedTuple):
 
 def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, settings: SearchSettings,
                 coverage_of: Callable[[Any], tf.Tensor] | None = None,
-                candidates: Callable[[Any, Any], Candidates] | None = None) -> BeamResult:
+                candidates: Callable[[Any, Any], Candidates] | None = None, source: Any = None) -> BeamResult:
     """Searches for the sequences with the highest scores: log probability / length penalty + coverage penalty.
 
     Each step keeps the ``beam_size`` best unfinished hypotheses and, separately, the best finished ones. A sentence is
@@ -161,6 +163,9 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tenso
         ``[batch, beam, source]`` FP32, 1 at padding. Required if ``settings.coverage`` is not 0.
       candidates: function that chooses the continuations at each step; ``decoding.diverse_search`` gives its own. By
         default, those of highest log probability are chosen.
+      source: nest of tensors ``[batch, …]`` that are the same for all steps and hypotheses of a sentence, given to
+        ``step_fn`` as the argument ``source``. If there is one, and nothing else in ``step_fn`` depends on the
+        sentences, sentences that are done are taken out of the batch.
 
     Raises:
       ValueError: ``n_best`` is not between 1 and ``beam_size``, or there are fewer than 2 ids.
@@ -171,11 +176,18 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tenso
     max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)
     search = _Search(step_fn, max_lengths, settings, coverage_of if settings.coverage else None,
                      candidates or _candidates)
-    state = _initial_state(search, initial_cache)
-    state = tf.while_loop(
-        lambda *s: tf.logical_not(tf.reduce_all(_State(*s).done)), lambda *s: tuple(_advance(search, _State(*s))),
-        tuple(state), shape_invariants=tuple(_shape_invariants(state)))
-    return _result(search, _State(*state))
+
+    def of(sentences: Any) -> _Search:
+        return search._replace(step_fn=step_of(step_fn, sentences[1]), max_lengths=sentences[0])
+
+    return run_search(lambda sentences, state: _advance(of(sentences), state),
+                      lambda sentences, state: _result(of(sentences), state), _initial_state(search, initial_cache),
+                      (max_lengths, source), source is not None)
+
+
+def step_of(step_fn: StepFunction, source: Any) -> StepFunction:
+    """Returns the step function for the sentences of ``source``; see ``beam_search``."""
+    return step_fn if source is None else functools.partial(step_fn, source=source)
 
 
 def _initial_state(search: _Search, cache: Any) -> _State:
@@ -191,18 +203,6 @@ def _initial_state(search: _Search, cache: Any) -> _State:
         tf.constant(0), tf.fill(hypotheses, settings.start_id), no_ids, log_probs, tf.zeros(hypotheses), no_ids, unused,
         tf.zeros(hypotheses, tf.int32), tf.zeros([batch], tf.int32), tf.zeros([batch], tf.bool),
         search.max_lengths <= 0, cache)
-
-
-def growing_shape(tensor: tf.Tensor) -> tf.TensorShape:
-    """Returns the part of a shape ``[batch, beam, …]`` that is the same at every step: its rank and its beam size."""
-    rank = tensor.shape.rank
-    return tf.TensorShape([None, tensor.shape[1], *[None] * (rank - 2)] if rank and rank > 1 else tensor.shape)
-
-
-def _shape_invariants(state: _State) -> _State:
-    shapes = _State(*(tf.nest.map_structure(growing_shape, part) for part in state))
-    rows = tf.TensorShape([None])
-    return shapes._replace(num_finished=rows, top_finished=rows, done=rows)
 
 
 def _advance(search: _Search, state: _State) -> _State:
@@ -229,8 +229,8 @@ def _advance(search: _Search, state: _State) -> _State:
         done |= _cannot_improve(search, finished[1], alive_log_probs, length)
     # While the loop continues for other sentences of the batch, the results of done sentences must not change.
     alive_log_probs = tf.where(state.done[:, tf.newaxis], state.alive_log_probs, alive_log_probs)
-    alive_penalties = tf.where(state.done[:, tf.newaxis], state.alive_penalties,
-                               tf.gather(penalties, chosen, batch_dims=1))
+    alive_penalties = state.alive_penalties if search.coverage_of is None else tf.where(
+        state.done[:, tf.newaxis], state.alive_penalties, tf.gather(penalties, chosen, batch_dims=1))
     alive_ids = tf.where(state.done[:, tf.newaxis, tf.newaxis], _one_longer(state.alive_ids), alive_ids)
     cache = tf.nest.map_structure(lambda tensor: _reorder(tensor, alive_parents), found.cache)
     return _State(length, tf.gather(found.ids, chosen, batch_dims=1), alive_ids, alive_log_probs, alive_penalties,

@@ -11,14 +11,16 @@ from open_seq2seq.decoding.beam_search import (
     BeamResult,
     SearchSettings,
     StepFunction,
-    growing_shape,
     highest_probability,
+    step_of,
 )
 from open_seq2seq.decoding.hypothesis_scores import length_divisor
+from open_seq2seq.decoding.search_loop import run_search
 from open_seq2seq.decoding.top_k import top_k
 
 _SMALLEST = 2.0 ** -126  # the smallest normal number of FP32
-_ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+# Function of (logits, likeliest ids, step, examples) that returns the next ids.
+_ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class Sampling(NamedTuple):
@@ -63,17 +65,18 @@ class _State(NamedTuple):
 
 
 def greedy_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor,
-                  settings: SearchSettings) -> BeamResult:
+                  settings: SearchSettings, source: Any = None) -> BeamResult:
     """Takes the likeliest id at each step, like ``beam_search`` with a beam of 1, but faster.
 
     See ``beam_search`` for the arguments. The settings ``beam_size``, ``n_best``, ``groups``, ``diversity`` and
     ``coverage`` are ignored.
     """
-    return _one_by_one(step_fn, initial_cache, max_lengths, settings, 1, lambda logits, best, step: best)
+    return _one_by_one(step_fn, initial_cache, max_lengths, settings, 1,
+                       lambda logits, best, step, examples: best, max_lengths, source)
 
 
 def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, settings: SearchSettings,
-           sampling: Sampling, examples: tf.Tensor, first: tf.Tensor | int = 0) -> BeamResult:
+           sampling: Sampling, examples: tf.Tensor, first: tf.Tensor | int = 0, source: Any = None) -> BeamResult:
     """Draws hypotheses from the model's distribution, each id given the ids before it.
 
     The random numbers depend on the seed and the example's index, but not on its position in the batch, so an example's
@@ -90,34 +93,35 @@ def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, se
       examples: index of each example, ``[batch]`` integers.
       first: int32 scalar that is added to the index of each step before its random numbers are computed, such as the
         number of tokens that precede the first step.
+      source: see ``beam_search``.
 
     Returns:
       The samples, highest score first. Scores use the model's own probabilities, without the temperature.
     """
-    examples = tf.cast(examples, tf.int64)
-
-    def choose(logits: tf.Tensor, best: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+    def choose(logits: tf.Tensor, best: tf.Tensor, step: tf.Tensor, examples: tf.Tensor) -> tf.Tensor:
         return _draw(logits, uniform_numbers(sampling.seed, examples, first + step, settings.n_best), sampling)
 
-    result = _one_by_one(step_fn, initial_cache, max_lengths, settings, settings.n_best, choose)
+    result = _one_by_one(step_fn, initial_cache, max_lengths, settings, settings.n_best, choose,
+                         tf.cast(examples, tf.int64), source)
     order = tf.argsort(result.scores, axis=1, direction="DESCENDING", stable=True)
     return BeamResult(*(tf.gather(part, order, batch_dims=1) for part in result))
 
 
 def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, settings: SearchSettings, hypotheses: int,
-                choose: _ChooseFunction) -> BeamResult:
-    """Decodes a batch with the ids that ``choose(logits, likeliest_ids, step)`` returns at each step.
+                choose: _ChooseFunction, examples: tf.Tensor, source: Any) -> BeamResult:
+    """Decodes a batch with the ids that ``choose`` returns at each step.
 
     The argument ``hypotheses`` is the number of hypotheses for each example. ``beam_search`` describes the others.
     """
     max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)[:, tf.newaxis]
     rules = settings.alpha, settings.rules
 
-    def advance(state: _State) -> _State:
-        logits, cache = step_fn(state.last_ids, state.step, state.cache)
+    def advance(sentences: Any, state: _State) -> _State:
+        max_lengths, source, examples = sentences
+        logits, cache = step_of(step_fn, source)(state.last_ids, state.step, state.cache)
         logits = tf.reshape(tf.cast(logits, tf.float32), [tf.shape(logits)[0], hypotheses, settings.vocab_size])
         highest, best = top_k(logits, 1)
-        ids = choose(logits, best[:, :, 0], state.step)
+        ids = choose(logits, best[:, :, 0], state.step, examples)
         gains = tf.gather(logits, ids, batch_dims=2)
         if not settings.are_log_probs:
             gains = gains - highest[:, :, 0] + tf.math.log(highest_probability(logits, best))[:, :, 0]
@@ -129,16 +133,15 @@ def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, setti
             tf.where(ends, log_probs / length_divisor(length, *rules), state.scores),
             tf.where(ends, length, state.lengths), state.done | ends | (length >= max_lengths), cache)
 
+    def result(sentences: Any, state: _State) -> BeamResult:
+        max_lengths, ended = sentences[0], settings.exist(state.scores)
+        scores = tf.where(ended, state.scores, state.log_probs / length_divisor(max_lengths, *rules))
+        exists = settings.exist(scores)
+        return BeamResult(tf.where(exists[:, :, tf.newaxis], state.ids, 0), scores,
+                          tf.where(exists, tf.where(ended, state.lengths, max_lengths), 0))
+
     state = _initial_state(tf.stack([tf.shape(max_lengths)[0], hypotheses]), max_lengths, settings, cache)
-    invariants = _State(*(tf.nest.map_structure(growing_shape, part) for part in state))
-    state = _State(*tf.while_loop(lambda *s: tf.logical_not(tf.reduce_all(_State(*s).done)),
-                                  lambda *s: tuple(advance(_State(*s))), tuple(state),
-                                  shape_invariants=tuple(invariants)))
-    ended = settings.exist(state.scores)
-    scores = tf.where(ended, state.scores, state.log_probs / length_divisor(max_lengths, *rules))
-    exists = settings.exist(scores)
-    return BeamResult(tf.where(exists[:, :, tf.newaxis], state.ids, 0), scores,
-                      tf.where(exists, tf.where(ended, state.lengths, max_lengths), 0))
+    return run_search(advance, result, state, (max_lengths, source, examples), source is not None)
 
 
 def _initial_state(shape: tf.Tensor, max_lengths: tf.Tensor, settings: SearchSettings, cache: Any) -> _State:

@@ -10,7 +10,7 @@ from open_seq2seq.parts.component import Component, Module
 from open_seq2seq.parts.cross_entropy import SoftTargets, label_surprises, projected_cross_entropy
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.observation import is_observing
-from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.precision import cast_weight, of_weights
 
 
 class OutputProjection(NamedTuple):
@@ -110,7 +110,7 @@ class OutputLayer(Module):
 
     def prepare(self, dtype: tf.DType) -> tf.Tensor:
         """Returns the matrix ``[hidden, vocab_size]`` in ``dtype``, for several calls of ``logits``."""
-        return tf.transpose(cast_weight(self.table, dtype))
+        return of_weights(lambda: tf.transpose(cast_weight(self.table, dtype)))
 
     def logits(self, hidden: tf.Tensor, prepared: tf.Tensor | None = None) -> tf.Tensor:
         """Projects ``[…, hidden]`` to logits ``[…, vocab_size]`` in FP32.

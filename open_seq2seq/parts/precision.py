@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import tensorflow as tf
 
 from open_seq2seq.parts.forward_pass import current_pass
@@ -9,6 +12,20 @@ from open_seq2seq.parts.forward_pass import current_pass
 # Kinds of operations: matrix products of many rows; the steps of recurrent layers, which multiply few rows each;
 # convolutions. Half precision may make some kinds faster and others slower.
 KINDS = ("product", "recurrence", "convolution")
+
+
+_Computed = TypeVar("_Computed")
+
+
+def of_weights(compute: Callable[[], _Computed]) -> _Computed:
+    """Returns what ``compute`` computes from weights alone, a nest of tensors, such as casts and transposes.
+
+    If the pass has fixed weights, this is computed once, while the pass is traced, and not for every batch.
+    """
+    if not current_pass().weights_are_fixed:
+        return compute()
+    with tf.init_scope():
+        return compute()
 
 
 def element_wise_dtype(dtype: tf.DType) -> tf.DType:
@@ -28,8 +45,8 @@ def cast_weight(variable: tf.Variable, dtype: tf.DType) -> tf.Tensor:
     if variable.dtype == dtype:
         return tf.convert_to_tensor(variable)
     cache = current_pass().casts
-    if cache is None:
-        return tf.cast(variable, dtype)
+    if cache is None or current_pass().weights_are_fixed:
+        return of_weights(lambda: tf.cast(variable, dtype))
     # The graph is part of the key, because a tensor from a loop body cannot be used outside of it.
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     key = (id(variable), dtype, id(graph))

@@ -14,7 +14,7 @@ from open_seq2seq.parts.conv_blocks.convolution import Window, convolve_over_tim
 from open_seq2seq.parts.convs2s.utils import Activation
 from open_seq2seq.parts.dense import add_bias, times_matrix
 from open_seq2seq.parts.dropout import keep_mask_of, keep_scale
-from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.precision import cast_weight, of_weights
 from open_seq2seq.parts.transformer.normalization import LayerNorm
 
 NORMALIZATIONS = ["weight_norm", "batch_norm", "layer_norm", None]
@@ -73,7 +73,7 @@ class NormalizedLayer(Module):
         """Returns the kernel ``[width, in_channels, out_channels]`` in ``dtype``; weight norm is applied in FP32."""
         if not self.normalizes_weights:
             return cast_weight(self.kernel, dtype)
-        return tf.cast(tf.math.l2_normalize(self.kernel, [0, 1]) * self.gain, dtype)
+        return of_weights(lambda: tf.cast(tf.math.l2_normalize(self.kernel, [0, 1]) * self.gain, dtype))
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False,
                  kernel: tf.Tensor | None = None) -> tf.Tensor:

@@ -11,6 +11,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import scaled_weight
 from open_seq2seq.parts.dropout import keep_mask_of, keep_scale, mask_out
 from open_seq2seq.parts.observation import observe
+from open_seq2seq.parts.precision import of_weights
 
 Cache = dict[str, tf.Tensor]
 
@@ -115,24 +116,28 @@ class Attention(Module):
             "k": lambda: scaled_weight(self.key, 1.0, dtype),
             "v": lambda: scaled_weight(self.value, keep_scale(self.dropout_rate, training), dtype),
         }
-        return _side_by_side(*(matrices[name]() for name in names))
+        return of_weights(lambda: _side_by_side(*(matrices[name]() for name in names)))
 
     def output_projection(self, dtype: tf.DType, scale: float = 1.0) -> tf.Tensor:
         """Returns the output matrix times ``scale``, ``[hidden_size, hidden_size]`` in ``dtype``."""
-        return scaled_weight(self.output, scale, dtype)
+        return of_weights(lambda: scaled_weight(self.output, scale, dtype))
 
     def _split(self, x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
         """Projects ``[batch, time, channels]`` to one ``[batch, heads, time, depth]`` per matrix in ``kernel``."""
         shape = tf.shape(x)
         projected = tf.matmul(tf.reshape(x, [-1, kernel.shape[0]]), kernel)
         parts = kernel.shape[1] // self.hidden_size
+        if x.shape[1] == 1:  # in a decoding step, where heads and time need not change places
+            return [tf.reshape(part, tf.stack([shape[0], self.num_heads, 1, self.depth]))
+                    for part in tf.split(projected, parts, 1)]
         split = tf.reshape(projected, tf.stack([shape[0], shape[1], parts, self.num_heads, self.depth]))
         return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]), parts)
 
     def _merge(self, context: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         """Projects ``[batch, heads, time, depth]`` to ``[batch, time, hidden]``."""
         shape = tf.shape(context)
-        flat = tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, self.hidden_size])
+        by_time = context if context.shape[2] == 1 else tf.transpose(context, [0, 2, 1, 3])
+        flat = tf.reshape(by_time, [-1, self.hidden_size])
         return tf.reshape(tf.matmul(flat, kernel), tf.stack([shape[0], shape[2], self.hidden_size]))
 
 

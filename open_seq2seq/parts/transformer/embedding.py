@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.observation import observe
-from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.precision import cast_weight, of_weights
 
 # Added to the logits of ids that must not be chosen.
 _NEVER = -1e9
@@ -91,7 +91,7 @@ class SharedEmbedding(Module):
         Decoders call this once per batch, to compute the logits step by step, because TensorFlow's product of few rows
         with a transposed matrix (``transpose_b``) is slow on a CPU.
         """
-        return tf.transpose(tf.cast(self.table[:vocab_size], dtype))
+        return of_weights(lambda: tf.transpose(tf.cast(self.table[:vocab_size], dtype)))
 
 
 def mask_extra_ids(logits: tf.Tensor, vocab_size: int) -> tf.Tensor:

@@ -11,6 +11,7 @@ from open_seq2seq.parts.dense import add_bias, bias_relu_dropped, scaled_weight
 from open_seq2seq.parts.dropout import keep_scale
 from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.observation import observe
+from open_seq2seq.parts.precision import of_weights
 from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute, scatter_rows
 
 
@@ -44,8 +45,9 @@ class FeedForward(Module):
           output_scale: factor that multiplies the result; it is applied to the second matrix and bias.
         """
         scale = keep_scale(self.relu_dropout, training)
-        return [scaled_weight(self.filter_kernel, scale, dtype), self.filter_bias * scale,
-                scaled_weight(self.output_kernel, output_scale, dtype), self.output_bias * output_scale]
+        return of_weights(lambda: [
+            scaled_weight(self.filter_kernel, scale, dtype), self.filter_bias * scale,
+            scaled_weight(self.output_kernel, output_scale, dtype), self.output_bias * output_scale])
 
     def __call__(self, x: tf.Tensor, kernels: list[tf.Tensor], training: bool = False,
                  mask: tf.Tensor | None = None) -> tf.Tensor:

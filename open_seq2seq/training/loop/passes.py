@@ -163,7 +163,7 @@ class InferencePass:
     Within a window, examples are batched by length; see ``data.windows``.
 
     Args:
-      model: a model built for inference.
+      model: a model built for inference, whose weights must not change after the first batch.
       runner: runner that gathers the results of all processes.
     """
 
@@ -173,7 +173,9 @@ class InferencePass:
         self._step = runner.compile(self._predict, [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
 
     def _predict(self, batch: Any, fresh: tf.Tensor) -> list[tf.Tensor]:
-        with forward_pass(carried=carried_in_pass(self._model, batch, fresh)):
+        # The replicas of a process have variables of their own.
+        with forward_pass(carried=carried_in_pass(self._model, batch, fresh),
+                          weights_are_fixed=self._runner.world_size == 1):
             return self._model.predict(batch)
 
     def predict(self, batches: list[dict[str, Any]], fresh: bool = True) -> list[Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
-from benchmarks.launches import count, nodes_of
+from benchmarks.launches import count, count_step, nodes_of
 from open_seq2seq.optimizers.clipping import global_norm
 
 
@@ -42,3 +43,21 @@ def test_a_function_counts_once_wherever_it_is_called():
 def test_the_norm_of_small_gradients_needs_the_same_number_of_operations(variables):
     gradients = {str(number): tf.TensorSpec([7, 3]) for number in range(variables)}
     assert sum(count(optimized(global_norm, gradients)).values()) < 20
+
+
+def test_only_operations_of_the_step_count():
+    def decode(x):
+        start = tf.sin(x) @ tf.ones([3, 3])
+        _, last = tf.while_loop(lambda step, _: step < 5,
+                                lambda step, y: (step + 1, tf.nn.softmax(tf.cos(tf.reshape(y, [-1, 3])))),
+                                (tf.constant(0), start), shape_invariants=(tf.TensorShape([]), start.shape),
+                                name="search")
+        return tf.exp(last)
+
+    run = tf.function(decode)
+    context.context().enable_graph_collection()
+    run(tf.ones([2, 3]))
+    graphs = [one.post_optimization_graph for one in context.context().export_run_metadata().function_graphs]
+    context.context().disable_graph_collection()
+    assert count_step(max(graphs, key=lambda graph: graph.ByteSize())) == {
+        "products": 0, "choice of ids": 1, "moved data": 0, "element by element, sums": 1}

@@ -1,4 +1,4 @@
-"""Sentences of all lengths, the line through recordings, and failures by kind."""
+"""Sentences of all lengths, the pace of recordings, and failures by kind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from benchmarks.stop_test import line_through, random_sentences, table_of
+from benchmarks.stop_test import random_sentences, seconds_per_symbol, table_of
 from open_seq2seq.data.text2speech.clips import Clip
 from open_seq2seq.models.text2speech.evaluation import stop_failures
 from open_seq2seq.utils.errors import UserError
@@ -27,12 +27,13 @@ def test_failures_are_counted_by_kind_and_length():
     assert rows[-2:] == [["51 to 60", "20", "0", "0", "0", "1", "1"], ["1 to 60", "120", "1", "1", "1", "1", "3"]]
 
 
-def test_the_line_is_that_of_the_recordings(tmp_path):
+def test_the_pace_is_that_of_the_recordings(tmp_path):
     clips = []
-    for number, text in enumerate(("ab", "abcd", "abcdef")):
+    for number, text in enumerate(("ab", "abcdef")):
         path = tmp_path / f"{number}.wav"
         soundfile.write(path, np.zeros(1000 + 500 * len(text)), 1000)
         clips.append(Clip(str(number), str(path), text, "list", number + 1))
-    np.testing.assert_allclose(line_through([*clips, Clip("x", "none.wav", "a", "list", 9)], list), [0.5, 1.0])
-    with pytest.raises(UserError, match="at least two"):
-        line_through(clips[:1], list)
+    missing = Clip("x", "none.wav", "a", "list", 9)
+    np.testing.assert_allclose(seconds_per_symbol([*clips, missing], list), 6.0 / 8)
+    with pytest.raises(UserError, match="a readable recording"):
+        seconds_per_symbol([missing], list)
