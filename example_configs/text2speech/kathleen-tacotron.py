@@ -14,8 +14,8 @@ conv_layer = {"kernel_size": [5], "stride": [1], "num_channels": 128, "padding":
 base_params = {
     "max_steps": 6000,
     "batch_size_per_gpu": 16,
-    # The best weights are those that a recogniser understands best: the validation loss, with teacher forcing, begins to rise
-    # long before the speech stops improving. An evaluation takes one or two minutes.
+    # The best weights are those that a recogniser understands best: the validation loss, with teacher forcing, begins
+    # to rise long before the speech stops improving. An evaluation takes one or two minutes.
     "eval_steps": 1000,
     "recognizer": "pocketsphinx",
     "best_metric": "Eval character error",

@@ -1,7 +1,7 @@
 """A run killed at any file event, and started again by deploy/resume.sh, ends with the weights of one that was not.
 
-The judge is ckpt-chaos (https://pypi.org/project/ckpt-chaos), which kills a training before each file event, or in the middle
-of a write.
+The judge is ckpt-chaos (https://pypi.org/project/ckpt-chaos), which kills a training before each file event, or in the
+middle of a write.
 """
 
 from __future__ import annotations
