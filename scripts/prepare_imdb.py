@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.lm.classification import read_review, review_files
+from open_seq2seq.data.lm.reviews import read_review, review_files
 from open_seq2seq.data.lm.tokenizers import split_raw_words
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
