@@ -87,15 +87,15 @@ def write_cases(folder: Path, tiny: bool) -> dict[str, Case]:
                         ["--hidden=1024", "--batch=128"])]
     speech = ["tacotron", *(["--hidden=8", "--batch=1", "--length=4", "--frames=6"] if tiny else
                             ["--hidden=1024", "--batch=12", "--frames=400"])]
-    made = {"GNMT, 4+4 layers of 1,024": _made_case(folder, gnmt, translation, 2 if tiny else 128),
-            "LSTM language model, 2 layers of 1,024": _made_case(folder, lm, language),
-            "Tacotron 2": _made_case(folder, tacotron, speech, 2 if tiny else 48)}
+    generated = {"GNMT, 4+4 layers of 1,024": _synthetic_case(folder, gnmt, translation, 2 if tiny else 128),
+                 "LSTM language model, 2 layers of 1,024": _synthetic_case(folder, lm, language),
+                 "Tacotron 2": _synthetic_case(folder, tacotron, speech, 2 if tiny else 48)}
     return {"Transformer-big": _transformer(folder / "gnmt", tiny), "Jasper 10x5": _jasper(folder, tiny),
-            "ResNet-50": _resnet(folder, tiny), **made}
+            "ResNet-50": _resnet(folder, tiny), **generated}
 
 
-def _made_case(folder: Path, make: Callable[[Path, argparse.Namespace], Network], words: list[str],
-               batch: int = 0) -> Case:
+def _synthetic_case(folder: Path, make: Callable[[Path, argparse.Namespace], Network], words: list[str],
+                    batch: int = 0) -> Case:
     """Returns a network of ``training_steps.py``, with batches of ``batch`` examples instead of those of its data."""
     options, place = parse_arguments(words), folder / words[0]
     place.mkdir()
@@ -204,12 +204,12 @@ def train_in(dtype: str, case: Case, on_gpu: bool, options: argparse.Namespace) 
         launches, busy = training.ask(profiled_updates, options.steps)
     steps = [1e3 * done.step_seconds for done in training.rounds]
     milliseconds = {"median": statistics.median(steps), "fastest": min(steps), "slowest": max(steps)}
-    found = {"compute": training.about.compute, "first_step_s": training.first_step, "step_ms": milliseconds,
-             "objects_per_s": statistics.median(done.speed for done in training.rounds),
-             "objects": training.about.object_name, "peak_mb": peak, "launches": launches, "launches_ms": busy,
-             "input_wait": statistics.fmean(done.input_wait for done in training.rounds)}
-    return found | ({"target_tokens_per_s": 1e3 * case.target_tokens / milliseconds["median"]}
-                    if case.target_tokens else {})
+    figures = {"compute": training.about.compute, "first_step_s": training.first_step, "step_ms": milliseconds,
+               "objects_per_s": statistics.median(done.speed for done in training.rounds),
+               "objects": training.about.object_name, "peak_mb": peak, "launches": launches, "launches_ms": busy,
+               "input_wait": statistics.fmean(done.input_wait for done in training.rounds)}
+    return figures | ({"target_tokens_per_s": 1e3 * case.target_tokens / milliseconds["median"]}
+                      if case.target_tokens else {})
 
 
 def plan_measurements(cases: dict[str, Case], letters: Case, on_gpu: bool,
@@ -258,19 +258,19 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def measure_missing(plan: dict[str, Callable[[], dict[str, Any]]], found: Measurements, save: Callable[[], None],
-                    seconds: float, most: float) -> list[str]:
+def measure_missing(plan: dict[str, Callable[[], dict[str, Any]]], measurements: Measurements,
+                    save: Callable[[], None], seconds: float, most: float) -> list[str]:
     """Makes the measurements that are missing, until the time is over; returns the names of those still missing.
 
     Args:
       plan: the measurements by name.
-      found: what has been measured; receives the new measurements. An error is one, too.
+      measurements: what has been measured; receives the new measurements. An error is one, too.
       save: called after each measurement.
       seconds: the time for all.
       most: the longest time for one.
     """
     end = time.monotonic() + seconds
-    for name in [name for name in plan if name not in found]:
+    for name in [name for name in plan if name not in measurements]:
         start = time.monotonic()
         if start >= end:
             break
@@ -283,19 +283,19 @@ def measure_missing(plan: dict[str, Callable[[], dict[str, Any]]], found: Measur
             result = {"error": f"not complete after {most:.0f} s"}
         except Exception as error:  # the next measurement may work
             result = {"error": (str(error).strip().splitlines() or [repr(error)])[-1]}
-        found[name] = {**result, "seconds": time.monotonic() - start}
+        measurements[name] = {**result, "seconds": time.monotonic() - start}
         save()
         print(f"{name}: {result.get('error') or 'measured'} ({time.monotonic() - start:.0f} s)", file=sys.stderr,
               flush=True)
-    return [name for name in plan if name not in found]
+    return [name for name in plan if name not in measurements]
 
 
 def format_tables(results: dict[str, Any]) -> str:
     """Returns the tables of a results file as Markdown."""
-    found: Measurements = results["measurements"]
-    parts = [_tests_table(found["tests"])] if "tests" in found else []
-    trainings = {name: figures for name, figures in found.items() if name.startswith(TRAINING)}
-    curves = {name: figures for name, figures in found.items() if name.startswith(CURVE)}
+    measurements: Measurements = results["measurements"]
+    parts = [_tests_table(measurements["tests"])] if "tests" in measurements else []
+    trainings = {name: figures for name, figures in measurements.items() if name.startswith(TRAINING)}
+    curves = {name: figures for name, figures in measurements.items() if name.startswith(CURVE)}
     return "\n\n".join([*parts, *([_trainings_table(trainings)] if trainings else []), *_curves_tables(curves)])
 
 
@@ -343,10 +343,10 @@ def _trainings_table(trainings: Measurements) -> str:
     return markdown_table(["network", "dtype", *columns], rows)
 
 
-def _curves_tables(found: Measurements) -> Iterator[str]:
+def _curves_tables(measurements: Measurements) -> Iterator[str]:
     """Yields the table of the settings whose curves are complete, if the reference is, and the errors of the others."""
     curves: Curves = {}
-    for name, figures in found.items():
+    for name, figures in measurements.items():
         _, setting, seed = name.split("/")
         if "error" in figures:
             yield f"Losses of {setting} with seed {seed}: {figures['error']}"

@@ -96,9 +96,12 @@ def read_cards(folder: str = CARDS) -> list[Card]:
     """Returns the cards in a folder, sorted by name.
 
     Raises:
-      UserError: a file is not a card.
+      UserError: there are no cards, or a file is not a card.
     """
-    return [_card(path) for path in sorted(glob.glob(os.path.join(folder, "*.yaml")))]
+    paths = sorted(glob.glob(os.path.join(folder, "*.yaml")))
+    if not paths:
+        raise UserError(f"{folder} has no result cards: they are in the repository, not in the installed package.")
+    return [_card(path) for path in paths]
 
 
 def _card(path: str) -> Card:

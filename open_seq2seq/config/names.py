@@ -117,9 +117,9 @@ def registered(kind: str) -> dict[str, tuple[Any, list[str]]]:
     spellings: dict[int, list[str]] = {}
     for name, value in entries:
         spellings.setdefault(id(value), []).append(name)
-    found = {min(names, key=len): names for names in spellings.values()}
+    by_shortest = {min(names, key=len): names for names in spellings.values()}
     objects = dict(entries)
-    return {name: (objects[name], names) for name, names in found.items() if "." not in name}
+    return {name: (objects[name], names) for name, names in by_shortest.items() if "." not in name}
 
 
 def in_package(value: Any) -> bool:

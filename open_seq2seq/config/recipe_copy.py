@@ -39,9 +39,9 @@ def copy_recipe(name: str, file: str = "") -> str:
     if os.path.lexists(file):
         raise UserError(f"{file} already exists: give another name, or remove the file.")
     text = as_yaml(source) if file.endswith(_YAML) else source.read_text(encoding="utf-8")
-    own = f"{RECIPE}{source.relative_to(RECIPES).with_suffix('').as_posix()}"
+    recipe = f"{RECIPE}{source.relative_to(RECIPES).with_suffix('').as_posix()}"
     with disk.writing(file, disk.always) as opened:
-        opened.write(without_repository(text).replace(f"--config_file={own}", f"--config_file={file}").encode())
+        opened.write(without_repository(text).replace(f"--config_file={recipe}", f"--config_file={file}").encode())
     return file
 
 

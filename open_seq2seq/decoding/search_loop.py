@@ -31,17 +31,17 @@ def run_search(advance: Callable[[Any, Any], Any], result: Callable[[Any, Any], 
     if not shrinks:
         return result(sentences, _advanced(advance, state, sentences, 0))
 
-    def body(rows: tf.Tensor, state: Any, sentences: Any, found: Any) -> Any:
+    def body(rows: tf.Tensor, state: Any, sentences: Any, results: Any) -> Any:
         """Continues until a quarter of the sentences are done, and takes them out; ``rows`` are the others' indices."""
         state = _advanced(advance, state, sentences, tf.size(rows) * 3 // 4)
-        longer = [[0, 0]] * (found[0].shape.rank - 1) + [[0, state[0] - tf.shape(found[0])[-1]]]
-        found = type(found)(tf.pad(found[0], longer), *found[1:])
-        found = tf.nest.map_structure(lambda old, new: tf.tensor_scatter_nd_update(old, rows[:, tf.newaxis], new),
-                                      found, result(sentences, state))
-        kept = tf.where(_unfinished(state))[:, 0]
-        rows, others, sentences = tf.nest.map_structure(lambda part: tf.gather(part, kept),
+        longer = [[0, 0]] * (results[0].shape.rank - 1) + [[0, state[0] - tf.shape(results[0])[-1]]]
+        results = type(results)(tf.pad(results[0], longer), *results[1:])
+        results = tf.nest.map_structure(lambda old, new: tf.tensor_scatter_nd_update(old, rows[:, tf.newaxis], new),
+                                        results, result(sentences, state))
+        unfinished = tf.where(_unfinished(state))[:, 0]
+        rows, others, sentences = tf.nest.map_structure(lambda part: tf.gather(part, unfinished),
                                                         (rows, tuple(state)[1:], sentences))
-        return rows, type(state)(state[0], *others), sentences, found
+        return rows, type(state)(state[0], *others), sentences, results
 
     variables = (tf.range(tf.shape(state.done)[0]), state, sentences, result(sentences, state))
     shapes = (tf.TensorShape([None]), _shapes_of(state), tf.nest.map_structure(_any_rows, sentences),

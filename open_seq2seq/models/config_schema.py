@@ -49,15 +49,15 @@ class _ConfigSchema:
     def __init__(self) -> None:
         elsewhere: Schema = {"type": "string", "pattern": _ELSEWHERE}
         self._definitions: dict[str, Schema] = {
-            f"names.{kind}": {"anyOf": [*([{"enum": known}] if (known := _short_names(kind)) else []), elsewhere]}
+            f"names.{kind}": {"anyOf": [*([{"enum": names}] if (names := _short_names(kind)) else []), elsewhere]}
             for kind in kinds()}
 
     def whole(self) -> Schema:
-        known = registered("model")
+        model_classes = registered("model")
         by_model = [_if({"base_model": {"enum": names}}, {section: self._of_class("model", name)
                                                          for section in SECTIONS})
-                    for name, (_, names) in known.items()]
-        params = {name: param for model, _ in known.values() for name, param in declared_by(model).all.items()}
+                    for name, (_, names) in model_classes.items()]
+        params = {name: param for model, _ in model_classes.values() for name, param in declared_by(model).all.items()}
         self._definitions["any_model"] = {"properties": self._properties(params), "allOf": self._choices(params)}
         unknown = {"if": {"required": ["base_model"]},
                    "else": {"properties": {section: _reference("any_model") for section in SECTIONS}}}
@@ -71,7 +71,7 @@ class _ConfigSchema:
 
     def _inherited(self, params: Mapping[str, Param]) -> list[Schema]:
         """Returns, for classes that ``base_params`` names, the parameters that other sections can give them."""
-        found = []
+        conditions = []
         for name, kind in _named(params).items():
             for choice, (_, names) in registered(kind).items():
                 inherited = f"inherited.{name}.{choice}"
@@ -79,8 +79,9 @@ class _ConfigSchema:
                     "if": {"required": [name]},
                     "else": {"properties": {name + PARAMS: self._of_class(kind, choice)}}}
                 chosen = {"required": [name], "properties": {name: {"enum": names}}}
-                found.append(_if({"base_params": chosen}, {section: _reference(inherited) for section in SECTIONS[1:]}))
-        return found
+                references = {section: _reference(inherited) for section in SECTIONS[1:]}
+                conditions.append(_if({"base_params": chosen}, references))
+        return conditions
 
     def _of_class(self, kind: str, name: str) -> Schema:
         """Returns a reference to the schema of the parameters of a class or function."""
@@ -96,7 +97,7 @@ class _ConfigSchema:
 
     def _choices(self, params: Mapping[str, Param]) -> list[Schema]:
         """Returns references to the parameters of what each parameter can name."""
-        found = []
+        references = []
         for name, kind in _named(params).items():
             place = f"choice.{name}.{kind}"
             if place not in self._definitions:
@@ -104,8 +105,8 @@ class _ConfigSchema:
                 self._definitions[place] |= {"allOf": [
                     _if({name: {"enum": names}}, {name + PARAMS: self._of_class(kind, choice)})
                     for choice, (_, names) in registered(kind).items()]}
-            found.append(_reference(place))
-        return found
+            references.append(_reference(place))
+        return references
 
     def _properties(self, params: Mapping[str, Param]) -> Schema:
         properties = {name: _of_param(param) for name, param in params.items()}
@@ -172,13 +173,13 @@ def _default(value: Any) -> Schema:
 
 
 def _of_value(param: Param) -> Schema:
-    given = param.type if isinstance(param.type, tuple) else (param.type,)
-    nothing = [None, "None"] if type(None) in given or (param.has_default and param.default is None) else []
+    accepted = param.type if isinstance(param.type, tuple) else (param.type,)
+    nothing = [None, "None"] if type(None) in accepted or (param.has_default and param.default is None) else []
     if isinstance(param.type, list):
         return {"enum": list(dict.fromkeys([*param.type, *nothing, DROP]))}
-    if object in given:
+    if object in accepted:
         return {}
-    allowed = list(dict.fromkeys([*(_TYPES.get(kind, "string") for kind in given), *(["null"] if nothing else [])]))
+    allowed = list(dict.fromkeys([*(_TYPES.get(kind, "string") for kind in accepted), *(["null"] if nothing else [])]))
     bounds = {key: bound for attribute, key in _BOUNDS.items()
               if (bound := getattr(param, attribute)) is not None and math.isfinite(bound)}
     items = {"items": _names(param.names) if param.names else bounds} if "array" in allowed and (

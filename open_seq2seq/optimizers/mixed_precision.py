@@ -289,11 +289,11 @@ class MixedPrecisionOptimizer(Module):
         """
         if finite is None:
             return self._apply(gradients, variables, rate, None)
-        kept = [self.updates, *variables.values(), *self._optimizer.state().values(), *self.averaged_weights.values(),
+        state = [self.updates, *variables.values(), *self._optimizer.state().values(), *self.averaged_weights.values(),
                 *(() if self._average is None else self._average.state().values())]
-        before = [variable.read_value() for variable in kept]
+        before = [variable.read_value() for variable in state]
         self._apply(gradients, variables, rate, None)
-        for variable, value in zip(kept, before, strict=True):
+        for variable, value in zip(state, before, strict=True):
             variable.assign(tf.where(finite, variable, value))
         self.skipped.assign_add(tf.cast(tf.logical_not(finite), tf.int64))
         return finite

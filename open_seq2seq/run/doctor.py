@@ -127,8 +127,8 @@ def _parts() -> Iterator[str]:
 
 
 def _part(what: str, packages: tuple[str, ...], command: str) -> str:
-    found = {package: _version(package) for package in packages}
-    missing = [package for package, number in found.items() if number is None]
+    versions = {package: _version(package) for package in packages}
+    missing = [package for package, number in versions.items() if number is None]
     if missing:
         return f"  {what}: {' and '.join(missing)} missing; {command}"
-    return f"  {what}: {', '.join(f'{package} {number}' for package, number in found.items())}"
+    return f"  {what}: {', '.join(f'{package} {number}' for package, number in versions.items())}"

@@ -44,11 +44,11 @@ def recipes_command(words: Sequence[str]) -> int:
 
 
 def _list_recipes(words: Sequence[str]) -> int:
-    found = [recipe for recipe in recipes() if all(word.lower() in " ".join(recipe).lower() for word in words)]
-    if not found:
+    matches = [recipe for recipe in recipes() if all(word.lower() in " ".join(recipe).lower() for word in words)]
+    if not matches:
         raise UserError(f"No recipe contains {' and '.join(map(repr, words))}: the command `open_seq2seq recipes` "
                         "lists all." if words else "This copy of the package has no recipes: install it again.")
-    for task, group in itertools.groupby(found, lambda recipe: recipe.task):
+    for task, group in itertools.groupby(matches, lambda recipe: recipe.task):
         sys.stdout.write(f"{task}\n")
         for recipe in group:
             sys.stdout.write("\n".join(_described(recipe)) + "\n")

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CHAOS = Path(sys.executable).parent / "ckpt-chaos"
 ONE_RANK = 'exec "$@"\n'
-# The processes that the judge starts are told their rank as by torchrun.
+# ckpt-chaos sets RANK and MASTER_PORT for each process, as torchrun does.
 TWO_RANKS = """next=$((MASTER_PORT + 1))
 export TF_CONFIG='{"cluster": {"worker": ["127.0.0.1:'$MASTER_PORT'", "127.0.0.1:'$next'"]},
  "task": {"type": "worker", "index": '$RANK'}}'
@@ -45,9 +45,9 @@ def test_a_few_crash_points(workspace):
 
 @pytest.mark.outside
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize(("launcher", "options"), [(ONE_RANK, []), (TWO_RANKS, ["--ranks=2"])],
+@pytest.mark.parametrize(("launcher", "options"), [(ONE_RANK, ["--jobs=2"]), (TWO_RANKS, ["--ranks=2"])],
                          ids=["one rank", "two ranks"])
 def test_all_crash_points(workspace, launcher, options):
-    counts, output = verdicts(workspace, launcher, *options)
+    counts, output = verdicts(workspace, launcher, "--max-points=1000", *options)  # it tries 40 by default
     print(output)
     assert set(counts) == {"PASS"}, output

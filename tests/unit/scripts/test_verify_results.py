@@ -131,5 +131,10 @@ def test_a_card_without_a_figure_is_named(cards):
         verify_results.main([])
 
 
+def test_an_installed_copy_has_no_cards(tmp_path):
+    with pytest.raises(UserError, match="in the repository, not in the installed package"):
+        read_cards(str(tmp_path))
+
+
 def test_the_mean_is_that_of_the_values():
     assert Card("a", "scores", 1, "", "", "", [1.0, 2.0, 6.0], "", "").mean == 3.0
