@@ -47,9 +47,9 @@ _NAMES = {
     "Eval diagonality": MetricName("Diagonality of the attention", rises=True),
     "Eval coverage": MetricName("Coverage of the text", rises=True),
     "Eval monotonicity": MetricName("Monotonicity of the attention", rises=True),
-    "global_gradient_norm": MetricName("Norm of the gradient"),
-    "global_clipped_gradient_norm": MetricName("Norm of the gradient, clipped"),
 }
+_OF_TRAINING = {"global_gradient_norm": "Norm of the gradient",
+                "global_clipped_gradient_norm": "Norm of the gradient, clipped"}
 LOSSES = ("train_loss", "val_loss", "eval_loss")
 """Metrics that every task has, in the order in which reports show them."""
 
@@ -60,12 +60,20 @@ def metric_name(name: str) -> MetricName:
     Metrics of a language or of other sounds are called as those that their names begin with: ``Eval_BLEU_Score_de``
     is "BLEU, de". Any other name is shown without ``Eval``, with spaces and a capital letter.
     """
-    base = max((one for one in _NAMES if name == one or name.startswith((f"{one}_", f"{one} "))), key=len, default="")
-    if not base:
-        words = name.removeprefix("Eval").replace("_", " ").strip() or name
+    if not (base := _base(name)):
+        words = _OF_TRAINING.get(name) or name.removeprefix("Eval").replace("_", " ").strip() or name
         return MetricName(words[:1].upper() + words[1:])
     known, rest = _NAMES[base], name[len(base):].strip("_ ")
     return known._replace(title=f"{known.title}, {rest}", hub_type="") if rest else known
+
+
+def _base(name: str) -> str:
+    return max((one for one in _NAMES if name == one or name.startswith((f"{one}_", f"{one} "))), key=len, default="")
+
+
+def is_score(name: str) -> bool:
+    """Returns whether it is known which values of a metric are better."""
+    return bool(_base(name))
 
 
 def shown_value(name: str, value: float) -> str:

@@ -12,7 +12,7 @@ _GREY = "#8a8f98"  # of axes and their labels: legible on white and on black
 _MOST_POINTS = 500
 
 
-def figures(charts: Mapping[str, Mapping[str, Mapping[int, float]]]) -> str:
+def figures(charts: Mapping[str, Mapping[str, Mapping[int, float]]], runs: Sequence[str] = ()) -> str:
     """Returns HTML figures with curves over the steps, and the scripts that draw them.
 
     Values that are not finite are left out, and long series are thinned. No name becomes a label that Bokeh draws, since
@@ -20,27 +20,32 @@ def figures(charts: Mapping[str, Mapping[str, Mapping[int, float]]]) -> str:
 
     Args:
       charts: title of a chart → name of a series → step → value; every chart has a finite value.
+      runs: the series that have the same colour and an entry in the legend of each chart; () if there are none.
     """
     if not charts:
         return ""
     from bokeh.embed import components
     from bokeh.resources import Resources
 
-    script, places = components({str(number): _chart(series) for number, series in enumerate(charts.values())})
+    colors = {title: {name: COLORS[([*runs] or [*series]).index(name) % len(COLORS)] for name in series}
+              for title, series in charts.items()}
+    script, places = components({str(number): _chart(series, colors[title]) for number, (title, series) in enumerate(charts.items())})
     library = Resources(mode="inline", components=["bokeh"], log_level="error").render_js()
-    drawn = [f"<figure><figcaption>{escape(title)}</figcaption>{places[str(number)]}{_legend(list(series))}</figure>"
+    drawn = [f"<figure><figcaption>{escape(title)}</figcaption>{places[str(number)]}"
+             f"{_legend(colors[title]) if runs or len(series) > 1 else ''}</figure>"
              for number, (title, series) in enumerate(charts.items())]
     return "".join(drawn) + library + script
 
 
-def _chart(series: Mapping[str, Mapping[int, float]]) -> Any:
-    """Returns a Bokeh figure with a line for each series."""
+def _chart(series: Mapping[str, Mapping[int, float]], colors: Mapping[str, str]) -> Any:
+    """Returns a Bokeh figure with a line for each series, which has a colour by its name."""
     from bokeh.models import ColumnDataSource, HoverTool, NumeralTickFormatter
     from bokeh.plotting import figure
 
     chart = figure(height=230, sizing_mode="stretch_width", tools="xbox_zoom,reset", background_fill_alpha=0.0,
                    border_fill_alpha=0.0, outline_line_alpha=0.0, min_border_right=20)
-    for color, (name, values) in zip(COLORS * len(series), series.items(), strict=False):
+    for name, values in series.items():
+        color = colors[name]
         points = thinned([(step, value) for step, value in sorted(values.items()) if math.isfinite(value)])
         steps, heights = [step for step, _ in points], [value for _, value in points]
         source = ColumnDataSource({"step": steps, "value": heights, "name": [name] * len(points)})
@@ -71,9 +76,6 @@ def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
             for stretch in stretches] + [points[-1]]
 
 
-def _legend(names: Sequence[str]) -> str:
-    if len(names) < 2:
-        return ""
-    entries = [f'<span style="color:{color}">&#9632;</span> {escape(name)} &nbsp;'
-               for color, name in zip(COLORS * len(names), names, strict=False)]
+def _legend(colors: Mapping[str, str]) -> str:
+    entries = [f'<span style="color:{color}">&#9632;</span> {escape(name)} &nbsp;' for name, color in colors.items()]
     return f'<p class="legend">{"".join(entries)}</p>'

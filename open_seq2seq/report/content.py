@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from open_seq2seq.checkpoints.choosing import offered
 from open_seq2seq.checkpoints.state import METRICS
 from open_seq2seq.config.names import registered
 from open_seq2seq.config.yaml_text import load_yaml_value
-from open_seq2seq.metrics.names import LOSSES, metric_name, shown_value
+from open_seq2seq.metrics.names import LOSSES, is_score, metric_name, shown_value
 from open_seq2seq.training.loop.metrics_file import Metrics, read_metrics, tables_in
 from open_seq2seq.utils.data_files import read_data
 from open_seq2seq.utils.errors import CheckpointError, DataError, UserError
@@ -118,8 +119,10 @@ class Content:
         if self.scores:
             name, value = next(iter(self.scores.items()))
             return f"{metric_name(name).title}: {shown_value(name, value)}"
-        name = next((name for name in LOSSES[::-1] if self.metrics.get(name)), "")
-        return f"{metric_name(name).title}: {min(self.metrics[name].values()):.4g}" if name else ""
+        name = min(filter(is_score, self.metrics), key=lambda name: (name in LOSSES, name == LOSSES[0]), default="")
+        values = [value for value in self.metrics.get(name, {}).values() if math.isfinite(value)]
+        best = max if metric_name(name).rises else min
+        return f"{metric_name(name).title}: {shown_value(name, best(values))}" if values else ""
 
 
 def read_content(logdir: Path) -> Content:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from open_seq2seq.checkpoints.packed import CARD
-from open_seq2seq.metrics.names import LOSSES, metric_name, shown_value
+from open_seq2seq.metrics.names import LOSSES, is_score, metric_name, shown_value
 from open_seq2seq.report.card import write_card
 from open_seq2seq.report.charts import figures
 from open_seq2seq.report.content import Content, read_content
@@ -119,9 +119,9 @@ def _results(names: Sequence[str], contents: Sequence[Content]) -> str:
             if values := _finite(content.metrics.get(metric, {})):
                 last, rises = max(values), metric_name(metric).rises
                 best = (max if rises else min)(values, key=values.__getitem__)
-                steps = (last, best) if metric in LOSSES or metric in content.scores else (last,)
-                shown = [f"{shown_value(metric, values[step])} at {step:,}" for step in steps]
-                rows.append([metric_name(metric).title, *([name] if len(contents) > 1 else []), *shown])
+                shown = [f"{shown_value(metric, values[step])} at {step:,}" for step in (last, best)]
+                rows.append([metric_name(metric).title, *([name] if len(contents) > 1 else []), shown[0],
+                             shown[1] if is_score(metric) else ""])
     columns = ["metric", *(["run"] if len(contents) > 1 else []), "last, at step", "best"]
     notes = [f"{name}: {text}" for content in contents for name, text in content.signatures.items()]
     notes += [f"Checkpoints: {', '.join(content.checkpoints)}" for content in contents if content.checkpoints]
@@ -142,7 +142,7 @@ def _curves(names: Sequence[str], contents: Sequence[Content]) -> str:
                 charts.setdefault(title, {})[series] = values
     different = {title: series for title, series in charts.items()
                  if len({value for values in series.values() for value in values.values()}) > 1}
-    drawn = figures(dict(list(different.items())[:_MOST_CHARTS]))
+    drawn = figures(dict(list(different.items())[:_MOST_CHARTS]), names if len(names) > 1 else ())
     return f'<div class="charts">{drawn}</div>' if drawn else ""
 
 
@@ -157,8 +157,7 @@ def _ordered(contents: Sequence[Content]) -> list[str]:
     """
     names = dict.fromkeys(name for content in contents for name in content.metrics if "/" not in name)
     names.pop("epoch", None)
-    main = {name for content in contents for name in content.scores}
-    ordered = sorted(names, key=lambda name: (name not in LOSSES, name not in main,
+    ordered = sorted(names, key=lambda name: (name not in LOSSES, not is_score(name),
                                               not name.lower().startswith("eval"), name))
     return ordered[:_MOST_METRICS]
 

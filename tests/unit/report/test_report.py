@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from html.parser import HTMLParser
-from xml.etree import ElementTree
 
 import pytest
 
-from open_seq2seq.report.page import curve, thinned, write_report
+from open_seq2seq.metrics.names import is_score, metric_name, shown_value
+from open_seq2seq.report.charts import figures, thinned
+from open_seq2seq.report.page import write_report
 from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.utils.errors import UserError
 
@@ -33,6 +35,7 @@ def write_run(folder, steps=20):
 
 class Tags(HTMLParser):
     VOID = {"meta", "img"}
+    CDATA_CONTENT_ELEMENTS = ("script", "style")
 
     def __init__(self):
         super().__init__()
@@ -70,32 +73,61 @@ def test_worst_examples_with_very_many_names_are_shown_in_part(tmp_path):
     rows = [{f"{number}": "x"} for number in range(60_000)]
     (tmp_path / "samples" / "step-20" / "worst_examples.json").write_text(json.dumps(rows))
     text = write_report(tmp_path).read_text(encoding="utf-8")
-    assert "Worst examples" in text and len(text) < 100_000
+    assert "Worst examples" in text and len(text.partition("BEGIN bokeh")[0]) < 100_000
+
+
+def own_part(text):
+    """The page without the scripts: Bokeh's own, and the data of the curves."""
+    return re.sub("<script.*?</script>", "", text, flags=re.DOTALL)
+
+
+def curves_in(text):
+    """(title, the numbers of values of its lines) of each chart, from what Bokeh draws."""
+    titles = re.findall("<figcaption>([^<]*)</figcaption><div", text)
+    (document,) = re.findall("docs_json = '(.*)';", text)
+    roots = next(iter(json.loads(html.unescape(document).replace("\\\\", "\\")).values()))["roots"]
+    return [(title, json.dumps(root).count("ColumnDataSource")) for title, root in zip(titles, roots, strict=True)]
 
 
 def test_the_page_is_complete_offline_and_escaped(tmp_path):
     write_run(tmp_path)
     path = write_report(tmp_path)
     text = path.read_text(encoding="utf-8")
-    assert path == tmp_path / "report.html" and len(text) < 2_000_000
+    assert path == tmp_path / "report.html" and len(text) < 3_000_000
     tags = Tags()
     tags.feed(text)
-    assert tags.open == [] and "script" not in tags.seen and "link" not in tags.seen
+    assert tags.open == [] and "link" not in tags.seen and "default-src 'none'" in text
     assert [source[:15] for source in tags.sources] == ["data:image/png;", "data:audio/wav;"]
-    for words in ("31.25 at 20", "0.15 at 20", "una casa", "&lt;script&gt;", "line 7", "base_model: Text2Text",
-                  "&lt;b&gt;x", "model.ckpt-20", "Worst examples"):
-        assert words in text, words
+    for words in ("BLEU</td><td>31.25 at 20", "0.15 at 20", "una casa", "&lt;script&gt;", "line 7", "Text2Text",
+                  "&lt;b&gt;x", "model.ckpt-20", "Worst examples", "translation", "BLEU: 31.25"):
+        assert words in own_part(text), words
     # The losses together and the learning rate; not the scale, which is constant, nor BLEU, which has a single value.
-    assert text.count("<svg") == 2
-    for svg in re.findall(r"<svg.*?</svg>", text):
-        ElementTree.fromstring(svg)
+    assert curves_in(text) == [("Loss", 2), ("Learning rate", 1)]
+
+
+def test_runs_are_shown_side_by_side(tmp_path):
+    for name, steps in (("one", 20), ("t<w>o", 10)):
+        (tmp_path / name).mkdir()
+        write_run(tmp_path / name, steps)
+    path = write_report(tmp_path / "one", tmp_path / "t<w>o")
+    text = path.read_text(encoding="utf-8")
+    assert path == tmp_path / "one" / "comparison.html" and "t<w>o" not in text
+    assert curves_in(text)[0][0] == "Validation loss" and ("Training loss", 2) in curves_in(text)
+    assert "<th>one</th><th>t&lt;w&gt;o</th>" in text and not (tmp_path / "one" / "README.md").exists()
+
+
+def test_names_of_metrics_are_those_of_people():
+    assert [metric_name(name).title for name in ("Eval_BLEU_Score", "Eval_BLEU_Score_de", "Eval CER", "learning_rate")] \
+        == ["BLEU", "BLEU, de", "Character error (%)", "Learning rate"]
+    assert shown_value("Eval WER", 0.0192) == "1.92" and is_score("Eval WER") and not is_score("learning_rate")
+    assert metric_name("Eval_BLEU_Score").rises and not metric_name("Eval CER").rises
 
 
 def test_a_report_is_written_again_but_a_users_file_stays(tmp_path):
     write_run(tmp_path)
     write_report(tmp_path)
     MetricsFile(tmp_path).write(21, 2.1, {"val_loss": 0.25})
-    assert "0.25 at 21" in write_report(tmp_path).read_text()
+    assert "0.25 at 21" in own_part(write_report(tmp_path).read_text())
     (tmp_path / "report.html").write_text("mine")
     with pytest.raises(UserError, match="is not a report"):
         write_report(tmp_path)
@@ -109,7 +141,7 @@ def test_what_is_damaged_or_linked_is_left_out(tmp_path):
     (tmp_path / "samples" / "step-20" / "texts-2.json").symlink_to(secret)
     (tmp_path / "samples" / "step-20" / "worst_examples.json").write_text("[" * 100_000)
     (tmp_path / "metrics.csv").open("ab").write(b"x,y\n30,1,val_loss,nan\n\xff\n31,1,val_loss,inf\n")
-    text = write_report(tmp_path).read_text()
+    text = own_part(write_report(tmp_path).read_text())
     assert "hidden" not in text and "Worst examples" not in text and "0.5 at 20" in text
 
 
@@ -120,11 +152,14 @@ def test_a_folder_without_a_run_is_one_sentence(tmp_path, make):
         write_report(tmp_path / "run")
 
 
-def test_curves_of_any_values_are_drawn():
-    for values in ({5: 1.0}, {1: 2.0, 2: 2.0}, {1: float("nan"), 2: 3.0, 3: float("inf")}, {1: -1e30, 9: 1e-30}):
-        drawn = ElementTree.fromstring(curve({"a<b": values}).partition("<p class")[0])
-        numbers = [float(n) for line in drawn.iter("polyline") for n in re.split("[ ,]", line.get("points"))]
-        assert all(0 <= number <= 460 for number in numbers)
+def test_curves_of_any_values_and_names_are_drawn():
+    values = [{5: 1.0}, {1: 2.0, 2: 2.0}, {1: float("nan"), 2: 3.0, 3: float("inf")}, {1: -1e30, 9: 1e-30}]
+    names = ["a<b", "$$x$$", "</script><b>'\\"]
+    text = figures({name: {name: row, f"{name}2": row} for name in names for row in values})
+    assert len(curves_in(text)) == len(names) and "<b>" not in text.replace("<body>", "")
+    tags = Tags()
+    tags.feed(text)
+    assert tags.open == [] and tags.seen == {"figure", "figcaption", "div", "p", "span", "script"}
 
 
 def test_long_curves_are_thinned_to_their_means():
