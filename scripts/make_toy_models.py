@@ -46,7 +46,6 @@ _MODELS = {
     "speech": ToyModel("create_toy_speech.py --output_dir=toy_speech_data --sample_freq=8000", "toy-w2l",
                        {"dtype": "float32"}),
     "labels": ToyModel("create_toy_data.py --task=labels", "toy-labels", {}),
-    "images": ToyModel("create_toy_images.py --output_dir=toy_image_data", "toy-resnet8", {}),
     "text": ToyModel("create_toy_text.py --output_dir=toy_text_lm", "toy-lm", {}),
     "voice": ToyModel("create_toy_voice.py --output_dir=toy_voice_data", "toy-durations",
                       {"decoder_params/decoder_cell_units": 64}),

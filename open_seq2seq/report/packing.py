@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -86,5 +87,6 @@ def _write(file: BinaryIO, files: dict[str, Path]) -> None:
 
 
 def _is_packed(file: BinaryIO) -> bool:
-    with zipfile.ZipFile(file) as archive:
+    with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
         return SUMS in archive.namelist()
+    return False

@@ -135,7 +135,7 @@ def test_training_stops_without_gain_and_the_report_shows_the_run(workspace, com
     assert sum(",val_loss," in row for row in rows) == 3 and sum(",train_loss," in row for row in rows) >= 1
     assert main(["--mode=report", f"--logdir={workspace}/run"]) == 0
     page = (workspace / "run" / "report.html").read_text()
-    for words in ("<svg", "Eval_BLEU_Score", "teacher_forced", "Worst examples", "chrF", "lr_policy: fixed_lr"):
+    for words in ("bokeh", "BLEU", "teacher forced", "Worst examples", "chrF", "lr_policy: fixed_lr"):
         assert words in page, words
 
 

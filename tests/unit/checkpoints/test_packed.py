@@ -93,11 +93,6 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     for name in ("3.zip", "4.zip"):
         with pytest.raises(CheckpointError, match="neither a log directory nor an intact packed model"):
             unpacked(str(tmp_path / name))
-    content = bytearray(source.read_bytes())
-    content[len(content) // 2] ^= 255
-    (tmp_path / "5.zip").write_bytes(content)
-    with pytest.raises(CheckpointError, match="packed model|checksum"):
-        unpacked(str(tmp_path / "5.zip"))
     with zipfile.ZipFile(tmp_path / "6.zip", "w") as archive:
         archive.writestr("x", "y")
     with pytest.raises(CheckpointError, match="has no list SHA256SUMS"):

@@ -112,7 +112,7 @@ def test_runs_are_shown_side_by_side(tmp_path):
     path = write_report(tmp_path / "one", tmp_path / "t<w>o")
     text = path.read_text(encoding="utf-8")
     assert path == tmp_path / "one" / "comparison.html" and "t<w>o" not in text
-    assert curves_in(text)[0][0] == "Validation loss" and ("Training loss", 2) in curves_in(text)
+    assert curves_in(text)[0] == ("Training loss", 2)
     assert "<th>one</th><th>t&lt;w&gt;o</th>" in text and not (tmp_path / "one" / "README.md").exists()
 
 
@@ -156,7 +156,7 @@ def test_curves_of_any_values_and_names_are_drawn():
     values = [{5: 1.0}, {1: 2.0, 2: 2.0}, {1: float("nan"), 2: 3.0, 3: float("inf")}, {1: -1e30, 9: 1e-30}]
     names = ["a<b", "$$x$$", "</script><b>'\\"]
     text = figures({name: {name: row, f"{name}2": row} for name in names for row in values})
-    assert len(curves_in(text)) == len(names) and "<b>" not in text.replace("<body>", "")
+    assert len(curves_in(text)) == len(names) and "<b>" not in own_part(text)
     tags = Tags()
     tags.feed(text)
     assert tags.open == [] and tags.seen == {"figure", "figcaption", "div", "p", "span", "script"}
