@@ -117,8 +117,8 @@ def test_runs_are_shown_side_by_side(tmp_path):
 
 
 def test_names_of_metrics_are_those_of_people():
-    assert [metric_name(name).title for name in ("Eval_BLEU_Score", "Eval_BLEU_Score_de", "Eval CER", "learning_rate")] \
-        == ["BLEU", "BLEU, de", "Character error (%)", "Learning rate"]
+    names = ("Eval_BLEU_Score", "Eval_BLEU_Score_de", "Eval CER", "learning_rate")
+    assert [metric_name(name).title for name in names] == ["BLEU", "BLEU, de", "Character error (%)", "Learning rate"]
     assert shown_value("Eval WER", 0.0192) == "1.92" and is_score("Eval WER") and not is_score("learning_rate")
     assert metric_name("Eval_BLEU_Score").rises and not metric_name("Eval CER").rises
 

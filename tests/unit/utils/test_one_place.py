@@ -36,6 +36,7 @@ ALLOWED = {
     ("checkpoints/writing.py", "save_file"): "safetensors opens it, in a folder that utils.disk has just made",
     ("checkpoints/kept_files.py", "copyfile"): "into a new file of utils.disk",
     ("decoding/ctc/logits_file.py", "open"): "a member of an archive that is open",
+    ("report/packing.py", "open"): "a member of an archive that utils.disk has opened",
     ("utils/console.py", "open"): "/dev/null",
     ("export/conversion.py", "write_bytes"): "a program without this package, in its caller's temporary folder",
     ("export/outside.py", "extractall"): "a program without this package, in its own temporary folder",
