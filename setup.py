@@ -96,7 +96,7 @@ setup(
                  "ctranslate2>=4.8,<5", "hypothesis>=6.100", "ipykernel", "jiwer", "jsonschema>=4", "matplotlib",
                  "nbclient", "num2words>=0.5.14", "onnxruntime>=1.20", "pocketsphinx>=5.1", "pytest>=8",
                  "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features",
-                 "setuptools>=64", "tf2onnx>=1.17", "wheel"],
+                 "setuptools>=64", "srt>=3.5", "tf2onnx>=1.17", "webvtt-py>=0.5", "wheel"],
         # What make test-outside compares exports with; 1.11.0, 2.0.1, 2.13 and 5.24 have passed.
         "outside": ["argostranslate>=1.11", "sherpa-onnx>=2", "torch>=2.5", "transformers>=5"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
