@@ -1,0 +1,1 @@
+"""Serving of trained models over HTTP."""
