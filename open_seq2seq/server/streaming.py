@@ -42,8 +42,8 @@ class Streams:
         self._computing = threading.Lock()  # one step at a time, because each uses all processors
 
     @contextlib.contextmanager
-    def stream(self, rate: int) -> Iterator[FrameASR]:
-        """Context manager of a stream for one utterance at this sampling rate in Hz.
+    def stream(self, rate: int | None = None) -> Iterator[FrameASR]:
+        """Context manager of a stream for one utterance at this sampling rate in Hz; None for that of the model.
 
         Raises:
           Busy: there are ``MOST_STREAMS`` streams already.
@@ -59,7 +59,7 @@ class Streams:
             if asr is None:
                 with self._computing:
                     asr = FrameASR(self._model)
-            asr.reset(rate)
+            asr.reset(asr.model.data_layer.settings.sample_freq if rate is None else rate)
             yield asr
         finally:
             with self._bookkeeping:
@@ -102,7 +102,7 @@ async def recognize(socket: WebSocket, streams: Streams, rate: Any, idle_seconds
     Args:
       socket: the accepted connection.
       streams: the streams of the model.
-      rate: sampling rate of the audio in Hz, as the client gave it.
+      rate: sampling rate of the audio in Hz, as the client gave it; None for that of the model.
       idle_seconds: how long the server waits for a message.
       most_seconds: the longest utterance.
 

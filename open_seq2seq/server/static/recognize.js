@@ -20,15 +20,20 @@ async function record(model, hear, onStop) {
     context.createMediaStreamSource(microphone).connect(recorder);
     return await new Promise((resolve, reject) => {
       let ended = false;
+      const waiting = []; // what is recorded before the connection stands
       const socket = openStream(model.id, context.sampleRate, answer => {
         if (answer.error) reject(new Error(answer.error));
         else if (answer.final) resolve(answer.text);
         else hear(answer);
       });
+      const send = () => {
+        while (socket.readyState === WebSocket.OPEN && waiting.length) socket.send(waiting.shift());
+      };
+      socket.addEventListener("open", send);
       recorder.port.onmessage = ({ data }) => {
-        if (socket.readyState !== WebSocket.OPEN) return;
-        if (data.length) socket.send(data.buffer);
-        if (ended) socket.send("end");
+        if (data.length) waiting.push(data.buffer);
+        if (ended) waiting.push("end");
+        send();
       };
       onStop(() => { ended = true; recorder.port.postMessage("rest"); });
       socket.addEventListener("close", () => reject(new Error("The server closed the connection.")));
@@ -60,10 +65,16 @@ export function render(body, model) {
     open.textContent = text.slice(known.length);
   };
   const start = async () => {
+    button.disabled = true;
     said.className = "faint";
-    said.textContent = "Recording: press the button again to stop.";
+    said.textContent = "…";
     try {
-      const text = await record(model, show, stopping => { stop = stopping; button.textContent = "Stop"; });
+      const text = await record(model, show, stopping => {
+        stop = stopping;
+        button.textContent = "Stop";
+        button.disabled = false;
+        said.textContent = "Recording: press the button again to stop.";
+      });
       show({ text, stable: text });
       said.textContent = "";
     } catch (error) {
@@ -76,10 +87,11 @@ export function render(body, model) {
     }
   };
   button.addEventListener("click", () => {
-    button.disabled = true;
-    if (stop) stop();
-    else start().finally(() => { button.disabled = false; });
-    if (!stop || button.textContent === "Record") setTimeout(() => { button.disabled = false; }, 300);
+    if (!stop) start();
+    else {
+      button.disabled = true;
+      stop();
+    }
   });
   file.addEventListener("change", action(file, said, async () => {
     const since = performance.now();

@@ -65,9 +65,9 @@ export function render(body, model) {
     URL.revokeObjectURL(player.src);
     player.src = URL.createObjectURL(new Blob([bytes], { type: "audio/wav" }));
     [player.hidden, canvas.hidden] = [false, false];
-    const context = new AudioContext();
-    const sound = await context.decodeAudioData(bytes);
-    await context.close();
+    // Decoded at the rate that the head of the WAV file names, so that the spectrogram has no empty part.
+    const rate = new DataView(bytes).getUint32(24, true);
+    const sound = await new OfflineAudioContext(1, 1, rate).decodeAudioData(bytes);
     draw(canvas, sound.getChannelData(0));
     await player.play().catch(() => {});
     return `${sound.duration.toFixed(2)} s of speech in ${took}`;
