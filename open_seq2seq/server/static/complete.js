@@ -4,7 +4,7 @@ import { action, h, json, seconds, status, submitByKey } from "./lib.js";
 export const title = "Complete";
 
 export function render(body, model) {
-  const text = submitByKey(h("textarea", { id: "text", autofocus: true }));
+  const text = submitByKey(h("textarea", { id: "text" }));
   const length = h("input", { type: "number", id: "length", min: 1, max: 500, value: 30 });
   const given = h("span", { className: "faint" });
   const more = h("span");

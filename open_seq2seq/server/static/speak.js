@@ -50,7 +50,7 @@ function draw(canvas, samples) {
 }
 
 export function render(body, model) {
-  const text = submitByKey(h("textarea", { id: "text", autofocus: true }));
+  const text = submitByKey(h("textarea", { id: "text" }));
   const speed = h("input", { type: "range", id: "speed", min: 0.5, max: 2, step: 0.1, value: 1 });
   const said = status();
   const canvas = h("canvas", { id: "spectrogram", role: "img", hidden: true });

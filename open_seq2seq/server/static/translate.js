@@ -26,7 +26,7 @@ function aligned({ source, target, attention }) {
 }
 
 export function render(body, model) {
-  const text = submitByKey(h("textarea", { id: "text", lang: model.source ?? "", autofocus: true }));
+  const text = submitByKey(h("textarea", { id: "text", lang: model.source ?? "" }));
   const best = h("div", { className: "panel big", id: "translation", lang: model.target ?? "", "aria-live": "polite" });
   const others = h("ol", { id: "alternatives", start: 2 });
   const words = h("div", { id: "alignment" });
