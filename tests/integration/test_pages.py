@@ -169,9 +169,9 @@ def test_a_text_and_a_picture_have_classes(page, server, folder):
     page.select_option("#model", "shapes")
     picture = next((folder / "toy_image_data").glob("*/*/*.png"))
     page.evaluate("""bytes => {
-        const transfer = new DataTransfer();
-        transfer.items.add(new File([new Uint8Array(bytes)], 'a.png', {type: 'image/png'}));
-        document.querySelector('.drop').dispatchEvent(new DragEvent('drop', {dataTransfer: transfer, bubbles: true})); }""",
+        const dataTransfer = new DataTransfer();
+        dataTransfer.items.add(new File([new Uint8Array(bytes)], 'a.png', {type: 'image/png'}));
+        document.querySelector('.drop').dispatchEvent(new DragEvent('drop', {dataTransfer, bubbles: true})); }""",
                   list(picture.read_bytes()))
     page.wait_for_selector(".bar", timeout=60_000)
     assert page.is_visible(".drop img")
@@ -210,11 +210,12 @@ def _answer(body: str, route: Any) -> None:
 
 def test_markup_in_any_text_is_text(page, server):
     """Every text of every answer is markup here; it must be shown, and not be part of the page."""
-    about = {"id": "translator", "task": "translate", "about": {MARKUP: MARKUP}}
+    about = {"id": MARKUP, "input": "text", "about": {MARKUP: MARKUP}}
+    alignment = {"source": [MARKUP], "target": [MARKUP], "attention": [[1]]}
     answers = {
-        "models": {"data": [{**about, "id": MARKUP}, {**about, "task": "generate"}, {**about, "task": "classify", "input": "text"}]},
-        "infer": {"results": [{"hypotheses": [{"text": MARKUP, "score": 0}] * 2, "classes": [
-            {"label": MARKUP, "score": 1}], "alignment": {"source": [MARKUP], "target": [MARKUP], "attention": [[1]]}}]},
+        "models": {"data": [{**about, "task": task} for task in ("translate", "classify", "generate")]},
+        "infer": {"results": [{"hypotheses": [{"text": MARKUP, "score": 0}] * 2, "alignment": alignment,
+                               "classes": [{"label": MARKUP, "score": 1}]}]},
         "completions": {"choices": [{"text": MARKUP}], "usage": {"completion_tokens": 1}},
     }
     for name, answer in answers.items():
