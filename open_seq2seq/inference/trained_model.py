@@ -191,7 +191,7 @@ class TrainedModel:
         if format is None:
             return self._answers(listed, single=not isinstance(recordings, list))
         model: Any = self.model
-        contents = [model.formatted(result, format, os.fspath(given) if _is_single(given) else None)
+        contents = [model.formatted(result, format, os.fspath(given) if isinstance(given, (str, os.PathLike)) else None)
                     for given, result in zip(listed, self.infer(listed), strict=True)]
         return contents if isinstance(recordings, list) else contents[0]
 
