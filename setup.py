@@ -7,7 +7,7 @@ from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
-SHIPPED = ("example_configs", "scripts")  # installed in open_seq2seq/share
+SHIPPED = ("example_configs", "scripts", "toy_models")  # installed in open_seq2seq/share
 TENSORFLOW = ">=2.18,<2.22"  # the tests have passed with 2.18 and 2.21
 
 
@@ -27,7 +27,7 @@ def read_description() -> str:
 
 
 class BuildWithRecipes(build_py):
-    """Adds copies of the recipes and scripts to the package."""
+    """Adds copies of the recipes, scripts and toy models to the package."""
 
     def _shipped(self) -> dict[str, str]:
         """Returns the files, and where the build puts them."""
