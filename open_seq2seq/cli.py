@@ -102,6 +102,7 @@ with a trained model, wherever its logdir is (run.py VERB --help):
   python run.py classify LOGDIR pictures/ > out.csv
   python run.py generate LOGDIR < beginnings.txt
   python run.py speak LOGDIR "a text" > out.wav
+  python run.py serve en-de=LOGDIR asr=LOGDIR                    pages and APIs on this machine
   python run.py export LOGDIR --export_format=savedmodel --export_dir=exported
   python run.py pack LOGDIR model.zip                            one file, which LOGDIR can also be
 """
@@ -297,6 +298,10 @@ def _is_from_tensorflow(error: Exception) -> bool:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] == "serve":
+        from open_seq2seq.server.command import serve_command
+
+        return serve_command(arguments[1:])
     if arguments and arguments[0] in TOOLS:
         return TOOLS[arguments[0]](arguments[1:])
     if arguments and arguments[0] in VERBS:
