@@ -168,7 +168,7 @@ def serve_command(words: Sequence[str]) -> int:
     from open_seq2seq.server.served import parse_names
 
     limits = Limits(**{field.name: getattr(chosen, field.name) for field in fields(Limits)})
-    server = make_server(parse_names(chosen.models), chosen.host, chosen.port, _key(chosen.api_key), limits,
+    server = make_server(parse_names(chosen.models), chosen.host, chosen.port, parse_key(chosen.api_key), limits,
                          not chosen.quiet)
     deco_print(f"Serving on {server.url} (pages, APIs; /openapi.json lists them); Ctrl+C ends it")
     sys.stdout.flush()
@@ -183,7 +183,7 @@ _MEANING = {
     "seconds": "seconds in which a request has to arrive, and in which it is answered"}
 
 
-def _key(file: str | None) -> str:
+def parse_key(file: str | None) -> str:
     if file is None:
         return os.environ.get(_KEY, "")
     try:

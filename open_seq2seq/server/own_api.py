@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 
-from open_seq2seq.models.speech2text.subtitles import plain
+from open_seq2seq.models.speech2text.subtitles import plain, subtitles_of
 from open_seq2seq.server import streaming
 from open_seq2seq.server.limits import Limits, Refused, check_texts
 from open_seq2seq.server.served import Models, Served
@@ -34,7 +34,7 @@ async def answers(served: Served, inputs: list[Any], n_best: int = 1, alignment:
                                  served.task == "generate")
     model: Any = served.trained.model
     if served.task == "transcribe":
-        return [plain(None, one.text, one.words) | n_best_of(one, n_best) for one in results]
+        return [plain(None, one.text, one.words, subtitles_of(one.words or ())) | n_best_of(one, n_best) for one in results]
     if served.task == "synthesize":
         return [{"audio": base64.b64encode(sound_file(one.samples, one.rate, "wav")[0]).decode(),
                  "sampling_rate": one.rate,
