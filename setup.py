@@ -7,7 +7,7 @@ from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
-SHIPPED = ("example_configs", "scripts")  # installed in open_seq2seq/share
+SHIPPED = ("example_configs", "scripts", "toy_models")  # installed in open_seq2seq/share
 TENSORFLOW = ">=2.18,<2.22"  # the tests have passed with 2.18 and 2.21
 
 
@@ -27,7 +27,7 @@ def read_description() -> str:
 
 
 class BuildWithRecipes(build_py):
-    """Adds copies of the recipes and scripts to the package."""
+    """Adds copies of the recipes, scripts and toy models to the package."""
 
     def _shipped(self) -> dict[str, str]:
         """Returns the files, and where the build puts them."""
@@ -92,6 +92,8 @@ setup(
         "numbers": ["num2words>=0.5.14"],  # texts with digits, in speech synthesis
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.
+        "serve": ["fastapi>=0.115", "prometheus-client>=0.20", "python-multipart>=0.0.18", "uvicorn>=0.30",
+                  "websockets>=13"],  # tried with 0.165, 0.26, 0.0.34, 0.54 and 17.4
         "test": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "ckpt-chaos>=0.1.8", "coverage>=7.10",
                  "ctranslate2>=4.8,<5", "hypothesis>=6.100", "ipykernel", "jiwer", "jsonschema>=4", "matplotlib",
                  "nbclient", "num2words>=0.5.14", "onnxruntime>=1.20", "pocketsphinx>=5.1", "pytest>=8",

@@ -37,6 +37,7 @@ from open_seq2seq.version import __version__
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 REPORT_MODE, EXPORT_MODE = "report", "export"
+_CARD = ("license", "language", "dataset")  # what the user says about a model card
 _ALL_MODES = (*MODES, REPORT_MODE, EXPORT_MODE)
 
 _LONGEST_WORD = 1000  # characters; longer words of a message are shortened
@@ -101,7 +102,9 @@ with a trained model, wherever its logdir is (run.py VERB --help):
   python run.py classify LOGDIR pictures/ > out.csv
   python run.py generate LOGDIR < beginnings.txt
   python run.py speak LOGDIR "a text" > out.wav
+  python run.py serve en-de=LOGDIR asr=LOGDIR                    pages and APIs on this machine
   python run.py export LOGDIR --export_format=savedmodel --export_dir=exported
+  python run.py pack LOGDIR model.zip                            one file, which LOGDIR can also be
 """
 
 
@@ -158,8 +161,8 @@ def make_parser() -> argparse.ArgumentParser:
                         help="the config: a .py or .yaml file, or recipe:NAME; without it, evaluation, inference and "
                         "--continue_learning use the config saved in a checkpoint in --logdir")
     parser.add_argument("--mode", default="train", help="one of " + ", ".join(_ALL_MODES)
-                        + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir, "
-                        f"and {EXPORT_MODE} its model for another program")
+                        + f" (default: train); {REPORT_MODE} writes a page and a model card about the run in "
+                        f"--logdir, or a page about several, and {EXPORT_MODE} its model for another program")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
                         help="output file of infer mode (default: infer-out.txt); - for stdout, and messages then go "
                         "to stderr")
@@ -295,6 +298,10 @@ def _is_from_tensorflow(error: Exception) -> bool:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] == "serve":
+        from open_seq2seq.server.command import serve_command
+
+        return serve_command(arguments[1:])
     if arguments and arguments[0] in TOOLS:
         return TOOLS[arguments[0]](arguments[1:])
     if arguments and arguments[0] in VERBS:
@@ -367,10 +374,17 @@ def _of_export(arguments: list[str]) -> list[str]:
 
 
 def _report_on(overrides: list[Override]) -> int:
-    if [one.keys for one in overrides] != [("logdir",)] or not overrides[0].text:
-        raise UserError("--mode=report needs --logdir and no other config value: "
-                        "run.py --mode=report --logdir=my_run.")
-    deco_print(f"Report: {Run.of_command(None, overrides, False, ()).report()}")
+    values = {one.keys[0]: one.value for one in overrides if len(one.keys) == 1}
+    if len(values) < len(overrides) or not values.get("logdir") or {*values} - {"logdir", *_CARD}:
+        raise UserError("--mode=report needs --logdir, and takes only --license, --language and --dataset for the "
+                        "model card: run.py --mode=report --logdir=my_run.")
+    license, *lists = (values.get(name) for name in _CARD)
+    languages, datasets = ([str(one) for one in given] if isinstance(given, list) else [str(given)] if given else []
+                           for given in lists)
+    logdirs = [one for one in overrides if one.keys == ("logdir",)]
+    path = Run.of_command(None, logdirs, False, ()).report(license=str(license or ""), languages=languages,
+                                                           datasets=datasets)
+    deco_print(f"Report: {path}")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -31,11 +32,12 @@ from open_seq2seq.checkpoints.folders import (
 )
 from open_seq2seq.checkpoints.inputs import RunInputs
 from open_seq2seq.checkpoints.run_variables import RunPosition, RunVariables
-from open_seq2seq.checkpoints.state import CARRIED, METRICS, RUN
+from open_seq2seq.checkpoints.state import CARRIED, METRICS, PROCESSOR, RUN, SECONDS
 from open_seq2seq.checkpoints.writing import RESUME_ADVICE
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
+from open_seq2seq.utils.machine import device_name
 
 
 def value_of(best_metric: str, metrics: Mapping[str, float]) -> float:
@@ -84,6 +86,7 @@ class RunSaver:
         self._regular = Checkpointer(directory, max(keep, params["average_checkpoints"] or 0), regular_step, run)
         self._best = Checkpointer(best_dir, keep, self._best_order, run)
         self.saved_step = -1
+        self._began = time.monotonic()  # minus the seconds before the run was resumed
         self._evaluated: tuple[int, dict[str, float]] = (-1, {})  # step and metrics of the last evaluation
 
     @property
@@ -112,6 +115,8 @@ class RunSaver:
     def resume(self, step: int) -> None:
         """Continues from the regular checkpoint of a step, and removes what a killed run has kept too long."""
         self.saved_step = step
+        with contextlib.suppress(CheckpointError):
+            self._began -= read_state(self.directory / regular_name(step)).get(SECONDS, 0)
         self._regular.remove_old(regular_name(step))
         orders = {path.name: order for path in list_checkpoints(self._best_dir, best=True)
                   if (order := self._best_order(path.name)) is not None and files_of(path, self._run) is not None}
@@ -279,6 +284,7 @@ class RunSaver:
 
     def _snapshot(self, position: RunPosition, variables: RunVariables, more: Mapping[str, Any],
                   carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:
-        state = {**position.as_state(), RUN: self._run, "data": self.inputs.data, **more}
+        state = {**position.as_state(), RUN: self._run, "data": self.inputs.data, PROCESSOR: device_name(),
+                 SECONDS: round(time.monotonic() - self._began, 1), **more}
         optimizer = {**variables.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
         return Snapshot.take(variables.weights, optimizer, state, self.config_yaml, self.inputs.contents())

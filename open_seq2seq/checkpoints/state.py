@@ -29,6 +29,9 @@ RUN = "run"
 # schedule (``MixedPrecisionOptimizer.rates``).
 METRICS = "metrics"
 RATES = "rates"
+# Keys, in a checkpoint's state, of the name of the processor or GPU, and of the seconds of training before it.
+PROCESSOR = "processor"
+SECONDS = "seconds"
 STATE_CHECKSUM = "state_sha256"
 FORMAT_VERSION = 1
 CHECKSUMS = "sha256"
@@ -180,6 +183,8 @@ _ENTRIES: dict[str, tuple[Any, str]] = {
     "random_seed": (range(LARGEST_SEED + 1), f"an integer from 0 to {LARGEST_SEED}"),
     METRICS: ({"*": _NUMBER}, "a table of numbers"),
     RATES: (str, "a string"),
+    PROCESSOR: (str, "a string"),
+    SECONDS: (_NUMBER, "a number"),
     "data": ({"*": _DATA}, "a table of fingerprints"),
     "divergence": (_DIVERGENCE, "a record of divergences"),
 }

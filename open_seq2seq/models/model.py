@@ -27,6 +27,9 @@ from open_seq2seq.utils.errors import UserError
 _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
               "loss": Part(Loss, optional=True, follows_dtype=False, inherits=False, modes=("train", "eval"))}
 
+COMMANDS = {"synthesize": "speak"}
+"""``Model.verb`` → verb of the command line, if it is another word."""
+
 
 class Model(Component):
     """Base class of models. The builder creates a model and then adds its parts.
@@ -51,6 +54,7 @@ class Model(Component):
       verb: name of the method of ``TrainedModel`` that returns the short result of each input: ``translate``,
         ``transcribe``, ``classify``, ``generate`` or ``synthesize``; None if the model can only be used with
         ``TrainedModel.infer``.
+      hub_task: name of the task on the Hugging Face Hub, for model cards; None if it has none there.
       validates: whether the model is evaluated on the validation set of its run, not on other data such as a test set;
         results on other data are not called "validation loss".
       ensemble: the other models of an ensemble, such as a ``models.text2text.ensemble.Ensemble``; None without them.
@@ -61,11 +65,21 @@ class Model(Component):
     object_description: str | None = None
     interactive_hint = "Type a line"
     verb: str | None = None
+    hub_task: str | None = None
     validates = True
     ensemble: Any = None
 
     def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
         super().__init__(params, None, "model", mode)
+
+    @classmethod
+    def use_of(cls, params: Mapping[str, Any]) -> tuple[str | None, str | None]:
+        """Returns (``verb``, ``hub_task``) of the model of a config.
+
+        Args:
+          params: the config's ``base_params``, with names instead of classes.
+        """
+        return cls.verb, cls.hub_task
 
     def _value_problems(self, params: Mapping[str, Any]) -> list[str]:
         return []  # a model's ``dtype`` is a precision policy, which resolve_dtype checks

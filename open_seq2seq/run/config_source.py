@@ -28,6 +28,7 @@ from open_seq2seq.config.original_defaults import ORIGINAL_DEFAULTS, use_origina
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.models.model import COMMANDS
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
@@ -40,7 +41,6 @@ _SECTIONS = {"train": ("train_params",), "eval": ("eval_params",), "infer": (_IN
              "interactive_infer": ("interactive_infer_params", _INFER)}
 _FINISHED = ("eval", "infer", "interactive_infer")  # the modes that use a trained model
 _TRAIN = "train"
-_COMMANDS = {"synthesize": "speak"}  # method of TrainedModel → verb of the command line, if it is another word
 
 
 class Source(NamedTuple):
@@ -212,7 +212,7 @@ def check_verb(model: Any, verb: str, logdir: str) -> None:
     does = getattr(model, "verb", None)
     if isinstance(does, property):
         return
-    does = _COMMANDS.get(str(does), does)
+    does = COMMANDS.get(str(does), does)
     if does == verb:
         return
     name = getattr(model, "__name__", type(model).__name__)

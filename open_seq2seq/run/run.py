@@ -178,16 +178,47 @@ class Run:
         """
         self._perform("train", benchmark=Benchmark(steps, start), no_dir_check=True)
 
-    def report(self) -> Path:
-        """Writes the page about the run in the log directory; returns its path."""
-        from open_seq2seq.report.page import write_report
+    def report(self, *, license: str = "", languages: Sequence[str] = (), datasets: Sequence[str] = ()) -> Path:
+        """Writes the page about the run in the log directory, and its model card; returns the path of the page.
 
+        For several log directories, one page shows their runs side by side, and there is no card.
+
+        Args:
+          license: identifier of the model's licence for the card, such as ``apache-2.0``.
+          languages: codes of its languages, such as ``en``.
+          datasets: names of its data sets on the Hugging Face Hub.
+
+        Raises:
+          UserError: a log directory contains no run, or the page cannot be written.
+        """
         logdirs, _ = self._logdirs()
         if not logdirs:
             raise UserError("A report needs the log directory of a run: give logdir.")
-        self._check_alone("A report is about one run")
+        import_tensorflow()
+        from open_seq2seq.report.page import write_report
+
         with self._speaking():
-            return write_report(Path(logdirs[0]))
+            return write_report(*map(Path, logdirs), license=license, languages=languages, datasets=datasets)
+
+    def pack(self, file: str | os.PathLike[str], *, license: str = "", languages: Sequence[str] = (),
+             datasets: Sequence[str] = ()) -> Path:
+        """Writes the trained model of the log directory to one file, from which ``load`` reads it; returns its path.
+
+        Args:
+          file: the file, such as ``model.zip``; an earlier packed model is replaced.
+          license, languages, datasets: see ``report``.
+
+        Raises:
+          UserError: there is no usable checkpoint, or the file cannot be written.
+        """
+        logdirs, _ = self._logdirs()
+        if len(logdirs) != 1:
+            raise UserError("A packed model is that of one log directory: give one logdir.")
+        import_tensorflow()
+        from open_seq2seq.report.packing import pack
+
+        with self._speaking():
+            return pack(Path(logdirs[0]), Path(file), license, languages, datasets)
 
     def export(self, format: str = "savedmodel", folder: str | os.PathLike[str] = "exported",
                files: Sequence[str | os.PathLike[str]] = (), *, verbose: bool = False) -> dict[str, Any]:
@@ -248,12 +279,15 @@ class Run:
           UserError: the config or a value has a mistake; a ``ConfigError`` lists all of them.
         """
         import_tensorflow()  # the first import of TensorFlow, so that its log is suppressed
+        from open_seq2seq.checkpoints.packed import unpacked
         from open_seq2seq.run.resolution import resolve_run
 
         if mode not in ("infer", "interactive_infer"):
             self._check_alone(f"The models of several log directories infer together, but the mode is {mode}")
-        logdirs, others = self._logdirs()
-        overrides = [*others, Override(None, ("logdir",), logdirs[0])] if logdirs[1:] else self._overrides
+        given, others = self._logdirs()
+        logdirs = given if mode.startswith("train") else [unpacked(one) for one in given]
+        is_given = logdirs == given and not logdirs[1:]
+        overrides = self._overrides if is_given else [*others, Override(None, ("logdir",), logdirs[0])]
         chosen = resolve_run(self._config, mode, overrides, trust_code=self._trust_code, words=self._words, **options)
         dtypes = [one.value for one in others if one.keys == ("dtype",)]
         members = [Run(None, {"dtype": dtypes[-1]} if dtypes else {}, logdir=logdir,
@@ -299,8 +333,9 @@ def load(logdir: Folder | Sequence[Folder], values: Mapping[str, Any] | None = N
     ['c b a', 'e d']
 
     Args:
-      logdir: folder that training has written to, or one of its checkpoints; or several, whose models translate as an
-        ensemble with the mean of their log probabilities (see ``Run``).
+      logdir: folder that training has written to, or one of its checkpoints; a file that ``Run.pack`` has written; or
+        the name of a toy model of this package, such as ``"toy:reversal"``. Several translate as an ensemble with the
+        mean of their log probabilities (see ``Run``).
       values: values that replace those of the config, by path; see ``Run``.
       trust_code: whether the config in the log directory may import and run code from outside the package.
       **more_values: more values, by name.

@@ -1,4 +1,4 @@
-"""The commands that need no config and no trained model: ``recipes``, ``script``, ``schema`` and ``doctor``."""
+"""The commands beside modes and verbs: ``recipes``, ``script``, ``schema``, ``doctor`` and ``pack``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from open_seq2seq.config.recipes import Recipe, docstring_of, recipes
+from open_seq2seq.run.run import Run
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError, did_you_mean
 from open_seq2seq.utils.script import ScriptParser
@@ -103,6 +104,24 @@ def doctor_command(words: Sequence[str]) -> int:
     return doctor()
 
 
+def pack_command(words: Sequence[str]) -> int:
+    """Packs a trained model into one file: ``pack LOGDIR FILE``."""
+    parser = _parser("pack", "LOGDIR FILE [--license=NAME] [--language CODE ...] [--dataset NAME ...]",
+                     "Packs a trained model into one file, which the other commands read like a logdir: its\n"
+                     "checkpoint, the files that it needs, a model card, the logdir's LICENSE and checksums.")
+    parser.add_argument("logdir", metavar="LOGDIR", help="folder that training has written to")
+    parser.add_argument("file", metavar="FILE", help="file to write, such as model.zip")
+    parser.add_argument("--license", metavar="NAME", default="", help="licence for the card, such as apache-2.0")
+    parser.add_argument("--language", metavar="CODE", nargs="+", default=[], help="languages for the card, such as en")
+    parser.add_argument("--dataset", metavar="NAME", nargs="+", default=[], help="data sets on the Hugging Face Hub")
+    chosen = parser.parse_args(list(words))
+    path = Run(logdir=chosen.logdir).pack(chosen.file, license=chosen.license, languages=chosen.language,
+                                          datasets=chosen.dataset)
+    deco_print(f"Wrote {path} ({path.stat().st_size:,} bytes)")
+    return 0
+
+
 TOOLS: dict[str, Callable[[Sequence[str]], int]] = {"recipes": recipes_command, "script": script_command,
-                                                    "schema": schema_command, "doctor": doctor_command}
+                                                    "schema": schema_command, "doctor": doctor_command,
+                                                    "pack": pack_command}
 """Command → the function that runs it with its arguments, and returns the exit code."""

@@ -60,6 +60,15 @@ def cpu_name(path: str = "/proc/cpuinfo") -> str:
     return _first_value(("model name",), path) or platform.processor() or platform.machine() or _UNKNOWN
 
 
+def device_name() -> str:
+    """Returns the name of the first GPU that TensorFlow sees or, without one, of the CPU."""
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU")[:1]:
+        return str(tf.config.experimental.get_device_details(gpu).get("device_name", "a GPU"))
+    return cpu_name()
+
+
 def speed_flags() -> list[str]:
     """Returns the CPU's flags that affect the speed of half-precision products, sorted."""
     return sorted(cpu_flags() & _SPEED_FLAGS)

@@ -1,4 +1,4 @@
-"""Files of the repository that the installed package contains too: the recipes and the scripts."""
+"""Files of the repository that the installed package contains too: recipes, scripts, toy models."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ _IN_WHEEL = _PACKAGE / "share"  # setup.py puts copies of the folders there
 INSTALLED = _IN_WHEEL.is_dir()
 """Whether the package is an installed copy, without the repository around it."""
 ROOT = _IN_WHEEL if INSTALLED else _PACKAGE.parent
-"""The folder that contains ``example_configs/`` and ``scripts/``."""
-RECIPES, SCRIPTS = ROOT / "example_configs", ROOT / "scripts"
+"""The folder that contains ``example_configs/``, ``scripts/`` and ``toy_models/``."""
+RECIPES, SCRIPTS, TOY_MODELS = ROOT / "example_configs", ROOT / "scripts", ROOT / "toy_models"
 RECIPE = "recipe:"
 """Beginning of the name of a recipe in the place of a path."""
+TOY = "toy:"
+"""Beginning of the name of a toy model in the place of a log directory."""
 
 
 def without_repository(text: str) -> str:

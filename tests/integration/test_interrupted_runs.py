@@ -103,14 +103,14 @@ def kill_at_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number:
 
 
 def contents(logdir: Path) -> dict[str, Any]:
-    """What a logdir holds, by path; without the random name of the run and the name of the process."""
+    """What a logdir holds, by path; without the random name of the run, its time and the name of the process."""
     found: dict[str, Any] = {}
     for path in sorted(path for path in logdir.rglob("*") if path.is_file() and path.name != ".lock"):
         name = str(path.relative_to(logdir))
         found[name] = read_metrics(path) if name == "metrics.csv" else path.read_bytes()
         if path.name == "state.json":
             found[name] = {key: value for key, value in json.loads(path.read_text()).items()
-                           if key not in ("run", "state_sha256")}
+                           if key not in ("run", "seconds", "state_sha256")}
     return found
 
 

@@ -98,6 +98,7 @@ class Image2Label(EncoderDecoderModel):
     object_name = "images"
     interactive_hint = "Type the name of an image"
     verb = "classify"
+    hub_task = "image-classification"
     data_layer: Any
 
     @staticmethod

@@ -191,6 +191,7 @@ class LanguageModel(EncoderDecoderModel):
     object_name = "tokens"
     interactive_hint = "Type the beginning of a text"
     verb: str | None = "generate"
+    hub_task: str | None = "text-generation"
     encoder: LanguageEncoder
 
     @staticmethod

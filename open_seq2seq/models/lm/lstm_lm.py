@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,11 @@ class LSTMLM(LanguageModel, Text2Label):
     def verb(self) -> str | None:  # type: ignore[override]
         """What the model does: ``classify`` or ``generate``; see ``Model.verb``."""
         return self._task.verb
+
+    @classmethod
+    def use_of(cls, params: Mapping[str, Any]) -> tuple[str | None, str | None]:
+        task = LanguageModel if str(params.get("data_layer")).endswith("WKTDataLayer") else Text2Label
+        return task.verb, task.hub_task
 
     @property
     def _classifies(self) -> bool:

@@ -65,6 +65,7 @@ class Speech2Text(EncoderDecoderModel):
     object_name = "audio frames"
     interactive_hint = "Type the name of a recording"
     verb = "transcribe"
+    hub_task = "automatic-speech-recognition"
     data_layer: Speech2TextDataLayer
     _search: CtcDecoder | None = None
     _warned = False

@@ -115,11 +115,11 @@ def formatted(recognition: Any, format: str, name: str | None = None) -> str:
                         "model with CTC.")
     lines = subtitles_of(words or ())
     if format == "json":
-        return json.dumps(_plain(name, recognition.text, words, lines), ensure_ascii=False) + "\n"
+        return json.dumps(plain(name, recognition.text, words, lines), ensure_ascii=False) + "\n"
     return _as_srt(lines) if format == "srt" else _as_vtt(lines)
 
 
-def _plain(name: str | None, text: str, words: Sequence[SpokenWord] | None, lines: Sequence[Subtitle],
+def plain(name: str | None, text: str, words: Sequence[SpokenWord] | None, lines: Sequence[Subtitle],
            ) -> dict[str, Any]:
     timed = {} if words is None else {
         "words": [{"word": word.text, "start": round(word.start, 3), "end": round(word.end, 3),

@@ -39,6 +39,7 @@ class Text2Speech(EncoderDecoderModel):
     object_name = "frames"
     interactive_hint = "Type a text to speak"
     verb = "synthesize"
+    hub_task = "text-to-speech"
     data_layer: Text2SpeechDataLayer
 
     def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:

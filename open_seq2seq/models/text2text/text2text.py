@@ -74,6 +74,7 @@ class Text2Text(EncoderDecoderModel):
     object_description = "source and target tokens"
     interactive_hint = "Type a line to translate"
     verb = "translate"
+    hub_task = "translation"
 
     def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
         super().__init__(params, mode)

@@ -1,0 +1,90 @@
+"""Packs a trained model into one file, which ``open_seq2seq.load`` and the command line read like a log directory."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from open_seq2seq.checkpoints import Checkpoint, Snapshot, write_snapshot
+from open_seq2seq.checkpoints.choosing import for_inference
+from open_seq2seq.checkpoints.folders import KEPT_FILES, checkpoint_folder, regular_name
+from open_seq2seq.checkpoints.packed import CARD, LICENSE, SUMS, sums_text
+from open_seq2seq.checkpoints.state import AVERAGE, sha256
+from open_seq2seq.report.card import model_card
+from open_seq2seq.report.content import read_content
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.errors import UserError
+
+# What only the continuation of a run needs; without it, the error of such an attempt says what to do instead.
+_OF_TRAINING = ("micro_batch", "data", "divergence")
+_TIME = (1980, 1, 1, 0, 0, 0)  # of all files, so that the same model gives the same bytes
+
+
+def pack(logdir: Path, target: Path, license: str = "", languages: Sequence[str] = (),
+         datasets: Sequence[str] = ()) -> Path:
+    """Writes the checkpoint that inference would use, without what only training needs, to a ZIP file; returns its path.
+
+    The file also has the copies that the logdir keeps of files that inference needs, a model card, the logdir's
+    ``LICENSE``, if there is one, and checksums of everything.
+
+    Args:
+      logdir: the log directory.
+      target: the file; an earlier packed model is replaced.
+      license, languages, datasets: see ``model_card``.
+
+    Raises:
+      UserError: there is no usable checkpoint, or the file cannot be written.
+    """
+    content = read_content(logdir)
+    folder = checkpoint_folder(logdir)
+    checkpoint = for_inference(folder, content.section("base_params"))
+    content.state = checkpoint.state
+    place = Path(tempfile.mkdtemp(dir=disk.process_folder()))
+    name = regular_name(checkpoint.state.get("step", 0))
+    write_snapshot(_without_training(checkpoint), place / name)
+    files = {f"{path.relative_to(place)}": path for path in sorted(place.rglob("*")) if path.is_file()}
+    kept = sorted((folder / KEPT_FILES).glob("*infer.*"))
+    files |= {f"{KEPT_FILES}/{path.name}": path for path in kept if path.is_file() and not path.is_symlink()}
+    disk.write_new(place / CARD, model_card(content, license, languages, datasets, packed=target.name))
+    files[CARD] = place / CARD
+    if (logdir / LICENSE).is_file() and not (logdir / LICENSE).is_symlink():
+        files[LICENSE] = logdir / LICENSE
+    try:
+        with disk.writing(target, _is_packed, durable=True) as file:
+            _write(file, files)
+    except disk.ForeignError as error:
+        raise UserError(f"{target} is not a packed model ({error.strerror}): give another name.") from error
+    except OSError as error:
+        raise UserError(f"The packed model {target} cannot be written ({error.strerror}): give another name, or free "
+                        "space.") from error
+    return target
+
+
+def _without_training(checkpoint: Checkpoint) -> Snapshot:
+    averages = {name: value for name, value in checkpoint.optimizer.items() if name.startswith(AVERAGE)}
+    state = {name: value for name, value in checkpoint.state.items() if name not in _OF_TRAINING}
+    assets: dict[str, bytes | str] = {name: str(path) for name, path in checkpoint.assets.items()}
+    return Snapshot(checkpoint.weights, averages, state, checkpoint.config_yaml, assets)
+
+
+def _write(file: BinaryIO, files: dict[str, Path]) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in [(SUMS, sums_text({name: sha256(path) for name, path in files.items()}).encode()),
+                              *files.items()]:
+            info = zipfile.ZipInfo(name, _TIME)
+            info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            if isinstance(content, bytes):
+                archive.writestr(info, content)
+                continue
+            info.file_size = content.stat().st_size
+            with open(content, "rb") as source, archive.open(info, "w") as packed:
+                while chunk := source.read(1 << 20):
+                    packed.write(chunk)
+
+
+def _is_packed(file: BinaryIO) -> bool:
+    with zipfile.ZipFile(file) as archive:
+        return SUMS in archive.namelist()
