@@ -109,7 +109,7 @@ def open_task(page: Any, server: str, task: str) -> None:
 
 
 def wait_until(page: Any, condition: str) -> None:
-    """Waits for a condition; the page's policy forbids Playwright's own ``wait_for_function``, which evaluates texts."""
+    """Waits for a condition; the policy of the pages forbids Playwright's ``wait_for_function``."""
     deadline = time.monotonic() + 60
     while not page.evaluate(condition):
         assert time.monotonic() < deadline, condition

@@ -172,7 +172,10 @@ def test_the_server(name):
     assert words[:3] == ["python", INSTALLED + "run.py", "serve"] and container["image"] == "openseq2seq:cpu"
     assert {"--host=0.0.0.0", "--port=8000"} <= {*words} and container["reads_only"] and len(container["limits"]) == 2
     text = (DEPLOY / name).read_text(encoding="utf-8")
-    assert "OPENSEQ2SEQ_API_KEY" in text and "--api_key" not in text  # not among the words of the command, which others see
+    assert "OPENSEQ2SEQ_API_KEY" in text and "--api_key" not in text  # others see the words of a command
+    routes = (ROOT / "open_seq2seq" / "server" / "monitoring.py").read_text(encoding="utf-8")
+    for probe in container["health"]:
+        assert f'"{re.search(r"/[a-z]+(?=$|\", timeout)", probe)[0]}"' in routes
 
 
 def check_pod(pod: dict) -> None:

@@ -120,7 +120,8 @@ def formatted(recognition: Any, format: str, name: str | None = None) -> str:
 
 
 def plain(name: str | None, text: str, words: Sequence[SpokenWord] | None, lines: Sequence[Subtitle],
-           ) -> dict[str, Any]:
+          ) -> dict[str, Any]:
+    """Returns the object of the format ``json``; without times if the words are None."""
     timed = {} if words is None else {
         "words": [{"word": word.text, "start": round(word.start, 3), "end": round(word.end, 3),
                    "confidence": round(word.confidence, 4)} for word in words],
