@@ -56,7 +56,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["open_seq2seq", "open_seq2seq.*"]),
-    package_data={"open_seq2seq": ["py.typed"]},
+    package_data={"open_seq2seq": ["py.typed", "server/static/*"]},
     cmdclass={"build_py": BuildWithRecipes},
     python_requires=">=3.11",
     classifiers=[
@@ -93,13 +93,15 @@ setup(
         "numbers": ["num2words>=0.5.14"],  # texts with digits, in speech synthesis
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.
+        "serve": ["fastapi>=0.115", "prometheus-client>=0.20", "python-multipart>=0.0.18", "uvicorn>=0.30",
+                  "websockets>=13"],  # tried with 0.165, 0.26, 0.0.34, 0.54 and 17.4
         "test": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "ckpt-chaos>=0.1.8", "coverage>=7.10",
                  "ctranslate2>=4.8,<5", "huggingface_hub>=0.30", "hypothesis>=6.100", "ipykernel", "jiwer",
                  "jsonschema>=4", "matplotlib", "nbclient", "num2words>=0.5.14", "onnxruntime>=1.20", "pocketsphinx>=5.1", "pytest>=8",
                  "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features",
-                 "setuptools>=64", "tf2onnx>=1.17", "wheel"],
-        # What make test-outside compares exports with; 1.11.0, 2.0.1, 2.13 and 5.24 have passed.
-        "outside": ["argostranslate>=1.11", "sherpa-onnx>=2", "torch>=2.5", "transformers>=5"],
+                 "setuptools>=64", "srt>=3.5", "tf2onnx>=1.17", "webvtt-py>=0.5", "wheel"],
+        # What make test-outside drives Chromium and compares exports with; 1.11.0, 2.0.1, 2.13 and 5.24 have passed.
+        "outside": ["argostranslate>=1.11", "playwright>=1.50", "sherpa-onnx>=2", "torch>=2.5", "transformers>=5"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
     },

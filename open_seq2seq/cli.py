@@ -61,13 +61,16 @@ _WORDS = (*_SWITCHES, *_VALUE_FLAGS)
 # Verb → (what it does, what it reads, what it writes).
 VERBS = {
     "translate": ("Translate text.", "text files with one sentence per line", "one translation per line"),
-    "transcribe": ("Transcribe recordings.", "recordings, folders of them, or lists", "a CSV table of transcripts"),
+    "transcribe": ("Transcribe recordings.", "recordings, folders of them, or lists",
+                   "a CSV table of transcripts, or what --format says"),
     "classify": ("Classify texts or images.", "text files with one text per line; or images, folders of them, or lists",
                  "one class per line; or a CSV table of classes"),
     "generate": ("Continue texts.", "text files with one beginning of a text per line", "one text per line"),
     "speak": ("Speak texts.", "texts in quotation marks, or text files with one text per line",
               "a 16-bit WAV file or, unless the name ends with .wav, a folder with files for each text"),
 }
+
+TRANSCRIPT_FORMATS = ("csv", "srt", "vtt", "json")
 
 _USAGE = "run.py --config_file=FILE [--mode=MODE] [flags] [--key/subkey=value ...]"
 _EXAMPLES = """\
@@ -99,6 +102,7 @@ with a trained model, wherever its logdir is (run.py VERB --help):
   python run.py classify LOGDIR pictures/ > out.csv
   python run.py generate LOGDIR < beginnings.txt
   python run.py speak LOGDIR "a text" > out.wav
+  python run.py serve en-de=LOGDIR asr=LOGDIR                    pages and APIs on this machine
   python run.py export LOGDIR --export_format=savedmodel --export_dir=exported
   python run.py pack LOGDIR model.zip                            one file, which LOGDIR can also be
 """
@@ -294,6 +298,10 @@ def _is_from_tensorflow(error: Exception) -> bool:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] == "serve":
+        from open_seq2seq.server.command import serve_command
+
+        return serve_command(arguments[1:])
     if arguments and arguments[0] in TOOLS:
         return TOOLS[arguments[0]](arguments[1:])
     if arguments and arguments[0] in VERBS:
@@ -324,6 +332,10 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
                         help=f"{writes}; - for stdout, which is the default, and messages then go to stderr")
     for name in ("--trust_code", "--verbose"):
         parser.add_argument(name, action="store_true", help=_SWITCHES[name])
+    if verb == "transcribe":
+        parser.add_argument("--format", metavar="FORMAT", choices=TRANSCRIPT_FORMATS,
+                            help="csv, the default; or srt, vtt or json with the times of words: in a file of this "
+                            "ending for one recording, else in a folder")
     # Values of the config may be given as `--key value`, so files are only those before the first option.
     words = [with_home(word) for word in arguments[1:]]
     first = list(itertools.takewhile(lambda word: word == "-" or not word.startswith("-"), words))
@@ -340,6 +352,8 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     logdirs = [names[0], *others]
     overrides = [*parse_overrides(leftover, ("--output",)),
                  Override(None, ("logdir",), logdirs if logdirs[1:] else names[0], names[0])]
+    if getattr(flags, "format", None):
+        overrides.append(Override(None, ("transcript_format",), flags.format))
     run = Run.of_command(None, overrides, flags.trust_code, ("--output", "--trust_code", "--verbose"))
     files = given_texts(names[len(logdirs):]) if verb == "speak" else names[len(logdirs):]
     run.perform("infer", verb=verb, infer_files=files or ["-"], infer_output_file=flags.output,

@@ -166,25 +166,34 @@ class TrainedModel:
         return texts[0] if _is_single(sentences) else texts
 
     @overload
-    def transcribe(self, recordings: Recording) -> str: ...
+    def transcribe(self, recordings: Recording, format: str | None = None) -> str: ...
 
     @overload
-    def transcribe(self, recordings: list[Recording]) -> list[str]: ...
+    def transcribe(self, recordings: list[Recording], format: str | None = None) -> list[str]: ...
 
-    def transcribe(self, recordings: Recording | list[Recording]) -> str | list[str]:
+    def transcribe(self, recordings: Recording | list[Recording], format: str | None = None) -> str | list[str]:
         """Returns the transcript of a recording, or of each recording in a list.
+
+        With CTC, recordings longer than the config's ``window_seconds`` are read in overlapping windows, so that a
+        recording of hours needs no more memory than one of minutes.
 
         Args:
           recordings: a recording, or a list of recordings. A recording is a path, an array ``[samples]`` or
             ``[samples, channels]`` at the model's sampling rate, or a pair (array, sampling rate in Hz).
+          format: ``srt``, ``vtt`` or ``json`` for the content of such a file instead of the text alone.
 
         Raises:
-          UserError: the model does not transcribe.
+          UserError: the model does not transcribe, or gives no times for this format.
           DataError: a recording cannot be used.
         """
         self._check_verb("transcribe")
-        return self._answers(recordings if isinstance(recordings, list) else [recordings],
-                             single=not isinstance(recordings, list))
+        listed = recordings if isinstance(recordings, list) else [recordings]
+        if format is None:
+            return self._answers(listed, single=not isinstance(recordings, list))
+        model: Any = self.model
+        contents = [model.formatted(result, format, os.fspath(given) if isinstance(given, (str, os.PathLike)) else None)
+                    for given, result in zip(listed, self.infer(listed), strict=True)]
+        return contents if isinstance(recordings, list) else contents[0]
 
     @overload
     def classify(self, inputs: str | os.PathLike[str]) -> str: ...

@@ -142,3 +142,14 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
     nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = json.dumps(notebook.cells, ensure_ascii=False)
     assert "image/png" in outputs and "Eval_BLEU_Score" in outputs
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize(("name", "shown"), [("serve_translation", ["'translatedText': ['"]),
+                                             ("serve_speech", ["<audio", "-->", "SpokenWord(text="])])
+def test_the_notebooks_of_serving_run(tmp_path, monkeypatch, name, shown):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    notebook = nbformat.read(ROOT / "docs" / "examples" / f"{name}.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = json.dumps([cell.get("outputs") for cell in notebook.cells], ensure_ascii=False)
+    assert [text for text in shown if text not in outputs] == []

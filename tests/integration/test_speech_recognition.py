@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,12 @@ def check_a_logdir_is_enough(root: Path, capfd: pytest.CaptureFixture[str]) -> N
     capfd.readouterr()
     assert main(["transcribe", f"{root}/run", *recordings]) == 0
     assert capfd.readouterr().out == (root / "few.csv").read_text(encoding="utf-8")
+    assert main(["transcribe", f"{root}/run", *recordings, "--format=json"]) == 0
+    found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    with open(root / "few.csv", encoding="utf-8", newline="") as file:
+        assert [[one["recording"], one["text"]] for one in found] == list(csv.reader(file))[1:]
+    assert main(["transcribe", f"{root}/run", *recordings, "--format=srt"]) == 2
+    assert "there are 2: give the name of a folder" in capfd.readouterr().err
     check_a_model_in_python(root, recordings)
     capfd.readouterr()
     assert main(["--mode=infer", f"--logdir={root}/run", output, "--infer_files", f"{root}/none.wav"]) == 2

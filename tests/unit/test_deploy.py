@@ -50,7 +50,7 @@ def shell_text(path: Path) -> str:
     if path.suffix == ".md":
         return "\n".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL))
     if path.suffix == ".yaml":
-        return "\n".join(s for document in yaml.safe_load_all(text) for s in strings(document))
+        return "\n".join(s for document in yaml.safe_load_all(text) for s in strings(document) if " " in s)
     return text
 
 
@@ -144,6 +144,39 @@ def test_the_multiworker_job():
     [port] = service["spec"]["ports"]
     assert f"PORT:-{port['port']}" in (DEPLOY / "tf_config.sh").read_text(encoding="utf-8")
     check_pod(pod)
+
+
+SERVERS = ["serving/compose.yaml", "kubernetes/server.yaml"]
+
+
+def server_of(name: str) -> dict:
+    """The container of the server, with the keys of Kubernetes."""
+    document = yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8"))
+    if "compose" in name:
+        service = next(document)["services"]["server"]
+        return {"command": service["command"], "args": [], "image": service["image"],
+                "limits": service["deploy"]["resources"]["limits"], "grace": int(service["stop_grace_period"][:-1]),
+                "health": [service["healthcheck"]["test"][-1]], "reads_only": service["read_only"]}
+    pod = documents(name)["Deployment"]["spec"]["template"]["spec"]
+    check_pod(pod)
+    [container] = pod["containers"]
+    probes = [container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")]
+    return {**container, "limits": container["resources"]["limits"], "grace": pod["terminationGracePeriodSeconds"],
+            "health": probes, "reads_only": container["securityContext"]["readOnlyRootFilesystem"]}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_the_server(name):
+    container = server_of(name)
+    words = [*container["command"], *container["args"]]
+    assert words[:3] == ["python", INSTALLED + "run.py", "serve"] and container["image"] == "openseq2seq:cpu"
+    assert {"--host=0.0.0.0", "--port=8000"} <= {*words} and container["reads_only"] and len(container["limits"]) == 2
+    text = (DEPLOY / name).read_text(encoding="utf-8")
+    assert "OPENSEQ2SEQ_API_KEY" in text and "--api_key" not in text  # others see the words of a command
+    routes = (ROOT / "open_seq2seq" / "server" / "monitoring.py").read_text(encoding="utf-8")
+    for probe in container["health"]:
+        path = re.search(r"/[a-z]+(?=\"|$)", probe)[0]
+        assert f'"{path}"' in routes
 
 
 def check_pod(pod: dict) -> None:

@@ -95,6 +95,60 @@ class AudioInfo:
     channels: int
 
 
+@dataclass(frozen=True)
+class Excerpt:
+    """A segment of a file, as a recording of its own.
+
+    Attributes:
+      path: the file.
+      segment: the segment.
+      rate: sampling rate of the file in Hz.
+    """
+
+    path: str
+    segment: Segment
+    rate: int
+
+
+def overlapping(samples: int, rate: int, seconds: int) -> list[Segment]:
+    """Returns windows of a recording, which begin at whole seconds and overlap by a quarter; one if it is shorter.
+
+    Args:
+      samples: number of samples of the recording.
+      rate: its sampling rate in Hz.
+      seconds: duration of a window.
+    """
+    stride = max(1, seconds - seconds // 4)
+    number = max(0, -(-(samples - seconds * rate) // (stride * rate)))
+    return [(start * stride * rate, min(samples, (start * stride + seconds) * rate)) for start in range(number + 1)]
+
+
+def windows_of_given(given: Any, sample_freq: int, seconds: int) -> list[tuple[Any, float]]:
+    """Returns the windows of a recording that a user passed as recordings, and where each starts, in seconds.
+
+    A recording that cannot be used is returned whole, so that reading it reports the problem.
+
+    Args:
+      given: see ``given_audio``.
+      sample_freq: sampling rate in Hz of an array without one.
+      seconds: duration of a window.
+    """
+    is_path = isinstance(given, (str, os.PathLike))
+    try:
+        if is_path:
+            info = read_info(os.fspath(given))
+            samples, rate = info.samples, info.rate
+        else:
+            array, rate = given if isinstance(given, tuple) else (given, sample_freq)
+            samples, rate = len(array := _array(array)), check_rate(rate)
+    except (AudioError, TypeError, ValueError):
+        return [(given, 0.0)]
+    found = overlapping(samples, rate, seconds)
+    return [(given, 0.0)] if len(found) == 1 else [
+        (Excerpt(os.fspath(given), one, rate) if is_path else (array[slice(*one)], rate), one[0] / rate)
+        for one in found]
+
+
 def resampled_length(samples: Any, rate: Any, sample_freq: int) -> Any:
     """Returns the number of samples after resampling; ``samples`` and ``rate`` are integers or arrays of integers."""
     return -(-samples * sample_freq // rate)
@@ -134,13 +188,17 @@ def read_audio(path: str, sample_freq: int, segment: Segment | None = None) -> n
     info = _header(path)
     if segment is not None and (decoded := _sought(path, segment)) is not None:
         return converted(decoded, info.rate, sample_freq)
-    audio = np.concatenate([np.zeros([0, info.channels], np.float32), *_blocks(path)])
-    if len(audio) < info.samples < _UNKNOWN_SAMPLES:
-        raise AudioError("truncated", f"is truncated: it has {len(audio):,} of {info.samples:,} samples")
-    if len(audio) > info.samples:
-        raise AudioError("more than its header says", f"has {len(audio):,} samples, but its header declares "
+    pieces, count = [np.zeros([0, info.channels], np.float32)], 0
+    for block in _blocks(path):
+        # A copy, because a block that is mostly outside the segment would stay in memory.
+        pieces.append(block if segment is None else block[max(0, segment[0] - count):max(0, segment[1] - count)].copy())
+        count += len(block)
+    if count < info.samples < _UNKNOWN_SAMPLES:
+        raise AudioError("truncated", f"is truncated: it has {count:,} of {info.samples:,} samples")
+    if count > info.samples:
+        raise AudioError("more than its header says", f"has {count:,} samples, but its header declares "
                          f"{info.samples:,}")
-    return converted(audio if segment is None else audio[slice(*segment)], info.rate, sample_freq)
+    return converted(np.concatenate(pieces), info.rate, sample_freq)
 
 
 def read_for_inference(path: str, sample_freq: int, segment: Segment | None = None) -> np.ndarray:
@@ -156,16 +214,19 @@ def given_audio(given: Any, sample_freq: int, warns: bool = True) -> np.ndarray:
     """Returns a recording that a user passed, as ``[samples]`` float32.
 
     Args:
-      given: the path of a file, an array ``[samples]`` or ``[samples, channels]`` at ``sample_freq``, or a pair (array,
-        rate in Hz).
+      given: the path of a file, an ``Excerpt``, an array ``[samples]`` or ``[samples, channels]`` at ``sample_freq``,
+        or a pair (array, rate in Hz).
       sample_freq: sampling rate of the result in Hz.
       warns: whether to print a warning if channels cancel each other out.
 
     Raises:
       DataError: the recording cannot be used.
     """
-    name = shown(os.fspath(given)) if isinstance(given, (str, os.PathLike)) else "The audio"
+    file = given.path if isinstance(given, Excerpt) else given
+    name = shown(os.fspath(file)) if isinstance(file, (str, os.PathLike)) else "The audio"
     try:
+        if isinstance(given, Excerpt):
+            return read_audio(given.path, sample_freq, given.segment)
         if isinstance(given, (str, os.PathLike)):
             return read_audio(os.fspath(given), sample_freq)
         if isinstance(given, tuple) and (len(given) != 2 or np.ndim(given[0]) == 0):
@@ -178,6 +239,13 @@ def given_audio(given: Any, sample_freq: int, warns: bool = True) -> np.ndarray:
         return error.average
     except AudioError as error:
         raise DataError(f"{name} {error.detail}.") from error
+
+
+def given_length(given: Any, sample_freq: int) -> int:
+    """Returns the number of samples of what ``given_audio`` returns; see there."""
+    if isinstance(given, Excerpt):
+        return resampled_length(given.segment[1] - given.segment[0], given.rate, sample_freq)
+    return len(given_audio(given, sample_freq, warns=False))
 
 
 def _array(samples: Any) -> np.ndarray:

@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.audio.audio_files import AudioError, AudioInfo, Segment, read_info, resampled_length
+from open_seq2seq.data.audio.audio_files import (
+    AudioError,
+    AudioInfo,
+    Segment,
+    overlapping,
+    read_info,
+    resampled_length,
+)
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
 from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.speech2text.alphabet import Alphabet
@@ -92,6 +99,12 @@ class AudioIndex:
     def info(self, number: int) -> AudioInfo:
         """Returns the header of the file with this index."""
         return AudioInfo(int(self.samples[number]), int(self.rates[number]), int(self.channels[number]))
+
+    def take(self, numbers: Sequence[int]) -> None:
+        """Keeps the files with these indices, in this order; an index may occur several times."""
+        self.samples, self.rates, self.channels = (column[numbers] for column in (self.samples, self.rates,
+                                                                                  self.channels))
+        self.errors = {place: self.errors[one] for place, one in enumerate(numbers) if one in self.errors}
 
     @staticmethod
     def _file(paths: Sequence[str], folder: str) -> str:
@@ -186,6 +199,7 @@ class Recordings:
       frames: number of frames of each row ``[rows]``.
       transcripts: the transcripts of all rows; None in inference.
       dropped: dict of reason → number of rows left out.
+      windows: after ``divide``, for each row the number of its recording, and the second at which it starts there.
 
     Raises:
       DataError: a list cannot be read, there are bad examples with ``on_bad_example: stop``, or no examples are left.
@@ -200,10 +214,8 @@ class Recordings:
                                 cache_folder(params) if self._labelled else None, threads)
         self._outside: dict[int, tuple[str, str]] = {}
         self.segments = dict(self._find_segments())
-        lengths = self.index.samples.copy()
-        lengths[list(self.segments)] = [stop - start for start, stop in self.segments.values()]
-        self.samples = resampled_length(lengths, np.maximum(self.index.rates, 1), settings.sample_freq)
-        self.frames = settings.num_frames(self.samples)
+        self.windows: list[tuple[int, float]] = []
+        self._measure()
         self.transcripts: Transcripts | None = None
         if self._labelled:
             normalize = text_normalizer(params)
@@ -214,6 +226,34 @@ class Recordings:
         self._leave_out(self._header_problems(settings))
         self._limit_durations(settings.sample_freq)
         self._say_conversions(settings.sample_freq)
+
+    def _measure(self) -> None:
+        lengths = self.index.samples.copy()
+        lengths[list(self.segments)] = [stop - start for start, stop in self.segments.values()]
+        self.samples = resampled_length(lengths, np.maximum(self.index.rates, 1), self._settings.sample_freq)
+        self.frames = self._settings.num_frames(self.samples)
+
+    def divide(self, seconds: int) -> None:
+        """Replaces the rows of usable recordings by their overlapping windows, if any is longer; see ``windows``.
+
+        Args:
+          seconds: duration of a window.
+        """
+        parents, windows, segments = list[int](), list[tuple[int, float]](), dict[int, Segment]()
+        for number, row in enumerate(self.rows.tolist()):
+            rate = int(self.index.rates[row])
+            start, stop = self.segments.get(row, (0, int(self.index.samples[row])))
+            found = overlapping(stop - start, rate, seconds)
+            for begin, end in found:
+                if len(found) > 1 or row in self.segments:
+                    segments[len(parents)] = start + begin, start + end
+                parents.append(row)
+                windows.append((number, begin / rate))
+        if len(parents) > len(self.rows):
+            self.utterances = [self.utterances[row] for row in parents]
+            self.index.take(parents)
+            self.rows, self.windows, self.segments = np.arange(len(parents)), windows, segments
+            self._measure()
 
     def problem(self, row: int, kind: str, detail: str) -> Problem:
         """Returns the description of a row's problem."""

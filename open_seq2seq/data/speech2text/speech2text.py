@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.audio.audio_files import AudioError, given_audio
+from open_seq2seq.data.audio.audio_files import AudioError, given_audio, given_length, windows_of_given
 from open_seq2seq.data.audio.feature_cache import FeatureCache
 from open_seq2seq.data.audio.feature_graph import AudioFeatures, masked_features
 from open_seq2seq.data.data_layer import DataLayer
@@ -284,9 +284,30 @@ class Speech2TextDataLayer(DataLayer):
         return {"source_tensors": self._padded(items), "ids": np.arange(len(items))}
 
     def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
-        audio = (given_audio(recording, self.settings.sample_freq, warns=False) for recording in inputs)
-        samples = np.fromiter(map(len, audio), np.int64)
+        samples = np.fromiter((given_length(recording, self.settings.sample_freq) for recording in inputs), np.int64)
         return samples if self._in_graph is not None else self.settings.num_frames(samples)
+
+    def windows(self, given: Any, seconds: int) -> list[tuple[Any, float]]:
+        """Returns the overlapping windows of a recording as recordings, and where each of them starts, in seconds.
+
+        Args:
+          given: a recording, as for ``make_interactive_batch``.
+          seconds: duration of a window; 0 for the whole recording.
+        """
+        return windows_of_given(given, self.settings.sample_freq, seconds) if seconds else [(given, 0.0)]
+
+    def read_in_windows(self, seconds: int) -> None:
+        """Makes several examples of each recording that is longer than this: windows that overlap by a quarter."""
+        self._set.divide(seconds)
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether some examples are windows of longer recordings."""
+        return self._recordings is not None and bool(len(self._recordings.windows))
+
+    def window_of(self, example: int) -> tuple[int, float]:
+        """Returns the number of an example's recording, and the second of it at which the example starts."""
+        return self._set.windows[example] if self.has_windows else (example, 0.0)
 
     def interactive_examples(self, count: int) -> list[Any]:
         """Returns recordings of the data set ``[samples]``."""

@@ -87,7 +87,7 @@ def _best_states(log_probs: np.ndarray, label: np.ndarray) -> np.ndarray:
     path = np.empty(len(emissions), np.int64)
     for time in range(len(emissions) - 1, -1, -1):
         path[time] = state
-        state -= taken[time, state]
+        state -= int(taken[time, state])
     return path
 
 

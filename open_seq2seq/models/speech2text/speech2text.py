@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,10 +28,12 @@ from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.speech2text.serving import recognizing
+from open_seq2seq.models.speech2text.subtitles import CSV, FORMATS, TIMED_FORMATS, SpokenWord, formatted, joined_words
 from open_seq2seq.parts.keys import lengths_of
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import ConfigError, DataError
-from open_seq2seq.utils.output_file import beside
+from open_seq2seq.utils.errors import ConfigError, DataError, UserError
+from open_seq2seq.utils.output_file import beside, passes_through
 
 
 class Recognition(NamedTuple):
@@ -38,7 +41,8 @@ class Recognition(NamedTuple):
 
     Attributes:
       text: the transcript; empty if only the logits are wanted.
-      words: the words with times and confidences; None without ``write_word_times``.
+      words: the words with times and confidences; None if attention decodes, or nobody wants them: the mode ``infer``
+        computes them for ``write_word_times``, for formats with times, and for long recordings.
       logits: ``[time, vocabulary]``; None unless the decoder's parameter ``infer_logits_to_pickle`` is True.
       n_best: the best hypotheses, best first; None without prefix beam search.
     """
@@ -74,6 +78,11 @@ class Speech2Text(EncoderDecoderModel):
                                       "utterances", minimum=0, on_change=FREE),
             "write_word_times": Param(bool, False, "Whether inference with CTC also writes <output>.words.csv, with "
                                       "the start, end (seconds) and confidence of each word.", on_change=FREE),
+            "transcript_format": Param(list(FORMATS), CSV, "Format in which inference writes transcripts: a table "
+                                       "of all recordings, or for each of them subtitles or JSON.", on_change=FREE),
+            "window_seconds": Param(int, 60, "With CTC, inference reads recordings longer than this in windows of this "
+                                    "length, which overlap by a quarter; 0 reads all of them whole.", "seconds",
+                                    minimum=0, on_change=FREE),
         }
 
     def derived_params(self, part: str) -> dict[str, Any]:
@@ -101,16 +110,22 @@ class Speech2Text(EncoderDecoderModel):
             self._check_names()
         if self._dumps_logits and self.params["write_word_times"]:
             deco_print("Logits are written, so write_word_times has no effect.")
+        if self.mode == "infer" and self._window_seconds:
+            self.data_layer.read_in_windows(self._window_seconds)
 
     def _check_fit(self) -> None:
         """Raises ConfigError if the decoder does not fit the data layer's targets, or cannot give word times."""
         if isinstance(self.decoder, FullyConnectedCTCDecoder) and self.data_layer.alphabet.start_id is not None:
             raise ConfigError(["'data_layer_params/autoregressive' is True, but then the blank of "
                                f"{type(self.decoder).__name__} would be </S>: set it to False for CTC."])
-        greedy = not self._searches and not self._dumps_logits
-        if self._wants_times and greedy and not self.decoder.tells_times:
-            raise ConfigError(["'write_word_times' is True, but attention gives no times: set it to False or, for "
-                               "joint CTC and attention, set use_language_model in ctc_decoder_params to True."])
+        if self.mode != "infer" or self._dumps_logits or self._gives_times:
+            return
+        how = "for joint CTC and attention, set use_language_model in ctc_decoder_params to True."
+        if self.params["write_word_times"]:
+            raise ConfigError([f"'write_word_times' is True, but attention gives no times: set it to False or, {how}"])
+        if self.params["transcript_format"] in TIMED_FORMATS:
+            raise ConfigError([f"The transcript_format {self.params['transcript_format']} needs the times of words, "
+                               f"which attention does not give: use json or, {how}"])
 
     def _check_names(self) -> None:
         """Raises DataError if two recordings have the same name, because output files identify recordings by name."""
@@ -224,15 +239,43 @@ class Speech2Text(EncoderDecoderModel):
         batch, outputs = without_empty_rows(input_values, output_values)
         return list(zip(np.asarray(batch["ids"]).tolist(), self._recognitions(outputs), strict=True))
 
+    def divided(self, given: Any) -> list[Any]:
+        """Returns the overlapping windows of a recording that is longer than ``window_seconds``."""
+        return [window for window, _ in self.data_layer.windows(given, self._window_seconds)]
+
+    def joined(self, given: Any, results: list[Recognition]) -> Recognition:
+        if len(results) == 1:
+            return results[0]
+        return self._joined(results, [start for _, start in self.data_layer.windows(given, self._window_seconds)])
+
+    def _joined(self, results: list[Recognition], starts: list[float]) -> Recognition:
+        words = joined_words([result.words or () for result in results], starts, self._window_seconds)
+        return Recognition(" ".join(word.text for word in words), words)
+
+    def _joined_examples(self, examples: list[int], results: list[Recognition]) -> Recognition:
+        return self._joined(results, [self.data_layer.window_of(example)[1] for example in examples])
+
     def answer(self, result: Any) -> str:
         return result.text
 
+    def formatted(self, result: Any, format: str, name: str | None = None) -> str:
+        """Returns a recognition as the content of a file ``srt``, ``vtt`` or ``json``; see ``subtitles.formatted``."""
+        return formatted(result, format, name)
+
     def open_results(self, output_file: str) -> ResultWriter:
         layer = self.data_layer
+        writer: TranscriptWriter | SubtitleWriter
         if self._dumps_logits:
             return DumpWriter(output_file, layer.file_name, layer.alphabet.labels, self.step_seconds,
                               {name: layer.params[name] for name in NORMALIZATION})
-        return TranscriptWriter(output_file, layer.file_name, self.params["write_word_times"], self._lists_n_best)
+        if self.params["transcript_format"] == CSV:
+            writer = TranscriptWriter(output_file, layer.file_name, self.params["write_word_times"],
+                                      self._lists_n_best)
+        else:
+            writer = SubtitleWriter(output_file, layer.file_name, self.params["transcript_format"],
+                                    layer.window_of(layer.num_examples - 1)[0] + 1)
+        writer.join_windows(lambda example: layer.window_of(example)[0], self._joined_examples)
+        return writer
 
     def _recognitions(self, values: list[np.ndarray]) -> list[Recognition]:
         """Converts the outputs of ``predict`` to recognitions."""
@@ -253,8 +296,20 @@ class Speech2Text(EncoderDecoderModel):
         return Recognition(hypotheses[0].text, words, None, hypotheses)
 
     @property
+    def _gives_times(self) -> bool:
+        """Whether times of words can be computed: with CTC, not with attention."""
+        return not self._dumps_logits and (self._searches or self.decoder.tells_times)
+
+    @property
     def _wants_times(self) -> bool:
-        return self.params["write_word_times"] and self.mode == "infer"
+        if self.mode == "interactive_infer":
+            return self._gives_times
+        return self.mode == "infer" and (self.params["write_word_times"] or self.data_layer.has_windows
+                                         or self.params["transcript_format"] != CSV and self._gives_times)
+
+    @property
+    def _window_seconds(self) -> int:
+        return self.params["window_seconds"] if self._gives_times else 0
 
     def _greedy_words(self, values: list[np.ndarray], row: int) -> list[SpokenWord] | None:
         if not self._wants_times:
@@ -278,22 +333,6 @@ def _row(outputs: list[np.ndarray], row: int) -> np.ndarray:
 _SHOWN = 10  # number of transcripts that are also printed
 
 
-class SpokenWord(NamedTuple):
-    """A word and its time.
-
-    Attributes:
-      text: the word.
-      start: start time in seconds.
-      end: end time in seconds.
-      confidence: from 0 to 1.
-    """
-
-    text: str
-    start: float
-    end: float
-    confidence: float
-
-
 class _RecordingsWriter(ResultWriter):
     """Base class of writers that write each result with the name of its recording."""
 
@@ -301,15 +340,39 @@ class _RecordingsWriter(ResultWriter):
         super().__init__()
         self._output, self._name_of = output_file, name_of
         self._count = 0
+        self._recording_of: Callable[[int], int] = int
+        self._join: Callable[[list[int], list[Any]], Any] | None = None
+        self._windows: list[tuple[int, Any]] = []  # of the recording whose next window is awaited
+
+    def join_windows(self, recording_of: Callable[[int], int], join: Callable[[list[int], list[Any]], Any]) -> None:
+        """Makes the writer join the results of examples that are windows of one recording.
+
+        Args:
+          recording_of: function from an example to the number of its recording, which never falls.
+          join: function from the examples of a recording and their results to the result of the recording.
+        """
+        self._recording_of, self._join = recording_of, join
 
     def write(self, example: int, result: Any) -> None:
+        if self._windows and self._recording_of(self._windows[-1][0]) != self._recording_of(example):
+            self._write_recording()
+        self._windows.append((example, result))
+        if self._join is None:
+            self._write_recording()
+
+    def _write_recording(self) -> None:
+        examples, results = [example for example, _ in self._windows], [result for _, result in self._windows]
+        self._windows = []
         self._count += 1
-        self._write(self._name_of(example), result)
+        result = self._join(examples, results) if self._join is not None and results[1:] else results[0]
+        self._write(self._name_of(examples[0]), result)
 
     def _write(self, name: str, result: Any) -> None:
         raise NotImplementedError
 
     def finish(self) -> None:
+        if self._windows:
+            self._write_recording()
         if not self._count:
             raise DataError("No recording could be used: there is nothing to write.")
 
@@ -356,6 +419,48 @@ class TranscriptWriter(_RecordingsWriter):
         super().finish()
         for name, text in self._first:
             deco_print(f"{name}: {text}", offset=1)
+
+
+class SubtitleWriter(_RecordingsWriter):
+    """Writes a file for each recording; see ``subtitles.formatted``.
+
+    If the output is a stream such as stdout, or a file whose name ends with the format, it becomes one file, which
+    holds one recording, or with ``json`` a line for each. Otherwise it becomes a folder of files.
+
+    Args:
+      output_file: path of the file or folder.
+      name_of: function that returns the name of an example's recording.
+      format: ``srt``, ``vtt`` or ``json``.
+      count: number of recordings.
+
+    Raises:
+      UserError: there are several recordings for one file of subtitles.
+    """
+
+    def __init__(self, output_file: str, name_of: Callable[[int], str], format: str, count: int) -> None:
+        super().__init__(output_file, name_of)
+        self._format = format
+        self._is_file = passes_through(output_file) or Path(output_file).suffix.lower() == f".{format}"
+        self._taken: Counter[str] = Counter()
+        if self._is_file and count > 1 and format in TIMED_FORMATS:
+            raise UserError(f"One file of subtitles is for one recording, but there are {count:,}: give the name of a "
+                            f"folder for the results, without .{format}.")
+
+    def begin(self) -> None:
+        if self._is_file:
+            self._file = self.outputs.open(self._output)
+        else:
+            self._folder = self.outputs.folder(self._output)
+
+    def _write(self, name: str, result: Any) -> None:
+        content = formatted(result, self._format, name)
+        if self._is_file:
+            self._file.write(content)
+            return
+        stem = Path(name).stem
+        self._taken[stem] += 1
+        again = f"-{self._taken[stem]}" if self._taken[stem] > 1 else ""
+        disk.write_new(self._folder / f"{stem}{again}.{self._format}", content)
 
 
 class DumpWriter(_RecordingsWriter):

@@ -1,0 +1,81 @@
+"""The application of the server: its APIs, its pages, and its errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.staticfiles import StaticFiles
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from open_seq2seq.server import monitoring, openai_api, own_api, piper_api, translation_apis
+from open_seq2seq.server.guard import Guard, Key, error_of
+from open_seq2seq.server.limits import Limits, Refused
+from open_seq2seq.server.served import Models
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.version import __version__
+
+STATIC = Path(__file__).parent / "static"
+
+
+def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True) -> Any:
+    """Returns the ASGI application of a server.
+
+    Args:
+      models: the models.
+      limits: the limits.
+      api_key: key that requests to the APIs must have; "" for none.
+      log: whether to print a line for each request to standard error.
+    """
+    app = FastAPI(title="OpenSeq2Seq", version=__version__, docs_url=None, redoc_url=None)
+    app.include_router(openai_api.router(models, limits))
+    app.include_router(own_api.router(models, limits, Key(api_key).allows))
+    app.include_router(translation_apis.router(models, limits))
+    app.include_router(piper_api.router(models, limits))
+    metrics = monitoring.Metrics(models)
+    app.include_router(monitoring.router(metrics))
+    metrics.paths = {*app.openapi()["paths"]}
+    app.mount("/", StaticFiles(directory=STATIC, html=True))
+    _add_errors(app)
+    return Guard(app, limits, Key(api_key), metrics, log)
+
+
+def _add_errors(app: FastAPI) -> None:
+    def answer(request: Request, refused: Refused) -> JSONResponse:
+        headers = {"Retry-After": str(refused.retry_after)} if refused.retry_after is not None else None
+        return JSONResponse(error_of(request.url.path, refused), refused.status, headers)
+
+    @app.exception_handler(Refused)
+    async def refuse(request: Request, error: Refused) -> JSONResponse:
+        return answer(request, error)
+
+    @app.exception_handler(UserError)
+    async def explain(request: Request, error: UserError) -> JSONResponse:
+        return answer(request, Refused(400, str(error)))
+
+    @app.exception_handler(RequestValidationError)
+    @app.exception_handler(ValidationError)
+    async def name_field(request: Request, error: Any) -> JSONResponse:
+        return answer(request, _wrong_field(error.errors()[0]))
+
+    @app.exception_handler(HTTPException)
+    async def status(request: Request, error: HTTPException) -> JSONResponse:
+        return answer(request, Refused(error.status_code, f"{error.detail}: see /openapi.json for what there is."))
+
+    @app.exception_handler(Exception)
+    async def fail(request: Request, error: Exception) -> JSONResponse:
+        return answer(request, Refused(500, "The server failed at this request; its log says why."))
+
+
+def _wrong_field(problem: Any) -> Refused:
+    """Returns the error of a body with a wrong field, in one sentence, without the value that the client gave."""
+    place = ".".join(str(one) for one in problem["loc"] if one != "body")
+    if problem["type"].startswith("json"):
+        return Refused(400, "The body of the request is no JSON: check quotation marks and encoding (UTF-8).")
+    what = problem["msg"][:1].lower() + problem["msg"][1:]
+    return Refused(400, f"The field '{place}' is wrong: {what}." if place else f"The body is wrong: {what}.",
+                   place or None)

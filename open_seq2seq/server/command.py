@@ -1,0 +1,195 @@
+"""Starts the server: from the command line, or in a thread."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from open_seq2seq.server.limits import Limits
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.script import ScriptParser
+
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+_KEY = "OPENSEQ2SEQ_API_KEY"
+_GRACE_SECONDS = 30
+
+
+class Server:
+    """A running server.
+
+    Attributes:
+      url: its address.
+    """
+
+    def __init__(self, app: Any, host: str, port: int) -> None:
+        import uvicorn
+
+        config = uvicorn.Config(app, host, port, log_level="warning", access_log=False, server_header=False,
+                                timeout_graceful_shutdown=_GRACE_SECONDS, timeout_keep_alive=10)
+        self._server = uvicorn.Server(config)
+        self._socket = _bound(host, port)
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
+        self._thread: threading.Thread | None = None
+
+    def run(self) -> None:
+        """Answers requests until SIGINT or SIGTERM; requests in flight are answered first."""
+        self._server.run(sockets=[self._socket])
+
+    def start(self) -> None:
+        """Answers requests in a thread; returns when the server listens."""
+        self._thread = threading.Thread(target=self.run, name="server", daemon=True)
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Ends a server that ``start`` has begun, after the requests in flight."""
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _bound(host: str, port: int) -> Any:
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except (OSError, OverflowError) as error:
+        bound.close()
+        raise UserError(f"The server cannot listen on {host}, port {port} ({error}): choose another --port, or 0 for a "
+                        "free one.") from error
+    return bound
+
+
+def make_server(logdirs: Mapping[str, Any], host: str = "127.0.0.1", port: int = 8000, api_key: str = "",
+                limits: Limits | None = None, log: bool = True) -> Server:
+    """Loads models and returns the server, which does not run yet.
+
+    Raises:
+      UserError: FastAPI is missing, a model cannot be loaded, or the address cannot be used.
+    """
+    if host not in _LOCAL and not api_key:
+        raise UserError(f"The server would listen on {host}, where others can reach it, without a key: give --api_key "
+                        f"a file with one, or set {_KEY}.")
+    try:
+        from open_seq2seq.server.app import make_app
+    except ImportError as error:
+        raise UserError("The server needs FastAPI, uvicorn and others: run `pip install "
+                        "'open-seq2seq[serve]'`.") from error
+    from open_seq2seq.server.served import Models, Served
+
+    chosen = limits or Limits()
+    models = Models([Served(name, _loaded(logdir), _about(logdir), chosen) for name, logdir in logdirs.items()])
+    for one in models.by_name.values():
+        one.warm()
+    return Server(make_app(models, chosen, api_key, log), host, port)
+
+
+def _loaded(logdir: Any) -> Any:
+    from open_seq2seq.run.run import load
+
+    return load(logdir) if isinstance(logdir, (str, os.PathLike)) else logdir
+
+
+def _about(logdir: Any) -> dict[str, str]:
+    """Returns what the pages say about a model, by name; {} for a model that is already loaded."""
+    if not isinstance(logdir, (str, os.PathLike)):
+        return {}
+    from open_seq2seq.report.content import read_content
+
+    path = Path(logdir)
+    try:
+        facts = read_content(path).facts()
+    except UserError:  # a checkpoint instead of a folder of a run
+        return {}
+    newest = max((file.stat().st_mtime for file in path.iterdir()), default=0.0)
+    return {**facts, "Date": time.strftime("%Y-%m-%d", time.localtime(newest))}
+
+
+def serve(models: Mapping[str, Any] | str | os.PathLike[str], port: int = 0, host: str = "127.0.0.1",
+          api_key: str = "", log: bool = False, **limits: float) -> Server:
+    """Serves models in a thread, as for a notebook.
+
+    >>> server = open_seq2seq.serve({"en-de": "my_run"})  # doctest: +SKIP
+    >>> server.url  # doctest: +SKIP
+    'http://127.0.0.1:41173'
+    >>> server.stop()  # doctest: +SKIP
+
+    Args:
+      models: log directories or loaded models by name, or one log directory.
+      port: port; 0 for a free one.
+      host: address to listen on; others than those of this machine need a key.
+      api_key: key that requests must have; "" for none.
+      log: whether to print a line for each request to standard error.
+      **limits: other values of the attributes of ``server.limits.Limits``.
+
+    Raises:
+      UserError: a model cannot be loaded, or an argument cannot be used.
+    """
+    known = {field.name for field in fields(Limits)}
+    if unknown := sorted({*limits} - known):
+        raise UserError(f"There is no limit {unknown[0]!r}: use {', '.join(sorted(known))}.")
+    if isinstance(models, (str, os.PathLike)):
+        models = {Path(models).resolve().stem: models}
+    server = make_server(models, host, port, api_key, Limits(**limits), log)  # type: ignore[arg-type]
+    server.start()
+    return server
+
+
+def serve_command(words: Sequence[str]) -> int:
+    """Serves models until it is ended: ``serve [NAME=]LOGDIR ...``."""
+    parser = ScriptParser("Serves trained models on this machine: pages to try them, and the APIs of OpenAI,\n"
+                          "LibreTranslate and Piper (docs/serving.md).")
+    parser.prog, parser.usage = "serve", "open_seq2seq serve [NAME=]LOGDIR ... [--port PORT] [options]"
+    add = parser.add_argument
+    add("models", nargs="+", metavar="[NAME=]LOGDIR", help="models and their names; a name such as en-de says from "
+        "which language into which a model translates")
+    add("--port", type=int, default=8000, help="port; 0 for a free one (default: %(default)s)")
+    add("--host", default="127.0.0.1", help="address to listen on; others than those of this machine need a key "
+        "(default: %(default)s)")
+    add("--api_key", metavar="FILE", help=f"file with a key that requests must have; or set {_KEY}")
+    add("--quiet", action="store_true", help="print no line for each request")
+    for field in fields(Limits):
+        kind = int if field.type == "int" else float
+        add(f"--{field.name}", type=kind, default=field.default, metavar="N",
+            help=f"{_MEANING[field.name]} (default: %(default)s)")
+    chosen = parser.parse_args(list(words))
+    from open_seq2seq.server.served import parse_names
+
+    limits = Limits(**{field.name: getattr(chosen, field.name) for field in fields(Limits)})
+    server = make_server(parse_names(chosen.models), chosen.host, chosen.port, parse_key(chosen.api_key), limits,
+                         not chosen.quiet)
+    deco_print(f"Serving on {server.url} (pages, APIs; /openapi.json lists them); Ctrl+C ends it")
+    sys.stdout.flush()
+    server.run()
+    return 0
+
+
+_MEANING = {
+    "megabytes": "largest body of a request, in MB", "audio_seconds": "longest recording of a request, in seconds",
+    "characters": "most characters of the texts of a request", "inputs": "most inputs of a request",
+    "requests": "most requests at a time", "waiting": "most inputs that wait for a model",
+    "seconds": "seconds in which a request has to arrive, and in which it is answered"}
+
+
+def parse_key(file: str | None) -> str:
+    if file is None:
+        return os.environ.get(_KEY, "")
+    try:
+        key = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"The file of the key, {file}, cannot be read ({error}): check --api_key.") from error
+    if not key:
+        raise UserError(f"The file of the key, {file}, is empty: write a key into it.")
+    return key

@@ -1,0 +1,56 @@
+"""What the server refuses: each limit has its own status and one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a server.
+
+    Attributes:
+      megabytes: largest body of a request.
+      audio_seconds: longest recording of a request.
+      characters: most characters of the texts of a request.
+      inputs: most inputs of a request.
+      requests: most requests at a time; further ones are refused with 429.
+      waiting: most inputs that wait for a model; further ones are refused with 503.
+      seconds: time in which the body of a request has to arrive, and time in which it is answered.
+    """
+
+    megabytes: float = 25.0
+    audio_seconds: float = 3600.0
+    characters: int = 20_000
+    inputs: int = 128
+    requests: int = 256
+    waiting: int = 512
+    seconds: float = 120.0
+
+
+class Refused(Exception):
+    """A request that is not answered.
+
+    Args:
+      status: status of the response.
+      message: one sentence for the client.
+      param: name of the field that is wrong, if it is one.
+      retry_after: after how many seconds the client may try again.
+    """
+
+    def __init__(self, status: int, message: str, param: str | None = None, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.retry_after = status, message, param, retry_after
+
+
+def check_texts(texts: list[str], limits: Limits, param: str = "input") -> None:
+    """Raises Refused if there are too many texts or characters, or a text is no valid Unicode."""
+    if len(texts) > limits.inputs:
+        raise Refused(413, f"The request has {len(texts):,} inputs, but at most {limits.inputs:,} are allowed: send "
+                      "several requests.", param)
+    count = sum(map(len, texts))
+    if count > limits.characters:
+        raise Refused(413, f"The texts have {count:,} characters, but at most {limits.characters:,} are allowed: "
+                      "divide them.", param)
+    if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
+        raise Refused(400, "A text is not valid Unicode: it has half of a surrogate pair.", param)

@@ -1,0 +1,47 @@
+"""Piper's API of speech synthesis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from open_seq2seq.server.limits import Limits, Refused, check_texts
+from open_seq2seq.server.openai_api import spoken
+from open_seq2seq.server.served import Models
+from open_seq2seq.server.translation_apis import fields_of
+from open_seq2seq.server.uploads import sound_file
+
+
+def router(models: Models, limits: Limits) -> APIRouter:
+    """Returns the routes ``/synthesize``, ``/voices`` and ``/info``; errors are ``{"error": sentence}``."""
+    routes = APIRouter(tags=["Piper"])
+
+    @routes.post("/synthesize")
+    async def synthesize(request: Request) -> Response:
+        fields = await fields_of(request)
+        voice, text = fields.get("voice"), fields.get("text")
+        served = models.named(None if voice is None else str(voice), "synthesize")
+        if not isinstance(text, str):
+            raise Refused(400, "The field 'text' must be a text.", "text")
+        scale = fields.get("length_scale", 1.0)
+        if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0.25 <= scale <= 4:
+            raise Refused(400, "The field 'length_scale' must be a number from 0.25 to 4.", "length_scale")
+        check_texts([text], limits, "text")
+        result = await spoken(served, text, 1 / scale)
+        content, media = sound_file(result.samples, result.rate, "wav")
+        return Response(content, media_type=media)
+
+    def described() -> dict[str, Any]:
+        return {one.name: {"audio": {"sample_rate": one.rate}, "num_speakers": 1, **one.about}
+                for one in models.of_task("synthesize")}
+
+    @routes.get("/voices")
+    async def voices() -> dict[str, Any]:
+        return described()
+
+    @routes.get("/info")
+    async def info() -> dict[str, Any]:
+        return {"voices": described()}
+
+    return routes

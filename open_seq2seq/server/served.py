@@ -1,0 +1,198 @@
+"""The models of a server by name, and what a request asks of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.inference.trained_model import TrainedModel
+from open_seq2seq.server.batching import Batcher
+from open_seq2seq.server.limits import Limits, Refused
+from open_seq2seq.server.streaming import Streams
+from open_seq2seq.utils.errors import UserError
+
+_LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
+_MOST_GATHERED = 64  # inputs, if the batch size of the config counts something else
+
+
+class Served:
+    """A model of the server.
+
+    Args:
+      name: its name. A name such as ``en-de`` says from which language into which a model translates.
+      trained: the loaded model.
+      about: what the page says of it, by name.
+      limits: the limits of the server.
+
+    Attributes:
+      task: ``Model.verb`` of the model: translate, transcribe, classify, generate or synthesize.
+      source: code of the language of the inputs; ``auto`` if the name says none.
+      target: code of the language of the results; the name itself if it says none.
+      created: when it was loaded, in seconds since 1970.
+    """
+
+    def __init__(self, name: str, trained: TrainedModel, about: Mapping[str, str], limits: Limits) -> None:
+        layer = trained.model.data_layer
+        languages = _LANGUAGES.fullmatch(name)
+        self.name, self.trained, self.about, self._limits = name, trained, dict(about), limits
+        self.task = str(trained.model.verb)
+        self.source, self.target = languages.groups() if languages else ("auto", name)
+        self.created = int(time.time())
+        self.batcher = Batcher(layer.batch_budget if layer.counts_examples else _MOST_GATHERED, limits.waiting)
+        self.streams = Streams(trained.model)
+
+    @property
+    def input(self) -> str:
+        """What the model reads: text, recording or image."""
+        layer = self.trained.model.data_layer
+        if layer.reads_lines:
+            return "text"
+        return "image" if hasattr(layer, "interactive_pixels") else "recording"
+
+    @property
+    def rate(self) -> int:
+        """Sampling rate of the sound that the model speaks, in Hz."""
+        return int(self.trained.model.data_layer.settings.sample_freq)  # type: ignore[attr-defined]
+
+    @property
+    def most_hypotheses(self) -> int:
+        """Largest number of translations of a sentence."""
+        decoder: Any = getattr(self.trained.model, "decoder", None)
+        return int(decoder.params.get("beam_size") or decoder.params.get("beam_width") or 1) if decoder else 1
+
+    def described(self) -> dict[str, Any]:
+        """Returns the entry of the model in the list of models."""
+        return {"id": self.name, "object": "model", "created": self.created, "owned_by": "open-seq2seq",
+                "task": self.task, "input": self.input, "source": self.source, "target": self.target,
+                "about": self.about}
+
+    async def infer(self, inputs: Sequence[Any], values: Mapping[str, Any] | None = None,
+                    alone: bool = False) -> list[Any]:
+        """Returns the full result of each input, in order.
+
+        Args:
+          inputs: what ``TrainedModel.infer`` accepts.
+          values: values of the config for this request.
+          alone: whether the request shares no batch, because its random numbers depend on the place in the list.
+
+        Raises:
+          Refused: too many inputs wait, or the time is over.
+          UserError: an input cannot be used.
+        """
+        key = repr(values) + (f"{id(inputs)}" if alone else "")
+
+        def compute(gathered: list[Any]) -> list[Any]:
+            return (self.trained if values is None else self.trained.variant(values)).infer(gathered)
+
+        return await self.computed(inputs, compute, key)
+
+    async def heard(self, audio: bytes, rate: int, size: int) -> AsyncIterator[tuple[str, bool]]:
+        """Yields the transcript of a recording as it grows: (what will not change, or everything; whether it ends).
+
+        Args:
+          audio: 16-bit little-endian samples of one channel.
+          rate: sampling rate in Hz.
+          size: number of samples that are heard at a time.
+
+        Raises:
+          ConfigError: the model cannot be streamed.
+        """
+        with contextlib.ExitStack() as stack:
+            asr = await asyncio.to_thread(stack.enter_context, self.streams.stream(rate))
+            for start in range(0, len(audio), 2 * size):
+                partial = await asyncio.to_thread(self.streams.hear, asr, audio[start:start + 2 * size])
+                yield partial.stable, False
+            yield await asyncio.to_thread(self.streams.finish, asr), True
+
+    def warm(self) -> None:
+        """Answers a first input, because the first one takes seconds."""
+        inputs = {"text": "a", "image": np.zeros([64, 64, 3], np.uint8),
+                  "recording": (np.random.default_rng(0).uniform(-0.1, 0.1, 16_000).astype(np.float32), 16_000)}
+        with contextlib.suppress(UserError):
+            self.trained.infer([inputs[self.input]])
+
+    async def computed(self, inputs: Sequence[Any], compute: Callable[[list[Any]], list[Any]], key: str) -> list[Any]:
+        """Returns the results of a function of inputs, computed in turn with other requests; see ``Batcher``."""
+        future = self.batcher.submit(inputs, compute, key)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), self._limits.seconds)
+        except TimeoutError as error:
+            raise Refused(408, f"The answer took longer than {self._limits.seconds:g} seconds: send less at a time, or "
+                          "try again later.") from error
+
+
+class Models:
+    """The models of a server.
+
+    Args:
+      served: the models, the first of each task being its default.
+    """
+
+    def __init__(self, served: Sequence[Served]) -> None:
+        self.by_name = {one.name: one for one in served}
+
+    def of_task(self, *tasks: str) -> list[Served]:
+        """Returns the models of these tasks."""
+        return [one for one in self.by_name.values() if one.task in tasks]
+
+    def named(self, name: str | None, *tasks: str) -> Served:
+        """Returns a model by name, or the first one of the tasks if the name is None.
+
+        Raises:
+          Refused: there is none.
+        """
+        known = self.of_task(*tasks) if tasks else [*self.by_name.values()]
+        if name is None and known:
+            return known[0]
+        model = self.by_name.get(name or "")
+        if model in known and model is not None:
+            return model
+        names = ", ".join(one.name for one in known) or "none"
+        what = f"The model {name!r:.60} does not do this" if model else f"There is no model {name!r:.60}"
+        raise Refused(404, f"{what}: this server has {names}.", "model")
+
+    def translating(self, source: str, target: str) -> Served:
+        """Returns the model that translates from a language, or ``auto``, into a language.
+
+        Raises:
+          Refused: there is none.
+        """
+        known = self.of_task("translate")
+        for one in known:
+            if one.target == target and (source in ("auto", one.source) or one.source == "auto"):
+                return one
+        pairs = ", ".join(f"{one.source} to {one.target}" for one in known) or "nothing"
+        raise Refused(400, f"This server does not translate from {source!r:.20} to {target!r:.20}: it translates "
+                      f"{pairs}.")
+
+    def close(self) -> None:
+        """Ends after the requests that wait now have been answered."""
+        for one in self.by_name.values():
+            one.batcher.close()
+
+
+def parse_names(words: Sequence[str]) -> dict[str, str]:
+    """Returns the logdirs of ``name=logdir`` by name; a logdir alone has the name of its folder.
+
+    Raises:
+      UserError: two models have the same name, or a name has other characters than letters, digits and ``.-_``.
+    """
+    logdirs: dict[str, str] = {}
+    for word in words:
+        name, equals, logdir = word.partition("=")
+        if not equals:
+            name, logdir = Path(word).resolve().stem, word
+        if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
+            raise UserError(f"{name!r} cannot be the name of a model: use letters, digits, '.', '-' and '_', as in "
+                            "en-de=LOGDIR.")
+        if name in logdirs:
+            raise UserError(f"Two models have the name {name!r}: give them names, as in en-de=LOGDIR1 asr=LOGDIR2.")
+        logdirs[name] = logdir
+    return logdirs

@@ -1,0 +1,145 @@
+"""Word times become subtitles that other programs read, and long recordings are read in windows."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import random
+
+import numpy as np
+import pytest
+import soundfile
+
+from open_seq2seq import cli
+from open_seq2seq.data.audio.audio_files import overlapping, read_audio
+from open_seq2seq.inference.trained_model import TrainedModel
+from open_seq2seq.models.speech2text.speech2text import Recognition
+from open_seq2seq.models.speech2text.subtitles import FORMATS, SpokenWord, formatted, joined_words, subtitles_of
+from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training.loop.passes import InferencePass
+from open_seq2seq.utils.errors import UserError
+from tests.unit.models.speech2text.test_speech2text import RATE, make, toy, transcribed
+
+__all__ = ["make", "toy"]
+STEP = 0.02
+
+
+def spoken(seconds: float, seed: int = 0) -> list[SpokenWord]:
+    """Made-up words of 0.1 to 0.8 s with pauses of up to 1.5 s, some of them with marks of HTML."""
+    rng, words, time = random.Random(seed), [], 0.0
+    while time < seconds - 3:
+        start = time + rng.choice([STEP, 0.1, 1.5])
+        time = start + rng.uniform(0.1, 0.8)
+        words.append(SpokenWord(rng.choice(["da", "nobu", "<b>", "&", "end."]) + str(len(words)), start, time, 0.5))
+    return words
+
+
+def test_the_command_line_has_the_formats():
+    assert cli.TRANSCRIPT_FORMATS == FORMATS
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_windows_are_joined_where_they_agree(seed):
+    words, seconds = spoken(100, seed), 12
+    windows, starts = [], []
+    for begin, end in overlapping(100 * RATE, RATE, seconds):
+        start, stop = begin / RATE, end / RATE
+        inside = [word for word in words if word.end > start and word.start < stop]
+        # A word that a window cuts is heard as another.
+        windows.append([SpokenWord(word.text if word.start >= start and word.end <= stop else "?",
+                                   max(word.start, start) - start, min(word.end, stop) - start, 0.5)
+                        for word in inside])
+        starts.append(start)
+    joined = joined_words(windows, starts, seconds)
+    assert [word.text for word in joined] == [word.text for word in words]
+    np.testing.assert_allclose([word[1:3] for word in joined], [word[1:3] for word in words])
+
+
+@pytest.mark.parametrize(("samples", "seconds", "count"), [(0, 8, 1), (8, 8, 1), (9, 8, 2), (14, 8, 2), (15, 8, 3),
+                                                          (10 ** 6, 60, 22222)])
+def test_windows_cover_the_recording(samples, seconds, count):
+    found = overlapping(samples * RATE, RATE, seconds)
+    assert len(found) == count and found[0][0] == 0 and found[-1][1] == samples * RATE
+    assert all(one[1] - two[0] == RATE * (seconds // 4) for one, two in zip(found, found[1:], strict=False))
+
+
+def test_other_programs_read_the_subtitles():
+    srt, webvtt = pytest.importorskip("srt"), pytest.importorskip("webvtt")
+    words = spoken(4000)
+    lines = subtitles_of(words)
+    assert " ".join(line.text for line in lines).split() == [word.text for word in words]
+    assert all(len(line.text) <= 84 and line.end - line.start <= 6 for line in lines)
+    result = Recognition(" ".join(word.text for word in words), words)
+    theirs = list(srt.parse(formatted(result, "srt")))
+    assert [one.content.replace("\n", " ") for one in theirs] == [line.text for line in lines]
+    np.testing.assert_allclose([(one.start.total_seconds(), one.end.total_seconds()) for one in theirs],
+                               [line[:2] for line in lines], atol=6e-4)
+    captions = list(webvtt.from_buffer(io.StringIO(formatted(result, "vtt"))))
+    assert [html.unescape(one.text.replace("\n", " ")) for one in captions] == [line.text for line in lines]
+    assert not any("<" in one.text for one in captions)
+    assert [one.start for one in captions][-1].startswith("01:0")
+    found = json.loads(formatted(result, "json", "a.wav"))
+    assert found["recording"] == "a.wav" and [one["word"] for one in found["words"]] == [word.text for word in words]
+
+
+def test_what_has_no_times_has_no_subtitles():
+    with pytest.raises(UserError, match="srt needs the times"):
+        formatted(Recognition("da"), "srt")
+    with pytest.raises(UserError, match="'doc' is unknown"):
+        formatted(Recognition("da", []), "doc")
+    assert json.loads(formatted(Recognition("da"), "json")) == {"text": "da"}
+    assert formatted(Recognition("", []), "srt") == "" and formatted(Recognition("", []), "vtt") == "WEBVTT\n"
+
+
+@pytest.fixture(scope="module")
+def long_file(toy, tmp_path_factory):
+    """A recording of half a minute; its features are normalised by constants, so windows have those of the whole."""
+    speech = [read_audio(str(path), RATE) for path in sorted((toy / "wav").glob("*.wav"))]
+    path = tmp_path_factory.mktemp("long") / "long.wav"
+    audio = np.concatenate(speech * 10)[:30 * RATE]
+    soundfile.write(path, np.pad(audio, (0, 30 * RATE - len(audio))), RATE)
+    return path
+
+
+FIXED = {"gain": 1.0, "features_mean": [-8.0] * 20, "features_std_dev": [4.0] * 20}
+
+
+def worded(model) -> None:
+    """Makes words likely, of a model with random weights."""
+    bias = np.random.default_rng(1).normal(size=model.decoder._bias.shape)
+    bias[model.data_layer.alphabet.labels.index(" ")] += 3.0
+    model.decoder._bias.assign(0.2 * bias)
+
+
+@pytest.mark.parametrize("decoder", [{}, {"use_language_model": True}])
+def test_a_long_recording_is_that_of_its_windows(make, long_file, tmp_path, decoder):
+    whole = make("interactive_infer", data=FIXED, decoder=decoder, window_seconds=0)
+    worded(whole)
+    parts = make("interactive_infer", whole, data=FIXED, decoder=decoder, window_seconds=8)
+    expected, found = (TrainedModel(model).infer([str(long_file)])[0] for model in (whole, parts))
+    assert len(expected.words) > 10 and len(parts.divided(str(long_file))) == 5
+    same = [one.text for one in expected.words] == [one.text for one in found.words]
+    if not decoder:  # the beam of prefix search depends on what was heard before
+        assert same and found.text == expected.text
+        np.testing.assert_allclose([word[1:3] for word in found.words], [word[1:3] for word in expected.words],
+                                   atol=STEP + 1e-6)
+    audio = read_audio(str(long_file), RATE)
+    assert TrainedModel(parts).infer([(audio, RATE)])[0].text == found.text
+    files = {**FIXED, "dataset_files": [str(long_file)] * 2}
+    command = make("infer", whole, data=files, decoder=decoder, window_seconds=8, write_word_times=True)
+    assert command.data_layer.num_examples == 10
+    rows = transcribed(command, tmp_path / "out.csv")
+    assert [row["predicted_transcript"] for row in rows] == [found.text] * 2
+
+
+def test_files_of_several_recordings_are_in_a_folder(make, toy, tmp_path):
+    model = make("infer", transcript_format="srt")
+    InferencePass(model, Runner()).run(str(tmp_path / "subtitles"))
+    assert {path.name for path in (tmp_path / "subtitles").glob("*.srt")} == {
+        f"dev-{number:04d}.srt" for number in range(7)}
+    with pytest.raises(UserError, match=r"there are 7: give the name of a folder"):
+        InferencePass(model, Runner()).run(str(tmp_path / "out.srt"))
+    interactive = make("interactive_infer", model)
+    content = TrainedModel(interactive).transcribe(str(toy / "wav" / "dev-0000.wav"), format="srt")
+    assert content == (tmp_path / "subtitles" / "dev-0000.srt").read_text()

@@ -1,0 +1,302 @@
+"""The APIs of the server with models that only repeat what they read: forms, limits, keys, and bad requests."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import types
+
+import numpy as np
+import pytest
+import soundfile
+
+pytest.importorskip("fastapi")
+
+from fastapi.testclient import TestClient  # noqa: E402
+
+from open_seq2seq.models.speech2text.speech2text import Recognition  # noqa: E402
+from open_seq2seq.models.speech2text.subtitles import SpokenWord  # noqa: E402
+from open_seq2seq.models.text2speech.speech import Speech, Timing  # noqa: E402
+from open_seq2seq.models.text2text.translations import Translation, Translations  # noqa: E402
+from open_seq2seq.server.app import make_app  # noqa: E402
+from open_seq2seq.server.command import parse_key, serve  # noqa: E402
+from open_seq2seq.server.limits import Limits  # noqa: E402
+from open_seq2seq.server.served import Models, Served, parse_names  # noqa: E402
+from open_seq2seq.utils.errors import DataError, UserError  # noqa: E402
+
+MARKUP = "<script>alert(1)</script>"
+LIMITS = Limits(megabytes=0.2, audio_seconds=2.0, characters=200, inputs=4, seconds=5.0)
+
+
+def translated(text):
+    if text == "wrong":
+        raise DataError("wrong is wrong")
+    return Translations([Translation(-1.0, text.upper()), Translation(-2.0, text.title())], [1, 1], None)
+
+
+def recognized(recording):
+    samples, rate = recording
+    words = [SpokenWord("some", 0.1, 0.3, 0.9), SpokenWord("words", 0.4, len(samples) / rate, 0.8)]
+    return Recognition("some words", words)
+
+
+def spoken(text):
+    return Speech(np.sin(np.arange(800) / 9).astype(np.float32), 8000, np.zeros([3, 4]), np.zeros([3, 2]), "stop token",
+                  [Timing("a", 0.0, 0.1)])
+
+
+def completed(text):
+    return np.arange(len(text.split()) + 8)
+
+
+class Repeating:
+    """Stands for a ``TrainedModel`` with a function from an input to its result."""
+
+    def __init__(self, verb, function, reads_lines=True, **more):
+        layer = types.SimpleNamespace(counts_examples=True, batch_budget=8, reads_lines=reads_lines,
+                                      settings=types.SimpleNamespace(sample_freq=8000), class_names=["cat", "dog"],
+                                      ids_to_text=lambda ids: " ".join(f"w{one}" for one in ids), **more)
+        self.model = types.SimpleNamespace(verb=verb, data_layer=layer, decoder=types.SimpleNamespace(
+            params={"beam_size": 2}))
+        self._function = function
+
+    def infer(self, inputs):
+        return [self._function(one) for one in inputs]
+
+    def variant(self, values):
+        return self
+
+
+MODELS = {
+    "en-de": Repeating("translate", translated), "asr": Repeating("transcribe", recognized, False),
+    "voice": Repeating("synthesize", spoken), "labels": Repeating("classify", lambda text: ("cat", 0.75)),
+    "images": Repeating("classify", lambda pixels: types.SimpleNamespace(classes=[1]), False, interactive_pixels=None),
+    "lm": Repeating("generate", completed)}
+
+
+def client_of(key="", **changes):
+    models = Models([Served(name, model, {"Task": MARKUP}, LIMITS) for name, model in MODELS.items()])
+    limits = Limits(**{**vars(LIMITS), **changes})
+    return TestClient(make_app(models, limits, key, log=False), raise_server_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def client():
+    return client_of()
+
+
+def wav(seconds=0.5, rate=8000, kind="WAV", subtype="PCM_16", value=0.1):
+    content = io.BytesIO()
+    soundfile.write(content, np.full(int(seconds * rate), value), rate, subtype, format=kind)
+    return content.getvalue()
+
+
+def test_libretranslate(client):
+    for body in ({"json": {"q": "a b", "source": "en", "target": "de"}},
+                 {"data": {"q": "a b", "source": "en", "target": "de"}}):
+        assert client.post("/translate", **body).json() == {"translatedText": "A B"}
+    assert client.post("/translate", json={"q": ["a", "b"], "source": "auto", "target": "de", "alternatives": 1}).json() == {
+        "translatedText": ["A", "B"], "alternatives": [["A"], ["B"]],
+        "detectedLanguage": [{"confidence": 0, "language": "en"}] * 2}
+    assert client.get("/languages").json() == [{"code": "en", "name": "en", "targets": ["de"]},
+                                               {"code": "de", "name": "de", "targets": []}]
+
+
+def test_transcriptions(client):
+    def asked(**fields):
+        return client.post("/v1/audio/transcriptions", files={"file": ("x.wav", wav())},
+                           data={"model": "asr", **fields})
+
+    assert asked().json() == {"text": "some words"}
+    assert asked(response_format="text").text == "some words\n"
+    assert asked(response_format="srt").text == "1\n00:00:00,100 --> 00:00:00,500\nsome words\n"
+    assert asked(response_format="vtt").text.startswith("WEBVTT\n\n00:00:00.100 --> ")
+    verbose = asked(response_format="verbose_json", language="en").json()
+    assert verbose["words"] == [{"word": "some", "start": 0.1, "end": 0.3}, {"word": "words", "start": 0.4, "end": 0.5}]
+    assert (verbose["duration"], verbose["language"], verbose["segments"][0]["text"]) == (0.5, "en", "some words")
+    assert "words" not in asked(response_format="verbose_json", **{"timestamp_granularities[]": "segment"}).json()
+
+
+@pytest.mark.parametrize("kind", ["wav", "flac", "mp3", "opus"])
+def test_speech_in_formats_that_can_be_read(client, kind):
+    answer = client.post("/v1/audio/speech", json={"model": "voice", "input": "a", "voice": "x", "response_format": kind})
+    samples, rate = soundfile.read(io.BytesIO(answer.content))
+    assert rate == (8000 if kind in ("wav", "flac") else 8000) and len(samples) >= 800
+
+
+def test_pcm_and_piper(client):
+    answer = client.post("/v1/audio/speech", json={"model": "voice", "input": "a", "response_format": "pcm"})
+    assert len(answer.content) == 2 * 3 * 800  # 24,000 Hz
+    answer = client.post("/synthesize", json={"text": "a", "length_scale": 0.5})
+    assert soundfile.read(io.BytesIO(answer.content))[1] == 8000
+    assert client.get("/voices").json()["voice"]["audio"] == {"sample_rate": 8000}
+
+
+def test_completions(client):
+    asked = {"model": "lm", "prompt": ["a b", "c"], "max_tokens": 5, "temperature": 0}
+    answer = client.post("/v1/completions", json=asked).json()
+    assert [one["text"] for one in answer["choices"]] == [" w2 w3 w4 w5 w6", " w1 w2 w3 w4 w5"]
+    assert answer["usage"] == {"prompt_tokens": 3, "completion_tokens": 10, "total_tokens": 13}
+    stopped = client.post("/v1/completions", json={**asked, "stop": ["w4"], "echo": True, "n": 2}).json()["choices"]
+    assert [(one["index"], one["text"], one["finish_reason"]) for one in stopped][:2] == [
+        (0, "w0 w1 w2 w3 ", "stop"), (1, "w0 w1 w2 w3 ", "stop")]
+    lines = client.post("/v1/completions", json={**asked, "stream": True}).text.split("\n\n")
+    assert json.loads(lines[0][6:])["choices"][0]["text"] == " w2 w3 w4 w5 w6" and lines[2:] == ["data: [DONE]", ""]
+
+
+def test_own_form_for_every_task(client):
+    def asked(model, **more):
+        return client.post("/v1/infer", json={"model": model, "inputs": ["a"], **more}).json()["results"][0]
+
+    assert asked("en-de", n_best=2)["hypotheses"] == [{"text": "A", "score": -1.0}, {"text": "A", "score": -2.0}]
+    assert asked("labels") == {"classes": [{"label": "cat", "score": 0.75}]}
+    assert asked("voice")["sampling_rate"] == 8000
+    answer = client.post("/v1/infer", data={"model": "asr"}, files={"file": ("x.wav", wav())}).json()
+    assert answer["results"][0]["words"][0]["word"] == "some"
+
+
+def test_metrics_health_and_pages(client):
+    assert client.get("/health").json() == client.get("/ready").json() == {"status": "ok"}
+    assert 'open_seq2seq_requests_total{path="/health",status="200"}' in client.get("/metrics").text
+    page = client.get("/")
+    assert page.status_code == 200 and "script-src" not in page.text and "frame-ancestors" in page.headers[
+        "content-security-policy"]
+    assert client.get("/openapi.json").json()["paths"].keys() >= {"/v1/infer", "/translate", "/synthesize"}
+
+
+BAD = {
+    "no JSON": ("/v1/infer", {"content": b"{"}, 400, "is no JSON"),
+    "no JSON for LibreTranslate": ("/translate", {"content": b"{", "headers": {"content-type": "application/json"}}, 400,
+                                   "is no JSON"),
+    "invalid UTF-8": ("/v1/infer", {"content": b'{"model": "en-de", "inputs": ["\xff"]}'}, 400, "is no JSON"),
+    "half a surrogate pair": ("/v1/infer", {"content": b'{"model": "en-de", "inputs": ["\\ud800"]}'}, 400, "Unicode|JSON"),
+    "a list": ("/translate", {"json": [1]}, 400, "must be an object"),
+    "no inputs": ("/v1/infer", {"json": {"model": "en-de", "inputs": []}}, 400, "field 'inputs' is wrong"),
+    "inputs of numbers": ("/v1/infer", {"json": {"model": "en-de", "inputs": [3]}}, 400, "field 'inputs.0' is wrong"),
+    "a mistake of the model": ("/v1/infer", {"json": {"model": "en-de", "inputs": ["wrong"]}}, 400, "wrong is wrong"),
+    "unknown model": ("/v1/infer", {"json": {"model": MARKUP, "inputs": ["a"]}}, 404, "There is no model"),
+    "model of another task": ("/v1/audio/speech", {"json": {"model": "lm", "input": "a"}}, 404, "does not do this"),
+    "unknown languages": ("/translate", {"json": {"q": "a", "source": "fr", "target": "de"}}, 400, "not translate from"),
+    "10,000 tokens": ("/translate", {"json": {"q": "a " * 10_000, "source": "en", "target": "de"}}, 413, "characters"),
+    "many inputs": ("/v1/infer", {"json": {"model": "en-de", "inputs": ["a"] * 5}}, 413, "5 inputs, but at most 4"),
+    "large body": ("/v1/infer", {"content": b"x" * 300_000}, 413, "larger than 0.2 MB"),
+    "a recording in JSON": ("/v1/infer", {"json": {"model": "asr", "inputs": ["/etc/passwd"]}}, 400, "reads a recording"),
+    "no file": ("/v1/audio/transcriptions", {"data": {"model": "asr"}}, 400, "has no file"),
+    "text as sound": ("/v1/audio/transcriptions", {"data": {"model": "asr"}, "files": {"file": b"no sound"}}, 400,
+                      "no recording that can be read"),
+    "a path as the name of the file": ("/v1/audio/transcriptions", {"data": {"model": "asr"}, "files": {
+        "file": ("../../etc/passwd", b"")}}, 400, "no recording that can be read"),
+    "sound without samples": ("/v1/audio/transcriptions", {"data": {"model": "asr"}, "files": {"file": wav(0.0)}}, 400,
+                              "has no samples"),
+    "samples that are not finite": ("/v1/audio/transcriptions", {"data": {"model": "asr"}, "files": {
+        "file": wav(subtype="FLOAT", value=np.nan)}}, 400, "not finite"),
+    "silence that unpacks to a minute": ("/v1/audio/transcriptions", {"data": {"model": "asr"}, "files": {
+        "file": wav(60.0, kind="FLAC", value=0.0)}}, 413, "longer than 2 seconds"),
+    "unknown format": ("/v1/audio/transcriptions", {"data": {"model": "asr", "response_format": "doc"}, "files": {
+        "file": wav()}}, 400, "use json, text, srt"),
+    "no picture": ("/v1/infer", {"data": {"model": "images"}, "files": {"file": b"GIF89a"}}, 400, "JPEG or PNG"),
+    "a damaged picture": ("/v1/infer", {"data": {"model": "images"}, "files": {"file": b"\x89PNG\r\n\x1a\n" + b"\0" * 20}},
+                          400, "damaged"),
+    "a huge picture": ("/v1/infer", {"data": {"model": "images"}, "files": {
+        "file": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff"}}, 413, "pixels"),
+    "speed": ("/v1/audio/speech", {"json": {"model": "voice", "input": "a", "speed": 9}}, 400, "field 'speed' is wrong"),
+    "length scale": ("/synthesize", {"json": {"text": "a", "length_scale": True}}, 400, "'length_scale' must be"),
+    "alternatives": ("/translate", {"json": {"q": "a", "source": "en", "target": "de", "alternatives": -1}}, 400,
+                     "'alternatives' must be"),
+    "log probabilities": ("/v1/completions", {"json": {"model": "lm", "prompt": "a", "logprobs": 2}}, 400, "logprobs"),
+    "a path outside": ("/../../setup.py", {}, 405, ""),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_requests_get_one_sentence(client, name):
+    path, request, status, message = BAD[name]
+    answer = client.post(path, **request)
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    text = error["message"] if path.startswith("/v1/") else error
+    assert set(message.split("|")) & {one for one in message.split("|") if one in text} or not message
+    assert "\n" not in text and "/tmp" not in text and "Traceback" not in text
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+def test_files_of_the_host_are_not_read(client):
+    for path in ("/../command.py", "/%2e%2e/command.py", "/..%2fcommand.py", "//etc/passwd", "/static/../../app.py"):
+        answer = client.get(path)
+        assert answer.status_code == 404 and "import" not in answer.text
+
+
+def test_keys():
+    client = client_of("secret")
+    asked = {"model": "en-de", "inputs": ["a"]}
+    assert client.post("/v1/infer", json=asked).status_code == 401
+    assert client.post("/v1/infer", json=asked, headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert client.post("/v1/infer", json=asked, headers={"Authorization": "Bearer secret"}).status_code == 200
+    translation = {"q": "a", "source": "en", "target": "de"}
+    assert client.post("/translate", json=translation).status_code == 403
+    assert client.post("/translate", json={**translation, "api_key": "secret"}).status_code == 200
+    assert client.get("/health").status_code == client.get("/").status_code == 200
+    with client.websocket_connect("/v1/stream") as socket:
+        socket.send_json({"model": "asr", "api_key": "wrong"})
+        assert "key is missing or wrong" in socket.receive_json()["error"]
+
+
+def test_a_body_that_does_not_arrive_and_a_client_that_goes_away():
+    models = Models([Served("en-de", MODELS["en-de"], {}, LIMITS)])
+    app = make_app(models, Limits(seconds=0.1), log=False)
+
+    def answered(receive):
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/infer", "headers": [], "query_string": b"",
+                 "raw_path": b"/v1/infer", "root_path": "", "http_version": "1.1", "scheme": "http"}
+        asyncio.run(app(scope, receive, send))
+        return sent
+
+    async def slow():
+        await asyncio.sleep(5)
+
+    async def gone():
+        return {"type": "http.disconnect"}
+
+    assert answered(slow)[0]["status"] == 408
+    assert answered(gone) == []
+
+
+def test_too_many_requests_at_a_time():
+    client = client_of(requests=0)
+    answer = client.get("/health")
+    assert answer.status_code == 429 and answer.headers["retry-after"] == "1"
+
+
+def test_an_answer_that_takes_too_long():
+    import time
+
+    slow = Repeating("translate", lambda text: time.sleep(1.0) or translated(text))
+    app = make_app(Models([Served("en-de", slow, {}, Limits(seconds=0.2))]), LIMITS, log=False)
+    answer = TestClient(app).post("/translate", json={"q": "a", "source": "en", "target": "de"})
+    assert answer.status_code == 408 and "took longer" in answer.json()["error"]
+
+
+def test_names_of_models():
+    assert parse_names(["en-de=x/y", "/a/my_run"]) == {"en-de": "x/y", "my_run": "/a/my_run"}
+    for words, message in ((["a=x", "a=y"], "Two models"), (["a b=x"], "cannot be the name"), (["=x"], "cannot be")):
+        with pytest.raises(UserError, match=message):
+            parse_names(words)
+
+
+def test_mistakes_of_the_command(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="without a key"):
+        serve({"a": "x"}, host="0.0.0.0")
+    with pytest.raises(UserError, match="no limit 'speed'"):
+        serve({"a": "x"}, speed=3)
+    (tmp_path / "empty").write_text("\n")
+    for name in ("empty", "none"):
+        with pytest.raises(UserError, match="file of the key"):
+            parse_key(str(tmp_path / name))
+    monkeypatch.setenv("OPENSEQ2SEQ_API_KEY", "abc")
+    assert parse_key(None) == "abc"
