@@ -194,7 +194,7 @@ def test_connections_that_send_nothing_do_not_keep_others_waiting(url):
 
 
 def test_mistakes_end_with_code_2(folder):
-    for words, message in ((["none"], "none"), (["en-de=en-de", "--port=99999"], "cannot listen"), ([], "models"),
+    for words, message in ((["none"], "none"), (["en-de=en-de", "--port=99999"], "cannot listen"), ([], "LOGDIR"),
                            (["en-de=en-de", "--host=0.0.0.0"], "without a key")):
         done = subprocess.run([sys.executable, str(ROOT / "run.py"), "serve", *words], cwd=folder,
                               env={**ENVIRONMENT, "OPENSEQ2SEQ_API_KEY": ""}, capture_output=True, text=True, timeout=300)
