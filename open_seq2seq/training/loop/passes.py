@@ -17,6 +17,8 @@ from open_seq2seq.data.contiguous import OnePass, PassBatch
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.windows import WindowLoader, inference_plan
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
+from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import comes_first, open_results
@@ -185,8 +187,10 @@ class InferencePass:
           batches: at most one batch per replica, as dicts of NumPy arrays.
           fresh: whether the states that the model carries from batch to batch are set to zero first.
         """
+        with _executor(self._model, self._runner):
+            results = self._step(batches, [fresh] * len(batches))
         return [_on_examples(self._model.infer, batch, [np.asarray(output) for output in outputs])
-                for batch, outputs in zip(batches, self._step(batches, [fresh] * len(batches)), strict=True)]
+                for batch, outputs in zip(batches, results, strict=True)]
 
     def run(self, output_file: str) -> None:
         """Runs inference on all examples; rank 0 writes the results to ``output_file``, window by window."""
@@ -221,6 +225,18 @@ class InferencePass:
             batch_results = self.predict([batch for _, _, batch in batches], batches[0].fresh)
             results += zip([number for number, _, _ in batches], batch_results, strict=True)
         return results
+
+
+def _executor(model: Model, runner: Runner) -> contextlib.AbstractContextManager[None]:
+    """Returns the context in which inference is traced and run.
+
+    The operations of a step of a search are so small that it takes less time to run one after the other in one thread
+    than to share them out; each may still use all cores. TensorFlow can do this for a single CPU.
+    """
+    searches = any(isinstance(part, (AutoregressiveDecoder, LanguageEncoder)) for part in model.submodules)
+    if not searches or runner.local_replicas > 1 or tf.config.get_visible_devices("GPU"):
+        return contextlib.nullcontext()
+    return tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR")
 
 
 def _on_examples(judge: Callable[[dict[str, Any], list[np.ndarray]], Any], batch: dict[str, Any],
