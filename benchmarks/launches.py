@@ -44,7 +44,7 @@ KINDS_OF_STEP = {
     "moved data": r"Gather|Concat|Transpose|Slice|Pad|Unpack|Pack|Split|Tile|Broadcast|Scatter",
     "element by element, sums": "",
 }
-_SEARCH = re.compile(r"(^|/)search(_\d+)?$")  # the name of the loop in decoding.search_loop
+_SEARCH = re.compile(rb"(^|/)search(_\d+)?$")  # the name of the loop in decoding.search_loop
 
 
 def part_of(name: str, kind: str, is_backward: bool) -> str:
@@ -114,25 +114,29 @@ def step_graph(config_file: str, overrides: Sequence[str]) -> Any:
 def count_step(graph: Any) -> dict[str, int]:
     """Returns the number of operations of a step of the search in an inference pass's ``GraphDef``, by kind.
 
-    These are the operations of the search's loop, in its body and its condition.
+    These are the operations between the entries of the search's loop and its exits.
     """
-    (loop,) = (node for node in nodes_of(graph) if node.op in ("While", "StatelessWhile") and _SEARCH.search(node.name))
-    step = type(graph)(node=[loop], library=graph.library)
+    nodes = {node.name: node for node in graph.node}
+    readers = collections.defaultdict(list)
+    for node in graph.node:
+        for name in node.input:
+            readers[name.lstrip("^").partition(":")[0]].append(node.name)
+    pending = [name for name, node in nodes.items() if node.op == "Enter" and _SEARCH.search(node.attr["frame_name"].s)]
+    inside = set(pending)
+    while pending:
+        name = pending.pop()
+        more = set() if nodes[name].op == "Exit" else set(readers[name]) - inside
+        inside |= more
+        pending += more
     counted = collections.Counter(
-        next(kind for kind, pattern in KINDS_OF_STEP.items() if re.search(pattern, node.op)) for node in nodes_of(step)
-        if node.op not in _NOTHING and node.attr["T"].type != _INT32)
+        next(kind for kind, pattern in KINDS_OF_STEP.items() if re.search(pattern, nodes[name].op)) for name in inside
+        if nodes[name].op not in _NOTHING and nodes[name].attr["T"].type != _INT32)
     return {kind: counted[kind] for kind in KINDS_OF_STEP}
 
 
 def search_graph(config_file: str, overrides: Sequence[str]) -> Any:
-    """Decodes a batch with a config's untrained model, and returns the ``GraphDef`` of the pass after optimisation.
-
-    This is that of a CPU; with a GPU, the operations are the same, but those of a loop lie among the others.
-    """
-    import tensorflow as tf
+    """Decodes a batch with a config's untrained model, and returns the ``GraphDef`` of the pass after optimisation."""
     from tensorflow.python.eager import context
-
-    tf.config.set_visible_devices([], "GPU")
 
     from open_seq2seq.models.builder import build_model
     from open_seq2seq.training.loop.passes import InferencePass

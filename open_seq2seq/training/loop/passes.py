@@ -172,7 +172,13 @@ class InferencePass:
     def __init__(self, model: Model, runner: Runner) -> None:
         self._model = model
         self._runner = runner
-        self._step = runner.compile(self._predict, [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
+        signature = [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)]
+        # The operations of a step of one example's search are so small that it takes less time to run one after the
+        # other in one thread than to share them out. TensorFlow can do so on a single CPU. It then optimises the loop
+        # less, so that larger batches would take longer.
+        self._in_one_thread = (runner.local_replicas == 1 and not tf.config.get_visible_devices("GPU") and any(
+            isinstance(part, (AutoregressiveDecoder, LanguageEncoder)) for part in model.submodules))
+        self._step, self._step_of_one = (runner.compile(self._predict, signature) for _ in range(2))
 
     def _predict(self, batch: Any, fresh: tf.Tensor) -> list[tf.Tensor]:
         # The replicas of a process have variables of their own.
@@ -187,7 +193,10 @@ class InferencePass:
           batches: at most one batch per replica, as dicts of NumPy arrays.
           fresh: whether the states that the model carries from batch to batch are set to zero first.
         """
-        with _executor(self._model, self._runner):
+        if self._in_one_thread and len(batches[0]["ids"]) == 1:
+            with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
+                results = self._step_of_one(batches, [fresh])
+        else:
             results = self._step(batches, [fresh] * len(batches))
         return [_on_examples(self._model.infer, batch, [np.asarray(output) for output in outputs])
                 for batch, outputs in zip(batches, results, strict=True)]
@@ -225,18 +234,6 @@ class InferencePass:
             batch_results = self.predict([batch for _, _, batch in batches], batches[0].fresh)
             results += zip([number for number, _, _ in batches], batch_results, strict=True)
         return results
-
-
-def _executor(model: Model, runner: Runner) -> contextlib.AbstractContextManager[None]:
-    """Returns the context in which inference is traced and run.
-
-    The operations of a step of a search are so small that it takes less time to run one after the other in one thread
-    than to share them out; each may still use all cores. TensorFlow can do this for a single CPU.
-    """
-    searches = any(isinstance(part, (AutoregressiveDecoder, LanguageEncoder)) for part in model.submodules)
-    if not searches or runner.local_replicas > 1 or tf.config.get_visible_devices("GPU"):
-        return contextlib.nullcontext()
-    return tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR")
 
 
 def _on_examples(judge: Callable[[dict[str, Any], list[np.ndarray]], Any], batch: dict[str, Any],

@@ -56,8 +56,7 @@ def test_only_operations_of_the_step_count():
 
     run = tf.function(decode)
     context.context().enable_graph_collection()
-    with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):  # as in inference on a CPU
-        run(tf.ones([2, 3]))
+    run(tf.ones([2, 3]))
     graphs = [one.post_optimization_graph for one in context.context().export_run_metadata().function_graphs]
     context.context().disable_graph_collection()
     assert count_step(max(graphs, key=lambda graph: graph.ByteSize())) == {
