@@ -114,7 +114,7 @@ class Attention(Module):
         """
         matrices = {"q": (self.query, self.depth ** -0.5), "k": (self.key, 1.0),
                     "v": (self.value, keep_scale(self.dropout_rate, training))}
-        columns = np.repeat(np.float32([matrices[name][1] for name in names]), self.hidden_size)
+        columns = np.repeat(np.array([matrices[name][1] for name in names], np.float32), self.hidden_size)
 
         def compute() -> tf.Tensor:
             joined = _side_by_side(*(tf.convert_to_tensor(matrices[name][0]) for name in names))
