@@ -177,7 +177,10 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         # If the logits are shorter than the targets, zeros (a uniform distribution) fill the missing positions.
         missing = tf.shape(logits)[1] - tf.shape(ids)[1]
         ids = tf.pad(ids, [[0, 0], [0, tf.maximum(missing, 0)]])
-        logits = tf.cond(missing < 0, lambda: tf.pad(logits, [[0, 0], [0, -missing], [0, 0]]), lambda: logits)
+        if current_pass().for_xla:  # the gradient of a branch would make XLA take weights for constants
+            logits = tf.pad(logits, [[0, 0], [0, tf.maximum(-missing, 0)], [0, 0]])
+        else:
+            logits = tf.cond(missing < 0, lambda: tf.pad(logits, [[0, 0], [0, -missing], [0, 0]]), lambda: logits)
         labels = tf.reshape(ids, [-1])
         total = weighted_cross_entropy(
             tf.reshape(logits, [-1, vocab_size]), labels, tf.cast(labels != 0, tf.float32), targets)

@@ -9,7 +9,7 @@ import tensorflow as tf
 Gradient = Any  # tf.Tensor or tf.IndexedSlices
 Gradients = dict[str, Any]  # the gradients by variable name
 
-_LARGEST_JOINED = 2 ** 16  # values
+_LARGEST_JOINED = 2 ** 18  # values
 _TINY = 2.0 ** -100  # times this, the square of any FP32 value is in range
 
 
@@ -88,28 +88,28 @@ def global_norm(gradients: Gradients, joins: bool = True, for_xla: bool = False)
     """Returns the square root of the sum of squares over all gradients.
 
     The result is finite if and only if all gradients are finite and the norm is in the range of FP32, so it also serves
-    as the overflow test. If squares overflow (gradients beyond 1e19), a second, slower pass computes them in FP64.
+    as the overflow test. If squares overflow (gradients beyond 1e19), a second pass scales the values down before.
 
     Args:
       gradients: the gradients by name, dense or ``IndexedSlices`` (duplicate rows are summed first).
       joins: whether small gradients are joined. If the norm of each is needed as well, TensorFlow computes both from
         the same sums of squares without this.
-      for_xla: whether the second pass is made in any case, with scaled values in FP32: XLA makes both passes at once,
-        and a branch costs more, because the host of a GPU has to wait for the first sum.
+      for_xla: whether the second pass is made in any case: XLA makes both passes at once, and a branch costs more,
+        because the host of a GPU has to wait for the first sum.
 
     Returns:
       FP32 scalar; inf or NaN when a gradient is not finite.
     """
-    values = _joined(values_of(gradients)) if joins else values_of(gradients)
-    squares = _sum_of_squares(values)
+    values = values_of(gradients)
+    squares = _sum_of_squares(_joined(values) if joins else values)
+
+    def of_large_values() -> tf.Tensor:
+        small = [v * _TINY for v in values] if for_xla else [_flat(values) * _TINY]
+        return tf.sqrt(_sum_of_squares(small)) / _TINY
+
     if for_xla:
-        large = tf.sqrt(_sum_of_squares([v * _TINY for v in values])) / _TINY
-        return tf.where(tf.math.is_finite(squares), tf.sqrt(squares), large)
-
-    def with_large_values() -> tf.Tensor:
-        return tf.cast(tf.sqrt(_sum_of_squares([tf.cast(v, tf.float64) for v in values])), tf.float32)
-
-    return tf.cond(tf.math.is_finite(squares), lambda: tf.sqrt(squares), with_large_values)
+        return tf.where(tf.math.is_finite(squares), tf.sqrt(squares), of_large_values())
+    return tf.cond(tf.math.is_finite(squares), lambda: tf.sqrt(squares), of_large_values)
 
 
 def _sum_of_squares(values: list[tf.Tensor]) -> tf.Tensor:

@@ -40,6 +40,27 @@ print(json.dumps({"losses": losses, "norms": norms, "shapes": len(shapes), "plan
                   "objects": objects, "traces": compiled._train_step.traces, "lines": compiled.describe_shapes()}))
 """
 
+GNMT = """
+from open_seq2seq.parts.rnn.core_cells import LSTMCell
+
+base_config = "config.py"
+cells = {"core_cell": LSTMCell, "core_cell_params": {"num_units": 4}}
+base_params = {
+    "encoder": "GNMTLikeEncoderWithEmbedding",
+    "encoder_params": {**cells, "src_emb_size": 4, "encoder_layers": 2, "encoder_dp_input_keep_prob": 1.0,
+                       "encoder_dp_output_keep_prob": 1.0, "encoder_use_skip_connections": True},
+    "decoder": "RNNDecoderWithAttention",
+    "decoder_params": {**cells, "tgt_emb_size": 4, "decoder_layers": 2, "decoder_dp_input_keep_prob": 1.0,
+                       "decoder_dp_output_keep_prob": 1.0, "decoder_use_skip_connections": True,
+                       "attention_type": "gnmt_v2", "attention_layer_size": 4, "input_feeding": False,
+                       "encoder_state": "dense", "weight_tied": True, "share_source_embedding": True,
+                       "beam_width": 2, "length_penalty": 0.6, "GO_SYMBOL": 2, "END_SYMBOL": 1, "PAD_SYMBOL": 0},
+}
+"""
+STILL = [f"--{part}_params/{rate}=0.0" for part in ("encoder", "decoder")
+         for rate in ("attention_dropout", "relu_dropout", "layer_postprocess_dropout")]
+BATCH_NORM = [f"--{part}_params/norm_params={{'type': 'batch_norm'}}" for part in ("encoder", "decoder")]
+
 
 @pytest.fixture
 def like_multi30k(workspace: Path) -> Path:
@@ -57,18 +78,17 @@ def like_multi30k(workspace: Path) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("iter_size, norm", [
-    (1, "layernorm_L2"), pytest.param(2, "batch_norm", marks=pytest.mark.slow)])
-def test_compilations_are_bounded_and_losses_are_those_of_the_plain_step(like_multi30k, iter_size, norm):
-    still = [f"--{part}_params/{rate}=0.0" for part in ("encoder", "decoder")
-             for rate in ("attention_dropout", "relu_dropout", "layer_postprocess_dropout")]
+@pytest.mark.parametrize("config, iter_size, model", [
+    ("config.py", 1, STILL), ("gnmt.py", 1, []),
+    pytest.param("config.py", 2, [*STILL, *BATCH_NORM], marks=pytest.mark.slow)])
+def test_compilations_are_bounded_and_losses_are_those_of_the_plain_step(like_multi30k, config, iter_size, model):
+    (like_multi30k / "gnmt.py").write_text(GNMT)
     batches = ["--data_layer_params/batch_size_unit=tokens", "--batch_size_per_gpu=640",
                "--data_layer_params/max_length=56", f"--iter_size={iter_size}"]
-    norms = [f"--{part}_params/norm_params={{'type': '{norm}'}}" for part in ("encoder", "decoder")]
     dump = like_multi30k / "hlo"
     flags = f"--xla_dump_to={dump} --xla_dump_hlo_as_text --xla_backend_optimization_level=0"
     environment = {**os.environ, "XLA_FLAGS": flags}
-    arguments = [f"{like_multi30k}/config.py", *still, *batches, *norms]
+    arguments = [f"{like_multi30k}/{config}", *model, *batches]
     done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], env=environment, capture_output=True, text=True,
                           check=False)
     assert done.returncode == 0, done.stderr[-3000:]

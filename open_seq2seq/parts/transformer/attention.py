@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.parts.attention_record import record_attention
@@ -111,12 +112,15 @@ class Attention(Module):
           dtype: dtype of the result.
           training: whether dropout is applied.
         """
-        matrices = {
-            "q": lambda: scaled_weight(self.query, self.depth ** -0.5, dtype),
-            "k": lambda: scaled_weight(self.key, 1.0, dtype),
-            "v": lambda: scaled_weight(self.value, keep_scale(self.dropout_rate, training), dtype),
-        }
-        return of_weights(lambda: _side_by_side(*(matrices[name]() for name in names)))
+        matrices = {"q": (self.query, self.depth ** -0.5), "k": (self.key, 1.0),
+                    "v": (self.value, keep_scale(self.dropout_rate, training))}
+        columns = np.repeat(np.array([matrices[name][1] for name in names], np.float32), self.hidden_size)
+
+        def compute() -> tf.Tensor:
+            joined = _side_by_side(*(tf.convert_to_tensor(matrices[name][0]) for name in names))
+            return tf.cast(joined * columns, dtype)
+
+        return of_weights(compute)
 
     def output_projection(self, dtype: tf.DType, scale: float = 1.0) -> tf.Tensor:
         """Returns the output matrix times ``scale``, ``[hidden_size, hidden_size]`` in ``dtype``."""

@@ -17,6 +17,8 @@ from open_seq2seq.data.contiguous import OnePass, PassBatch
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.windows import WindowLoader, inference_plan
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
+from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import comes_first, open_results
@@ -170,7 +172,13 @@ class InferencePass:
     def __init__(self, model: Model, runner: Runner) -> None:
         self._model = model
         self._runner = runner
-        self._step = runner.compile(self._predict, [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
+        signature = [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)]
+        # The operations of a step of one example's search are so small that it takes less time to run one after the
+        # other in one thread than to share them out. TensorFlow can do so on a single CPU. It then optimises the loop
+        # less, so that larger batches would take longer.
+        self._in_one_thread = (runner.local_replicas == 1 and not tf.config.get_visible_devices("GPU") and any(
+            isinstance(part, (AutoregressiveDecoder, LanguageEncoder)) for part in model.submodules))
+        self._step, self._step_of_one = (runner.compile(self._predict, signature) for _ in range(2))
 
     def _predict(self, batch: Any, fresh: tf.Tensor) -> list[tf.Tensor]:
         # The replicas of a process have variables of their own.
@@ -185,8 +193,13 @@ class InferencePass:
           batches: at most one batch per replica, as dicts of NumPy arrays.
           fresh: whether the states that the model carries from batch to batch are set to zero first.
         """
+        if self._in_one_thread and len(batches[0]["ids"]) == 1:
+            with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
+                results = self._step_of_one(batches, [fresh])
+        else:
+            results = self._step(batches, [fresh] * len(batches))
         return [_on_examples(self._model.infer, batch, [np.asarray(output) for output in outputs])
-                for batch, outputs in zip(batches, self._step(batches, [fresh] * len(batches)), strict=True)]
+                for batch, outputs in zip(batches, results, strict=True)]
 
     def run(self, output_file: str) -> None:
         """Runs inference on all examples; rank 0 writes the results to ``output_file``, window by window."""
