@@ -1,4 +1,4 @@
-"""Every family in LiteRT and ONNX: models of the recipes with random weights, exported and compared with inference."""
+"""Every family in SavedModel, LiteRT and ONNX: recipes with random weights, exported and compared with inference."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.integration.toy_data import make_toy_data
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "example_configs"
 RECORDED = json.loads((ROOT / "docs/export-results.json").read_text(encoding="utf-8"))
-COUNT = 20
+COUNT = 200
 RANDOM = np.random.default_rng
-RUNTIMES = {"litert": ("ai_edge_litert",), "onnx": ("tf2onnx", "onnxruntime")}
+RUNTIMES = {"savedmodel": (), "litert": ("ai_edge_litert",), "onnx": ("tf2onnx", "onnxruntime")}
 VOCABULARY = {"data_layer_params/vocab_file": "toy_speech_data/vocab.txt"}
 NO_CLASS_FILE = {"data_layer_params/class_file": None}
 REVERSAL = "text2text/toy-reversal/nmt-reversal-"
@@ -52,7 +52,7 @@ def lines() -> list[str]:
 
 
 def images() -> list[np.ndarray]:
-    return [RANDOM(number).integers(0, 256, (30 + number, 40, 3)).astype(np.uint8) for number in range(COUNT)]
+    return [RANDOM(number).integers(0, 256, (30 + number % 50, 40, 3)).astype(np.uint8) for number in range(COUNT)]
 
 
 def separable(repeat: int, size: int, stride: int = 1, dilation: int = 1, **others: Any) -> dict[str, Any]:
