@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -71,6 +72,12 @@ def test_mistakes_and_a_kill_leave_an_earlier_export_as_it_was(trained, monkeypa
         assert main(["export", "run", *words]) == 2
         error = capfd.readouterr().err
         assert said in error and error.count("\n") == 1, error
+    shutil.copytree("run", "broken")
+    for vocabulary in Path("broken").glob("**/assets/*"):
+        vocabulary.unlink()
+    assert main(["export", "broken", "--export_dir=kept"]) == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1 and "No intact checkpoint is left" in error and "assets" in error
     with monkeypatch.context() as patch:
         patch.setattr(disk, "write_new", full)
         assert main(["export", "run", "--export_dir=kept"]) == 2
