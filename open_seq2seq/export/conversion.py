@@ -49,7 +49,23 @@ def litert_int8(saved: str, function: str) -> bytes:
     quantized = quantizer.Quantizer(float_model=bytearray(litert(saved, function)))
     quantized.add_dynamic_config(regex=r"^(?!.*front_end).*", operation_name=qtyping.TFLOperationName.ALL_SUPPORTED,
                                  num_bits=8)
-    return bytes(quantized.quantize(enable_progress_report=False).quantized_model)
+    return _each_once(quantized.quantize(enable_progress_report=False).quantized_model)
+
+
+def _each_once(contents: bytearray) -> bytes:
+    """Returns a LiteRT file that stores equal constants once: quantizing copies a table that several functions read."""
+    from ai_edge_litert.tools import flatbuffer_utils
+
+    model = flatbuffer_utils.read_model_from_bytearray(contents)
+    first: dict[bytes, int] = {}
+    kept = {number: first.setdefault(bytes(buffer.data), number) for number, buffer in enumerate(model.buffers)
+            if buffer.data is not None and len(buffer.data)}
+    tensors = [tensor for subgraph in model.subgraphs for tensor in subgraph.tensors]
+    for user in [*tensors, *(model.metadata or ())]:
+        user.buffer = kept.get(user.buffer, user.buffer)
+    for number in (number for number, same in kept.items() if same != number):
+        model.buffers[number].data = None
+    return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
 
 
 def onnx(saved: str, function: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -67,6 +68,9 @@ def _converted(kind: str, saved: str, targets: Mapping[str, str]) -> dict[str, s
       kind: see ``writer``.
       saved: the SavedModel.
       targets: the file to write for each function.
+
+    Raises:
+      OSError: the disk is full.
     """
     refused: dict[str, str] = {}
     left = list(targets)
@@ -82,8 +86,10 @@ def _converted(kind: str, saved: str, targets: Mapping[str, str]) -> dict[str, s
             file.write(done.stdout)
         name, _, messages = done.stdout.rpartition(conversion.BEGIN)[2].partition("\n")
         failed = [name] if name in left else left  # all, if it failed before the first
+        if (full := os.strerror(errno.ENOSPC)) in messages:
+            raise OSError(errno.ENOSPC, full, targets[failed[0]])
         for one in failed:
-            disk.remove_file(targets[one])  # a part of the file, if the disk is full
+            disk.remove_file(targets[one])  # a part of the file
         deco_print(f"The messages of the converter, which failed at {', '.join(failed)}, are in {log}")
         refused |= dict.fromkeys(failed, reason(messages, done.returncode))
         left = left[left.index(failed[-1]) + 1:]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +18,7 @@ import pytest
 from open_seq2seq import Run
 from open_seq2seq.cli import main
 from open_seq2seq.parts.component import named_variables
+from open_seq2seq.utils import disk
 
 
 @pytest.mark.long
@@ -41,11 +45,16 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def full(path: Path, content: str) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
 @pytest.mark.long
 def test_mistakes_and_a_kill_leave_an_earlier_export_as_it_was(trained, monkeypatch, capfd):
     monkeypatch.chdir(trained)
     assert main(["export", "run", "--export_dir=kept"]) == 0, capfd.readouterr().err
-    Path("file").touch()
+    for name, content in (("file", b""), ("empty.txt", b""), ("binary.txt", b"\xff\n")):
+        Path(name).write_bytes(content)
     before = contents(trained / "kept")
     for words, said in (
             (["--export_dir=file"], "file is not a folder"), (["--export_dir=file/below"], "cannot be written"),
@@ -54,10 +63,26 @@ def test_mistakes_and_a_kill_leave_an_earlier_export_as_it_was(trained, monkeypa
             (["--export_dir=kept", "--dtype=float23"], "Did you mean 'float32'?"),
             (["--export_dir=kept", "--decoder_params/beam_sise=2"], "Did you mean 'beam_size'?"),
             (["--export_dir=kept", "--replace_unknowns=True"], "'replace_unknowns' is True"),
-            (["--export_dir=kept", "--decoder_params/beam_size=0"], "beam_size")):
+            (["--export_dir=kept", "--decoder_params/beam_size=0"], "beam_size"),
+            (["--export_dir=kept", "--check"], "--check has no meaning with --mode=export"),
+            (["empty.txt", "--export_dir=kept"], "empty.txt is empty"),
+            (["binary.txt", "--export_dir=kept"], "binary.txt:1: the line is not valid UTF-8"),
+            (["--export_dir=kept", "--export_format=sherpa"], "because it is a Text2Text"),
+            (["--export_dir=kept", "--export_format=argos"], "needs one SentencePiece model for both languages")):
         assert main(["export", "run", *words]) == 2
         error = capfd.readouterr().err
         assert said in error and error.count("\n") == 1, error
+    shutil.copytree("run", "broken")
+    for vocabulary in Path("broken").glob("**/assets/*"):
+        vocabulary.unlink()
+    assert main(["export", "broken", "--export_dir=kept"]) == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1 and "No intact checkpoint is left" in error and "assets" in error
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "write_new", full)
+        assert main(["export", "run", "--export_dir=kept"]) == 2
+        error = capfd.readouterr().err
+        assert error.count("\n") == 1 and "No space left on device: free some space" in error
     running = subprocess.Popen([sys.executable, "-m", "open_seq2seq", "export", "run", "--export_dir=kept"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not list(trained.glob(".tmp-*/saved_model.pb")) and running.poll() is None:

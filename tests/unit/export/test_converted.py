@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.export import formats
+from open_seq2seq.export import conversion, converted, formats
 from open_seq2seq.export.check import check
 from open_seq2seq.export.converted import reason
 from open_seq2seq.models.serving import Answer, ServingFunction
@@ -32,6 +35,31 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(formats.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"tf2onnx and onnxruntime.*open-seq2seq\[onnx\]"):
         formats.check_format("onnx")
+
+
+def test_a_full_disk_is_no_fault_of_the_format(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    said = f"{conversion.BEGIN}ids\nTraceback\nOSError: [Errno 28] {os.strerror(errno.ENOSPC)}"
+    monkeypatch.setattr(subprocess, "run", lambda *words, **options: subprocess.CompletedProcess(words, 1, said))
+    with pytest.raises(OSError, match=r"No space left on device: .*ids\.onnx"):
+        converted._converted("onnx", "saved", {"ids": str(tmp_path / "ids.onnx")})
+
+
+def test_equal_constants_are_stored_once():
+    library = pytest.importorskip("ai_edge_litert.tools.flatbuffer_utils", reason="needs the extra litert of setup.py")
+    from ai_edge_litert import schema_py_generated as schema
+
+    def places(numbers):
+        return [schema.TensorT(buffer=number) for number in numbers]
+
+    data = [None, b"ab", b"c", b"ab", b"ab"]
+    model = schema.ModelT(buffers=[schema.BufferT(data=one and np.frombuffer(one, np.uint8)) for one in data],
+                          subgraphs=[schema.SubGraphT(tensors=places(one), operators=[])
+                                     for one in ([1, 2, 0], [3, 3, 4, 1])])
+    contents = conversion._each_once(bytearray(library.convert_object_to_bytearray(model)))
+    found = library.read_model_from_bytearray(bytearray(contents))
+    assert [[bytes([] if (one := found.buffers[tensor.buffer].data) is None else one) for tensor in subgraph.tensors]
+            for subgraph in found.subgraphs] == [[b"ab", b"c", b""], [b"ab"] * 4]
+    assert sum(buffer.data is not None for buffer in found.buffers) == 2
 
 
 class Scaled(Module):
