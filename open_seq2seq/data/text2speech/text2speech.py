@@ -237,7 +237,8 @@ class Text2SpeechDataLayer(ClipDataLayer):
         Raises:
           DataError: a recording cannot be used, with ``on_bad_example: stop``.
         """
-        examples, recorded = np.asarray(examples, np.int64), []
+        examples = np.asarray(examples, np.int64)
+        recorded: list[Recorded] = []
         if self._reads_recordings:
             good, recorded = self._recorded_of(examples)
             examples = examples[good]
