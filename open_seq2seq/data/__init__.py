@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from open_seq2seq.data.speech2text.speech_commands import SpeechCommandsDataLayer
     from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
     from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
+    from open_seq2seq.data.text2speech.wavenet import WavenetDataLayer
     from open_seq2seq.data.text2text.several_corpora import MultiCorpusDataLayer
     from open_seq2seq.data.text2text.table_text import TableTextDataLayer
     from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["CifarDataLayer", "DataLayer", "IMDBDataLayer", "ImageFolderDataLayer", "ImagenetDataLayer",
            "LabelledTextDataLayer", "MultiCorpusDataLayer", "ParallelTextDataLayer", "SSTDataLayer",
            "Speech2TextDataLayer", "SpeechCommandsDataLayer", "TableTextDataLayer", "Text2SpeechDataLayer",
-           "TextClassificationDataLayer", "TransformerDataLayer", "WKTDataLayer"]
+           "TextClassificationDataLayer", "TransformerDataLayer", "WKTDataLayer", "WavenetDataLayer"]
 
 _HOMES = {
     "CifarDataLayer": "image2label.cifar",
@@ -46,6 +47,7 @@ _HOMES = {
     "TextClassificationDataLayer": "lm.classification",
     "TransformerDataLayer": "text2text.transformer",
     "WKTDataLayer": "lm.wkt",
+    "WavenetDataLayer": "text2speech.wavenet",
 }
 
 

@@ -1,4 +1,4 @@
-"""From spectrograms to sound: phases by Griffin and Lim's method, magnitudes from mel spectrograms."""
+"""From spectrograms to sound: phases by Griffin and Lim's method, magnitudes from mel spectrograms, joined parts."""
 
 from __future__ import annotations
 
@@ -91,6 +91,51 @@ def mel_to_magnitude(mel: tf.Tensor, basis: np.ndarray, iterations: int = 100) -
         return new_solution, new_solution + (inertia - 1) / new_inertia * (new_solution - solution), new_inertia
 
     return _repeated(improved, (start, start, tf.constant(1.0)), iterations)[0]
+
+
+_FADE_FRAMES = 4
+"""Number of frames in which one fold of a clip fades into the next."""
+
+
+def overlapping_folds(spectrogram: tf.Tensor, silence: tf.Tensor, size: int) -> tf.Tensor:
+    """Divides spectrograms into folds of ``size`` frames, and as many frames more as two folds have in common.
+
+    Args:
+      spectrogram: ``[batch, frames, features]``.
+      silence: a frame of silence ``[features]``, with which the last fold is filled.
+      size: number of frames from the start of a fold to that of the next.
+
+    Returns:
+      ``[batch * folds, size + _FADE_FRAMES, features]``, the folds of a clip one after another.
+    """
+    batch, frames, features = tf.unstack(tf.shape(spectrogram))
+    folds = tf.maximum(-(-frames // size), 1)
+    filling = tf.broadcast_to(silence, [batch, folds * size + _FADE_FRAMES - frames, features])
+    places = tf.range(folds)[:, tf.newaxis] * size + tf.range(size + _FADE_FRAMES)
+    parts = tf.gather(tf.concat([spectrogram, tf.cast(filling, spectrogram.dtype)], 1), places, axis=1)
+    return tf.reshape(parts, [batch * folds, size + _FADE_FRAMES, features])
+
+
+def joined_folds(sound: tf.Tensor, shape: tf.Tensor, size: int, hop: int) -> tf.Tensor:
+    """Joins the sound of folds, each of which fades into the next.
+
+    Args:
+      sound: ``[batch * folds, (size + _FADE_FRAMES) * hop]``.
+      shape: shape of the spectrograms ``[batch, frames, features]``; see ``overlapping_folds``.
+      size: number of frames from the start of a fold to that of the next.
+      hop: number of samples of a frame.
+
+    Returns:
+      ``[batch, frames * hop]``.
+    """
+    fade, length = _FADE_FRAMES * hop, size * hop
+    rising = tf.range(1, fade + 1, dtype=tf.float32) / (fade + 1)
+    parts = tf.reshape(sound, [shape[0], -1, length + fade])
+    before = tf.pad(parts[:, :-1, length:] * (1.0 - rising), [[0, 0], [1, 0], [0, 0]])
+    # The first fold has nothing before it, so it does not fade in.
+    weights = tf.concat([tf.ones([1, fade]), tf.tile(rising[tf.newaxis], [tf.shape(parts)[1] - 1, 1])], 0)
+    starts = parts[:, :, :fade] * weights + before
+    return tf.reshape(tf.concat([starts, parts[:, :, fade:length]], 2), [shape[0], -1])[:, :shape[1] * hop]
 
 
 def _repeated(function: Any, values: tuple[tf.Tensor, ...], times: int) -> tuple[tf.Tensor, ...]:

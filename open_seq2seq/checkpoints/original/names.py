@@ -260,6 +260,15 @@ _PLACES: tuple[tuple[str, str, Kind], ...] = (
     ("decoder/magnitude/projection", "tacotron_2_decoder/post_net_proj", DENSE),
     ("decoder/projection", "tacotron_2_decoder/decoder/output_proj", DENSE),
     ("decoder/stop_token", "tacotron_2_decoder/decoder/stop_token_proj", DENSE),
+    ("encoder/preprocess/convolution", "wavenet_encoder/preprocess", CONVOLUTION),
+    ("encoder/preprocess/norm", "wavenet_encoder/preprocess/bn", NORM),
+    ("encoder/(?P<side>filter|gate)_condition", "wavenet_encoder/{side}_condition", CONVOLUTION),
+    (r"encoder/block_(?P<a>\d+)_(?P<b>\d+)/(?P<side>filter|gate)/convolution", "wavenet_encoder/{side}_{a}_{b}",
+     CONVOLUTION),
+    (r"encoder/block_(?P<a>\d+)_(?P<b>\d+)/(?P<side>filter|gate)/norm", "wavenet_encoder/{side}_{a}_{b}/bn", NORM),
+    (r"encoder/block_(?P<a>\d+)_(?P<b>\d+)/(?P<side>residual|skip)", "wavenet_encoder/{side}_1x1_{a}_{b}",
+     CONVOLUTION),
+    (r"encoder/output_layer_(?P<a>\d+)", "wavenet_encoder/postprocess_{a1}", CONVOLUTION),
 )
 _WAYS = {"forward": "fw", "backward": "bw"}
 # The original creates the first layer before the blocks, and the projection of a block before its other layers.

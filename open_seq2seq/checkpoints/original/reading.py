@@ -21,7 +21,7 @@ _FP32 = "Loss_Optimization/FP32-master-copy/"
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _INDEX = ".index"
 _BIASES_OF_CUDNN = re.compile(r"/bias_cudnn[_ ]\d+$")  # their sums are in the checkpoint, too
-_ABSENT = {"wavenet_encoder": "WaveNet", "centaur_encoder": "Centaur"}
+_ABSENT = {"centaur_encoder": "Centaur"}
 
 
 @dataclass(frozen=True)

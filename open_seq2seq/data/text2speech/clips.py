@@ -18,7 +18,7 @@ from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
 _SEPARATOR = "|"
-_FOLDER = "wavs"
+FOLDER = "wavs"
 _UNUSED = "UNUSED"
 _TOLERANCE = 4  # frames by which seconds and recordings may differ, since aligners round and leave out partial windows
 
@@ -109,7 +109,7 @@ def _seconds(symbols: str, column: str, place: str) -> tuple[float, ...]:
 
 def located(name: str, location: str) -> str:
     """Returns the path of a recording; see ``read_clips``. If there is none, that of the missing ``.wav`` file."""
-    stem = os.path.join(location, *([] if _FOLDER in name else [_FOLDER]), name)
+    stem = os.path.join(location, *([] if FOLDER in name else [FOLDER]), name)
     if stem.lower().endswith(AUDIO_SUFFIXES) and os.path.exists(stem):
         return stem
     paths = (stem + suffix for suffix in AUDIO_SUFFIXES)

@@ -1,4 +1,4 @@
-"""Parameters of ``Text2SpeechDataLayer``."""
+"""Parameters of the data layers for speech synthesis."""
 
 from __future__ import annotations
 
@@ -28,13 +28,45 @@ def required_params() -> dict[str, Any]:
 
 
 def optional_params() -> dict[str, Any]:
-    """Returns the optional parameters, without those common to all data layers."""
-    return {**_list_params(), **_feature_params()}
+    """Returns the optional parameters of ``Text2SpeechDataLayer``, without those common to all data layers."""
+    return {**clip_params(), **_text_params(), **_feature_params()}
 
 
-def _list_params() -> dict[str, Any]:
+def clip_params() -> dict[str, Any]:
+    """Returns the optional parameters of all data layers of clips that do not concern spectrograms."""
     return {
         "dataset_location": Param(str, "", "Folder that contains the folder wavs of the recordings.", on_change=FREE),
+        "duration_min": Param(int, 0, "Shorter clips are left out of training and evaluation.", "frames", minimum=0),
+        "duration_max": Param((int, type(None)), 4000, "Longer clips are left out of training and evaluation; None "
+                              "means no limit.", "frames", minimum=1),
+        "on_bad_example": Param(["stop", "skip"], "stop", "What to do with a clip whose recording or text cannot be "
+                                "used: stop the run, or leave the clip out."),
+        "use_cache": Param(bool, False, "Whether to keep the spectrograms in memory after they have been computed.",
+                           on_change=FREE),
+        "map_parallel_calls": Param(int, 4, "Number of threads that read recordings and compute spectrograms.",
+                                    "threads", minimum=1, maximum=1024, on_change=FREE),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; 8 if None or "
+                                      "not positive.", "batches", maximum=10**4, on_change=FREE),
+    }
+
+
+def wavenet_params() -> dict[str, Any]:
+    """Returns the optional parameters of ``WavenetDataLayer``, without those common to all data layers."""
+    return {
+        **clip_params(), **_feature_params(),
+        "dataset": Param(list(RATES), "LJ", "Layout and defaults of the recordings; see Text2SpeechDataLayer.",
+                         on_change=REFUSE),
+        "output_type": Param(["mel"], "mel", "Spectrogram that the network reads.", on_change=REFUSE),
+        "segment_frames": Param((int, type(None)), None, "In training, a random piece of this length of each clip is "
+                                "read, drawn anew in each epoch; None: whole clips.", "frames", minimum=1),
+        "context_frames": Param(int, 0, "Frames that are read before each piece or clip, silence before its beginning. "
+                                "If they are at least as long as the receptive field, all samples are learned.",
+                                "frames", minimum=0, maximum=10**5),
+    }
+
+
+def _text_params() -> dict[str, Any]:
+    return {
         "dataset_files": Param(list, [], "Lists with lines name|text, name|text|normalised text, or aligned: "
                                "name|text|symbols|seconds; in inference, the name is that of a style recording or "
                                "UNUSED.", file=LIST),
@@ -61,21 +93,10 @@ def _list_params() -> dict[str, Any]:
                         maximum=10**4, on_change=REFUSE),
         "pad_value": Param((float, type(None)), None, "Value of padding frames; by default, that of silence: the "
                            "logarithm of data_min.", on_change=REFUSE),
-        "duration_min": Param(int, 0, "Shorter clips are left out of training and evaluation.", "frames", minimum=0),
-        "duration_max": Param((int, type(None)), 4000, "Longer clips are left out of training and evaluation; None "
-                              "means no limit.", "frames", minimum=1),
         "n_samples_train": Param((int, type(None)), None, "Number of clips of training to keep, those with the "
                                  "shortest texts.", "clips", minimum=1),
         "n_samples_eval": Param((int, type(None)), None, "Number of clips of evaluation to keep, those with the "
                                 "shortest texts.", "clips", minimum=1),
-        "on_bad_example": Param(["stop", "skip"], "stop", "What to do with a clip whose recording or text cannot be "
-                                "used: stop the run, or leave the clip out."),
-        "use_cache": Param(bool, False, "Whether to keep the spectrograms in memory after they have been computed.",
-                           on_change=FREE),
-        "map_parallel_calls": Param(int, 4, "Number of threads that read recordings and compute spectrograms.",
-                                    "threads", minimum=1, maximum=1024, on_change=FREE),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; 8 if None or "
-                                      "not positive.", "batches", maximum=10**4, on_change=FREE),
     }
 
 
@@ -153,7 +174,7 @@ def _check_output(params: Mapping[str, Any], path: str) -> None:
         problems.append(f"'{path}/num_audio_features' must be a dict with mel and magnitude for output_type both.")
     if kind == "both" and params["feature_normalize"]:
         problems.append(f"'{path}/feature_normalize' must be False for output_type both.")
-    if kind == "magnitude" and params["style_input"]:
+    if kind == "magnitude" and params.get("style_input"):
         problems.append(f"'{path}/style_input' needs mel spectrograms: set output_type to mel or both.")
     if problems:
         raise ConfigError(problems)

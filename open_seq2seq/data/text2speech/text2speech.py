@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.audio.audio_files import AudioError, is_clipped, is_silent, read_audio, resampled_length
-from open_seq2seq.data.audio.synthesis_features import loud_range, spectrogram
+from open_seq2seq.data.audio.audio_files import AudioError
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.fields import Field
-from open_seq2seq.data.speech2text.recordings import AudioIndex, Problem, describe_problems
+from open_seq2seq.data.speech2text.recordings import Problem
 from open_seq2seq.data.static_shapes import with_empty_row
+from open_seq2seq.data.text2speech.clip_layer import ClipDataLayer, Recorded
 from open_seq2seq.data.text2speech.clips import Clip, frames_of, mismatch, read_clips
 from open_seq2seq.data.text2speech.front_end import sentences, spoken_at
-from open_seq2seq.data.text2speech.params import make_settings, optional_params, required_params
+from open_seq2seq.data.text2speech.params import optional_params, required_params
 from open_seq2seq.data.text2speech.symbols import CharacterSymbols, EspeakSymbols, PhonemeSymbols, Symbols
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
@@ -33,21 +31,7 @@ _SPECIAL = 3
 _SHOWN = 10  # maximum number of guessed words that are printed
 
 
-class _Recorded(NamedTuple):
-    """What is computed from one recording.
-
-    Attributes:
-      spectrogram: ``[frames, features]``, without padding.
-      start: seconds that were trimmed from the beginning.
-      clipped: whether the recording was too loud for its format.
-    """
-
-    spectrogram: np.ndarray
-    start: float
-    clipped: bool
-
-
-class Text2SpeechDataLayer(DataLayer):
+class Text2SpeechDataLayer(ClipDataLayer):
     """Texts and the spectrograms of clips in which they are spoken, from lists in the layout of LJSpeech.
 
     A batch has ``source_tensors`` ``[ids [batch, text], lengths [batch]]`` in symbols and, except in inference,
@@ -61,7 +45,6 @@ class Text2SpeechDataLayer(DataLayer):
 
     Attributes:
       vocabulary: the symbols of ``vocab_file``.
-      settings: the settings of the spectrograms.
       pauses: for each example, the number of the text of which it is a sentence, and the seconds of silence after it;
         None without lists.
 
@@ -70,24 +53,16 @@ class Text2SpeechDataLayer(DataLayer):
       DataError: a list or recording is missing or cannot be used, or no clips are left.
     """
 
-    length_limit = "duration_max"
     reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
-        self.settings = make_settings(self.params, self.params_path)
         self.vocabulary = self._make_vocabulary()
-        self._cache: dict[int, _Recorded] = {}
-        self._pool: ThreadPoolExecutor | None = None
-        self._dropped: dict[str, int] = {}
-        self._clips: list[Clip] = []
         self.pauses: list[tuple[int, float]] | None = None
         self._ids: list[np.ndarray] = []
         self._speeds = np.ones([0], np.float32)
         self._of_one_speed = ""
-        self._frames = np.zeros([0], np.int64)
-        self._rates = np.zeros([0], np.int64)
         if self.mode != "interactive_infer":
             self._check_lists()
             _ = self.fingerprints  # computed before the lists are read, to detect later changes
@@ -110,15 +85,6 @@ class Text2SpeechDataLayer(DataLayer):
     def get_optional_params() -> dict[str, Any]:
         return {**DataLayer.get_optional_params(), **optional_params()}
 
-    def _check_lists(self) -> None:
-        files = self.params["dataset_files"]
-        if not files or not all(isinstance(name, str) and name for name in files):
-            raise ConfigError([f"'{self.params_path}/dataset_files' must name at least one list of clips."])
-
-    @property
-    def _has_targets(self) -> bool:
-        return self.mode in ("train", "eval")
-
     @property
     def _reads_recordings(self) -> bool:
         return self._has_targets or self.params["style_input"] is not None
@@ -138,14 +104,12 @@ class Text2SpeechDataLayer(DataLayer):
         ids = [self._encoded(number, clip, problems) for number, clip in enumerate(clips)]
         frames, rates = np.zeros([2, len(clips)], np.int64)
         if self._reads_recordings:
-            frames, rates = self._read_headers(clips, problems)
+            frames, rates = self._read_frames(clips, problems)
         self._report(problems)
         rows = [row for row in range(len(clips)) if row not in problems]
         if self._has_targets:
             rows = self._selected(rows, ids, frames)
-        if not rows:
-            raise DataError(f"No clips of {', '.join(params['dataset_files'])} are left. "
-                            + describe_problems(list(problems.values())))
+        self._check_left(rows, problems)
         self._clips, self._ids = [clips[row] for row in rows], [ids[row] for row in rows]
         self._frames, self._rates = frames[rows], rates[rows]
         self.pauses = [pauses[row] for row in rows]
@@ -217,56 +181,31 @@ class Text2SpeechDataLayer(DataLayer):
         ids = np.concatenate([[START], ids, [END]]).astype(np.int32)
         return np.pad(ids, (0, self.params["pad_to"] - len(ids) % self.params["pad_to"]))
 
-    def _read_headers(self, clips: Sequence[Clip], problems: dict[int, Problem]) -> tuple[np.ndarray, np.ndarray]:
+    def _read_frames(self, clips: Sequence[Clip], problems: dict[int, Problem]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the number of frames of each recording before trimming, and its rate in Hz; 0 if it has none."""
-        named = [row for row, clip in enumerate(clips) if clip.path or self._has_targets]
-        index = AudioIndex([clips[row].path or clips[row].name for row in named], None,
-                           self.params["map_parallel_calls"])
-        for number, error in index.errors.items():
-            clip = clips[named[number]]
-            problems[named[number]] = Problem(clip.place, clip.name, error.kind, error.detail)
-        frames, rates = np.zeros([2, len(clips)], np.int64)
-        rates[named] = index.rates
-        samples = resampled_length(index.samples, np.maximum(index.rates, 1), self.settings.sample_freq)
-        frames[named] = [self._padded_frames(self.settings.frames(int(count))) for count in samples]
-        for row, count in zip(named, samples.tolist() if self._has_durations else [], strict=False):
-            detail = mismatch(clips[row].seconds, count / self.settings.sample_freq, self._frame_seconds)
-            if detail and row not in problems:
-                problems[row] = Problem(clips[row].place, clips[row].name, "durations of another length", detail)
+        samples, rates = self._read_headers(clips, problems)
+        frames = np.zeros_like(samples)
+        for row, clip in enumerate(clips):
+            if not clip.path and not self._has_targets:
+                continue
+            frames[row] = self._padded_frames(self.settings.frames(int(samples[row])))
+            if self._has_durations and row not in problems:
+                detail = mismatch(clip.seconds, samples[row] / self.settings.sample_freq, self._frame_seconds)
+                if detail:
+                    problems[row] = Problem(clip.place, clip.name, "durations of another length", detail)
         return frames, rates
-
-    @property
-    def _frame_seconds(self) -> float:
-        return self.settings.hop / self.settings.sample_freq
 
     def _padded_frames(self, frames: int) -> int:
         if not self.params["pad_EOS"]:
             return frames
         return frames + self.params["pad_to"] - (frames + 1) % self.params["pad_to"] + 1
 
-    def _report(self, problems: Mapping[int, Problem]) -> None:
-        """Raises DataError if there are problems and bad examples stop the run; otherwise counts them."""
-        listed = list(problems.values())
-        if listed and self.params["on_bad_example"] == "stop":
-            raise DataError(describe_problems(listed) + f"\nFix or remove them, {OR_SKIP}")
-        for problem in listed:
-            self._dropped[problem.kind] = self._dropped.get(problem.kind, 0) + 1
-
     def _selected(self, rows: list[int], ids: Sequence[np.ndarray], frames: np.ndarray) -> list[int]:
         """Returns the rows within the limits of duration and number, in their order."""
-        params = self.params
-        most = np.inf if params["duration_max"] is None else params["duration_max"]
-        kept = [row for row in rows if params["duration_min"] <= frames[row] <= most]
-        if len(kept) < len(rows):
-            self._dropped["outside duration_min and duration_max"] = len(rows) - len(kept)
-        count = params[f"n_samples_{self.mode}"]
+        kept, count = self._within_durations(rows, frames), self.params[f"n_samples_{self.mode}"]
         if count is not None:
             kept = sorted(sorted(kept, key=lambda row: len(ids[row]))[:count])
         return kept
-
-    @property
-    def num_examples(self) -> int:
-        return len(self._clips)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -299,64 +238,20 @@ class Text2SpeechDataLayer(DataLayer):
           DataError: a recording cannot be used, with ``on_bad_example: stop``.
         """
         examples = np.asarray(examples, np.int64)
-        recorded: list[Any] = [None] * len(examples)
+        recorded: list[Recorded] = []
         if self._reads_recordings:
-            recorded = list(self._workers.map(lambda example: self._tried(int(example)), examples))
-        good = [row for row, values in enumerate(recorded) if not isinstance(values, AudioError)]
-        for row in sorted({*range(len(examples))} - {*good}):
-            self._skip(int(examples[row]), recorded[row])
-        spectrograms = [recorded[row].spectrogram for row in good] if self._reads_recordings else []
-        batch = self._batch([self._ids[example] for example in examples[good]], spectrograms)
+            good, recorded = self._recorded_of(examples)
+            examples = examples[good]
+        batch = self._batch([self._ids[example] for example in examples], [one.spectrogram for one in recorded])
         if self._has_durations:
-            rows = [self._durations_of(int(examples[row]), recorded[row]) for row in good]
+            rows = [self._durations_of(int(example), one) for example, one in zip(examples, recorded, strict=True)]
             batch["target_tensors"].append(_stacked(rows))
         if not self._has_targets:
-            batch["speeds"] = self._speeds[examples[good]]
-        batch["ids"] = examples[good]
-        return batch if good else with_empty_row(batch, self.fields)
+            batch["speeds"] = self._speeds[examples]
+        batch["ids"] = examples
+        return batch if len(examples) else with_empty_row(batch, self.fields)
 
-    @property
-    def _workers(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "clips")
-        return self._pool
-
-    def _tried(self, example: int) -> _Recorded | AudioError:
-        try:
-            return self._recorded(example)
-        except AudioError as error:
-            return error
-
-    def _recorded(self, example: int) -> _Recorded:
-        values = self._cache.get(example)
-        if values is None:
-            values = self._computed(self._clips[example].path)
-            if self.params["use_cache"]:
-                self._cache[example] = values
-        return values
-
-    def _computed(self, path: str) -> _Recorded:
-        audio, start, clipped = self._recording(path)
-        return _Recorded(spectrogram(audio, self.settings), start / self.settings.sample_freq, clipped)
-
-    def recording(self, example: int) -> np.ndarray:
-        """Returns the sound ``[samples]`` of a clip, trimmed as for its spectrogram."""
-        return self._recording(self._clips[example].path)[0]
-
-    def _recording(self, path: str) -> tuple[np.ndarray, int, bool]:
-        """Returns the sound ``[samples]``, the number of samples cut from its beginning, and whether it is clipped."""
-        audio, start = read_audio(path, self.settings.sample_freq), 0
-        if is_silent(audio):
-            raise AudioError("silent", "is silent")
-        clipped = is_clipped(audio)
-        if self.params["trim"]:
-            start, end = loud_range(audio, self.settings)
-            audio = audio[start:end]
-        if self.params["max_normalization"]:
-            audio = audio / np.abs(audio).max()
-        return audio, start, clipped
-
-    def _durations_of(self, example: int, recorded: _Recorded) -> np.ndarray:
+    def _durations_of(self, example: int, recorded: Recorded) -> np.ndarray:
         """Returns the number of frames of each id ``[text]`` of a clip."""
         frames = len(recorded.spectrogram)
         durations = frames_of(self._clips[example].seconds, frames, self._frame_seconds, recorded.start)
@@ -364,13 +259,6 @@ class Text2SpeechDataLayer(DataLayer):
             return durations
         durations = np.concatenate([[0], durations, [self._padded_frames(frames) - frames]])
         return np.pad(durations, (0, len(self._ids[example]) - len(durations)))
-
-    def _skip(self, example: int, error: AudioError) -> None:
-        clip = self._clips[example]
-        problem = Problem(clip.place, clip.name, error.kind, error.detail)
-        if self.params["on_bad_example"] == "stop":
-            raise DataError(f"{problem}. Fix or remove it, {OR_SKIP}")
-        deco_print(f"Skipped {problem}")
 
     def _batch(self, ids: Sequence[np.ndarray], spectrograms: Sequence[np.ndarray]) -> dict[str, Any]:
         """Returns the arrays of a batch from ids ``[text]`` and spectrograms ``[frames, features]`` of each clip."""
@@ -441,30 +329,7 @@ class Text2SpeechDataLayer(DataLayer):
         return np.asarray([len(given[0] if isinstance(given, (tuple, list)) else given) for given in inputs], np.int64)
 
     def examine(self) -> list[str]:
-        """Computes the spectrogram of every clip, for ``--check``; returns lines about the clips."""
-        if not self._has_targets:
-            return [f"{self.num_examples:,} texts"]
-        problems: dict[int, Problem] = {}
-        clipped = []
-        recorded = self._workers.map(self._tried, range(self.num_examples))
-        for example, (clip, values) in enumerate(zip(self._clips, recorded, strict=True)):
-            if isinstance(values, AudioError):
-                problems[example] = Problem(clip.place, clip.name, values.kind, values.detail)
-            elif values.clipped:
-                clipped.append(clip)
-        self._report(problems)
-        hours = float(self._frames.sum()) * self._frame_seconds / 3600
-        read = f"{self.num_examples - len(problems):,} of {self.num_examples:,} clips were read: {hours:.2f} hours"
-        return [read, *([f"WARNING: recordings that are clipped: {len(clipped):,}, the first in {clipped[0].place} "
-                         f"({clipped[0].name}); record them again at a lower level, or leave them out, for the voice "
-                         "learns their distortion."] if clipped else [])]
-
-    def example_files(self) -> list[str]:
-        return [clip.path for clip in self._clips] if self._has_targets else []
-
-    def describe_example(self, example: int) -> str:
-        clip = self._clips[example]
-        return f"{clip.place} ({clip.name})" if clip.name else clip.place
+        return super().examine() if self._has_targets else [f"{self.num_examples:,} texts"]
 
     def text(self, example: int) -> str:
         """Returns the text of a clip: that which the model reads, or with phonemes that of the list."""
@@ -493,16 +358,6 @@ class Text2SpeechDataLayer(DataLayer):
         left_out = [f"WARNING: left out {self.vocabulary.describe(unknown)} ({self.params['vocab_file']})."]
         return [*self._guesses(), *(left_out if unknown else []), *self._low_rates()]
 
-    def _low_rates(self) -> list[str]:
-        """Returns a line if recordings lack the high frequencies that the voice should have."""
-        low = np.flatnonzero((self._rates > 0) & (self._rates < self.settings.sample_freq))
-        if not self._has_targets or not len(low):
-            return []
-        first = self._clips[low[0]]
-        return [f"WARNING: recordings with a lower rate than sample_freq, {self.settings.sample_freq:,} Hz: "
-                f"{len(low):,}, the first in {first.place} ({first.name}, {self._rates[low[0]]:,} Hz); they sound "
-                "muffled, so leave them out, or lower sample_freq."]
-
     def _guesses(self) -> list[str]:
         """Returns a line about guessed pronunciations that no line has been about yet."""
         guesses = [f"{word} {phonemes}" for word, phonemes in self.vocabulary.guesses.items()]
@@ -510,9 +365,6 @@ class Text2SpeechDataLayer(DataLayer):
         more = f" and {len(guesses) - _SHOWN} more" if len(guesses) > _SHOWN else ""
         return [f"WARNING: words without pronunciation are guessed: {shown(', '.join(guesses[:_SHOWN]))}{more}; add "
                 "them to pronunciations, or write phonemes in the text, as [[ HH AH L OW ]]."] if guesses else []
-
-    def report_dropped(self) -> dict[str, int]:
-        return dict(self._dropped)
 
     @classmethod
     def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:

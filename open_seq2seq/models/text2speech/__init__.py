@@ -1,5 +1,6 @@
 """Speech synthesis."""
 
 from open_seq2seq.models.text2speech.text2speech import Text2SpeechDurationModel, Text2SpeechTacotron
+from open_seq2seq.models.text2speech.wavenet import Text2SpeechWavenet
 
-__all__ = ["Text2SpeechDurationModel", "Text2SpeechTacotron"]
+__all__ = ["Text2SpeechDurationModel", "Text2SpeechTacotron", "Text2SpeechWavenet"]

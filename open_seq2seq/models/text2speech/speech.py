@@ -22,6 +22,8 @@ from open_seq2seq.utils.sound_files import encoded
 
 _PAUSE_SECONDS = 0.3  # between texts in one file
 _TABLE = "speech.csv"
+SPECTROGRAM = "given spectrogram"
+"""What ends the sound of a spectrogram that is given; see ``Speech.ending``."""
 
 
 class Timing(NamedTuple):
@@ -40,8 +42,8 @@ class Speech(NamedTuple):
       rate: sampling rate in Hz.
       spectrogram: the features of the data layer ``[frames, features]``; with output_type both, those of mel.
       alignment: attention weights ``[frames, text]``; of joined sentences, the symbols of each one are counted from its
-        beginning.
-      ending: what ended the speech, one of ``decoders.tacotron2_decoder.ENDINGS``.
+        beginning. ``[frames, 0]`` without a text.
+      ending: what ended the speech, one of ``decoders.tacotron2_decoder.ENDINGS``, or ``SPECTROGRAM``.
       timings: when each symbol is spoken. Without predicted durations, a symbol lasts as many frames as attend to it
         more than to other symbols.
     """
@@ -61,7 +63,7 @@ class Speech(NamedTuple):
     @property
     def stopped(self) -> bool:
         """Whether the model ended the speech by itself."""
-        return self.ending in (ENDINGS[0], DURATIONS)
+        return self.ending in (ENDINGS[0], DURATIONS, SPECTROGRAM)
 
 
 def timings_of(symbols: Sequence[str], durations: np.ndarray, frame_seconds: float, seconds: float) -> list[Timing]:
@@ -112,8 +114,8 @@ class SpeechWriter(ResultWriter):
 
     If the output is a file ``.wav``, or a stream such as stdout, it becomes one 16-bit sound file of all texts, with
     pauses between them. Otherwise it becomes a folder with, for each text, the sound ``0000.wav``, the spectrogram
-    ``0000.npy`` ``[frames, features]``, a picture of the alignment ``0000.png``, and the symbols with their start and
-    end in seconds ``0000.json``; and a table ``speech.csv``.
+    ``0000.npy`` ``[frames, features]`` and, unless the spectrogram was given, the alignment's picture ``0000.png`` and the symbols with
+    their start and end in seconds ``0000.json``; and a table ``speech.csv``.
 
     Args:
       output_file: path of the file or folder.
@@ -155,10 +157,11 @@ class SpeechWriter(ResultWriter):
             return
         stem, content = f"{self._text_of(examples[0]):04d}", io.BytesIO()
         np.save(content, result.spectrogram)
-        timings = [{"symbol": one.symbol, "start": one.start, "end": one.end} for one in result.timings]
-        for suffix, data in ((".wav", encoded(result.samples, self._rate)), (".npy", content.getvalue()),
-                             (".png", png(picture(result.alignment))),
-                             (".json", json.dumps(timings, ensure_ascii=False).encode())):
+        files = {".wav": encoded(result.samples, self._rate), ".npy": content.getvalue()}
+        if result.ending != SPECTROGRAM:
+            timings = [{"symbol": one.symbol, "start": one.start, "end": one.end} for one in result.timings]
+            files |= {".png": png(picture(result.alignment)), ".json": json.dumps(timings, ensure_ascii=False).encode()}
+        for suffix, data in files.items():
             disk.write_new(self._folder / f"{stem}{suffix}", data)
         self._rows.writerow((f"{stem}.wav", f"{result.seconds:.3f}", "yes" if result.stopped else "no", result.ending))
 
@@ -172,6 +175,11 @@ class SpeechWriter(ResultWriter):
         for ending in ENDINGS[1:]:
             if self._endings[ending]:
                 deco_print(f"Texts at which the model did not stop, ended by {ending}: {self._endings[ending]:,}")
+
+
+def free_name() -> Path:
+    """Returns the first of ``speech-1.wav``, ``speech-2.wav``, … that does not exist in the current folder."""
+    return next(path for number in itertools.count(1) if not (path := Path(f"speech-{number}.wav")).exists())
 
 
 def picture(values: np.ndarray, height: int = 256) -> np.ndarray:

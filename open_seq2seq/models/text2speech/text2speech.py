@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
 from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, summary
-from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, joined, picture, timings_of
+from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, free_name, joined, picture, timings_of
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import NoGraphForm, UserError
 from open_seq2seq.utils.sound_files import encoded
@@ -239,7 +237,7 @@ class Text2Speech(EncoderDecoderModel):
         Returns:
           The path, and the duration.
         """
-        path = next(path for number in itertools.count(1) if not (path := Path(f"speech-{number}.wav")).exists())
+        path = free_name()
         disk.write_new(path, encoded(result.samples, result.rate))
         return f"{path.resolve()}: {self.answer(result)}"
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.data.audio.filter_banks import htk_mel_filters
-from open_seq2seq.decoding.vocoder import griffin_lim, mel_to_magnitude
+from open_seq2seq.decoding.vocoder import griffin_lim, joined_folds, mel_to_magnitude, overlapping_folds
 from open_seq2seq.utils.librosa_import import import_librosa
 from tests.unit.data.audio.conftest import speech_like
 
@@ -68,3 +68,13 @@ def test_inverted_mel_is_as_good_as_librosas(magnitudes, power):
 def test_silence(magnitudes):
     assert not griffin_lim(tf.zeros_like(magnitudes)[None], [len(magnitudes)], 3).numpy().any()
     assert not mel_to_magnitude(tf.zeros([1, 3, 30]), htk_mel_filters(16000, POINTS, 30), 3).numpy().any()
+
+
+@pytest.mark.parametrize("frames", [5, 16, 21])
+def test_folds_are_joined_to_what_they_were(frames):
+    hop, size = 3, 8
+    values = np.random.default_rng(frames).normal(size=[2, frames, 1]).astype(np.float32)
+    folds = overlapping_folds(tf.constant(values), tf.constant([9.0]), size)
+    sound = tf.repeat(folds[:, :, 0], hop, axis=1)  # what does not depend on the fold is the same on both sides
+    joined = joined_folds(sound, tf.shape(values), size, hop)
+    np.testing.assert_allclose(joined, np.repeat(values[:, :, 0], hop, axis=1), rtol=1e-5, atol=1e-6)

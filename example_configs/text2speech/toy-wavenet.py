@@ -1,0 +1,38 @@
+"""WaveNet as the vocoder of the toy voice: small enough to learn its sound in minutes.
+
+It reads the spectrograms of toy-voice.py, so it makes the sound of what that model speaks.
+
+Data: python scripts/create_toy_voice.py --output_dir=toy_voice_data
+Run:  python run.py --config_file=example_configs/text2speech/toy-wavenet.py --mode=train_eval
+Use:  python run.py --mode=infer --logdir=toy-wavenet --infer_files spoken/0000.npy --infer_output_file=sound
+"""
+base_config = "wavenet_float.py"
+data_dir = "toy_voice_data/"
+
+base_params = {
+    "max_steps": 1500,
+    "batch_size_per_gpu": 8,
+    "save_summaries_steps": 50,
+    "print_loss_steps": 50,
+    "eval_steps": 500,
+    "save_checkpoint_steps": 500,
+    "logdir": "toy-wavenet",
+    "max_grad_norm": 1.0,
+    "lr_policy": "cosine_decay",
+    "lr_policy_params": {"learning_rate": 2e-3, "warmup_steps": 100, "min_lr": 0.01},
+    "encoder_params": {"blocks": 2, "layers_per_block": 8, "filters": 32, "bn_momentum": 0.95},
+    "data_layer_params": {
+        "dataset_location": data_dir,
+        "num_audio_features": 40,
+        "sample_freq": 8000,
+        "n_fft": 512,
+        "segment_frames": 16,
+        "context_frames": 8,
+        "use_cache": True,
+    },
+}
+
+train_params = {"data_layer_params": {"dataset_files": [data_dir + "train.csv"]}}
+eval_params = {"data_layer_params": {"dataset_files": [data_dir + "dev.csv"]}}
+infer_params = {"batch_size_per_gpu": 20, "data_layer_params": {"dataset_files": [data_dir + "test.csv"]}}
+interactive_infer_params = {"batch_size_per_gpu": 20}

@@ -1,0 +1,217 @@
+"""Base of the data layers of clips: recordings from lists, their spectrograms, and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from open_seq2seq.data.audio.audio_files import AudioError, is_clipped, is_silent, read_audio, resampled_length
+from open_seq2seq.data.audio.synthesis_features import loud_range, spectrogram
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.examination import OR_SKIP
+from open_seq2seq.data.speech2text.recordings import AudioIndex, Problem, describe_problems
+from open_seq2seq.data.text2speech.clips import Clip
+from open_seq2seq.data.text2speech.params import make_settings
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+
+class Recorded(NamedTuple):
+    """What is computed from one recording.
+
+    Attributes:
+      spectrogram: ``[frames, features]``, without padding.
+      start: seconds that were trimmed from the beginning.
+      clipped: whether the recording was too loud for its format.
+      audio: ``[samples]``, of data layers with ``keeps_audio``; otherwise empty.
+    """
+
+    spectrogram: np.ndarray
+    start: float
+    clipped: bool
+    audio: np.ndarray
+
+
+class ClipDataLayer(DataLayer):
+    """Base of data layers whose examples are clips: recordings from lists, with their spectrograms.
+
+    Subclasses read the lists and set ``_clips``, ``_frames`` and ``_rates``.
+
+    Attributes:
+      keeps_audio: whether what is computed from a recording includes its samples.
+      settings: the settings of the spectrograms.
+
+    Raises:
+      ConfigError: parameters contradict each other.
+    """
+
+    length_limit = "duration_max"
+    keeps_audio = False
+
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
+                 mode: str | None = None) -> None:
+        super().__init__(params, model, name, mode)
+        self.settings = make_settings(self.params, self.params_path)
+        self._cache: dict[int, Recorded] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._dropped: dict[str, int] = {}
+        self._clips: list[Clip] = []
+        self._frames = np.zeros([0], np.int64)
+        self._rates = np.zeros([0], np.int64)
+
+    def _check_lists(self) -> None:
+        files = self.params["dataset_files"]
+        if not files or not all(isinstance(name, str) and name for name in files):
+            raise ConfigError([f"'{self.params_path}/dataset_files' must name at least one list of clips."])
+
+    @property
+    def _has_targets(self) -> bool:
+        return self.mode in ("train", "eval")
+
+    def _read_headers(self, clips: Sequence[Clip], problems: dict[int, Problem]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the number of samples of each recording at the rate of the settings, and its own rate in Hz.
+
+        Both are 0 for clips without a recording. Recordings that cannot be read are added to ``problems``.
+        """
+        named = [row for row, clip in enumerate(clips) if clip.path or self._has_targets]
+        index = AudioIndex([clips[row].path or clips[row].name for row in named], None,
+                           self.params["map_parallel_calls"])
+        for number, error in index.errors.items():
+            clip = clips[named[number]]
+            problems[named[number]] = Problem(clip.place, clip.name, error.kind, error.detail)
+        samples, rates = np.zeros([2, len(clips)], np.int64)
+        samples[named] = resampled_length(index.samples, np.maximum(index.rates, 1), self.settings.sample_freq)
+        rates[named] = index.rates
+        return samples, rates
+
+    def _report(self, problems: Mapping[int, Problem]) -> None:
+        """Raises DataError if there are problems and bad examples stop the run; otherwise counts them."""
+        listed = list(problems.values())
+        if listed and self.params["on_bad_example"] == "stop":
+            raise DataError(describe_problems(listed) + f"\nFix or remove them, {OR_SKIP}")
+        for problem in listed:
+            self._dropped[problem.kind] = self._dropped.get(problem.kind, 0) + 1
+
+    def _within_durations(self, rows: Sequence[int], frames: np.ndarray) -> list[int]:
+        """Returns the rows of clips with a number of frames within the limits, in their order."""
+        most = np.inf if self.params["duration_max"] is None else self.params["duration_max"]
+        kept = [row for row in rows if self.params["duration_min"] <= frames[row] <= most]
+        if len(kept) < len(rows):
+            self._dropped["outside duration_min and duration_max"] = len(rows) - len(kept)
+        return kept
+
+    def _check_left(self, rows: Sequence[int], problems: Mapping[int, Problem]) -> None:
+        """Raises DataError if no clips are left."""
+        if not rows:
+            raise DataError(f"No clips of {', '.join(self.params['dataset_files'])} are left. "
+                            + describe_problems(list(problems.values())))
+
+    @property
+    def num_examples(self) -> int:
+        return len(self._clips)
+
+    @property
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "clips")
+        return self._pool
+
+    def _recorded_of(self, examples: np.ndarray) -> tuple[list[int], list[Recorded]]:
+        """Returns the rows of the clips whose recordings can be used, and what is computed from these.
+
+        Raises:
+          DataError: a recording cannot be used, with ``on_bad_example: stop``.
+        """
+        computed = list(self._workers.map(lambda example: self._tried(int(example)), examples))
+        good = [row for row, values in enumerate(computed) if not isinstance(values, AudioError)]
+        for row in sorted({*range(len(examples))} - {*good}):
+            self._skip(int(examples[row]), computed[row])  # type: ignore[arg-type]
+        return good, [computed[row] for row in good]  # type: ignore[misc]
+
+    def _tried(self, example: int) -> Recorded | AudioError:
+        try:
+            return self._recorded(example)
+        except AudioError as error:
+            return error
+
+    def _recorded(self, example: int) -> Recorded:
+        values = self._cache.get(example)
+        if values is None:
+            values = self._computed(self._clips[example].path)
+            if self.params["use_cache"]:
+                self._cache[example] = values
+        return values
+
+    def _computed(self, path: str) -> Recorded:
+        audio, start, clipped = self._recording(path)
+        return Recorded(spectrogram(audio, self.settings), start / self.settings.sample_freq, clipped,
+                        audio if self.keeps_audio else audio[:0])
+
+    def recording(self, example: int) -> np.ndarray:
+        """Returns the sound ``[samples]`` of a clip, trimmed as for its spectrogram."""
+        return self._recording(self._clips[example].path)[0]
+
+    def _recording(self, path: str) -> tuple[np.ndarray, int, bool]:
+        """Returns the sound ``[samples]``, the number of samples cut from its beginning, and whether it is clipped."""
+        audio, start = read_audio(path, self.settings.sample_freq), 0
+        if is_silent(audio):
+            raise AudioError("silent", "is silent")
+        clipped = is_clipped(audio)
+        if self.params["trim"]:
+            start, end = loud_range(audio, self.settings)
+            audio = audio[start:end]
+        if self.params["max_normalization"]:
+            audio = audio / np.abs(audio).max()
+        return audio, start, clipped
+
+    def _skip(self, example: int, error: AudioError) -> None:
+        clip = self._clips[example]
+        problem = Problem(clip.place, clip.name, error.kind, error.detail)
+        if self.params["on_bad_example"] == "stop":
+            raise DataError(f"{problem}. Fix or remove it, {OR_SKIP}")
+        deco_print(f"Skipped {problem}")
+
+    @property
+    def _frame_seconds(self) -> float:
+        return self.settings.hop / self.settings.sample_freq
+
+    def examine(self) -> list[str]:
+        """Computes the spectrogram of every clip, for ``--check``; returns lines about the clips."""
+        problems: dict[int, Problem] = {}
+        clipped = []
+        recorded = self._workers.map(self._tried, range(self.num_examples))
+        for example, (clip, values) in enumerate(zip(self._clips, recorded, strict=True)):
+            if isinstance(values, AudioError):
+                problems[example] = Problem(clip.place, clip.name, values.kind, values.detail)
+            elif values.clipped:
+                clipped.append(clip)
+        self._report(problems)
+        hours = float(self._frames.sum()) * self._frame_seconds / 3600
+        read = f"{self.num_examples - len(problems):,} of {self.num_examples:,} clips were read: {hours:.2f} hours"
+        return [read, *([f"WARNING: recordings that are clipped: {len(clipped):,}, the first in {clipped[0].place} "
+                         f"({clipped[0].name}); record them again at a lower level, or leave them out, for the voice "
+                         "learns their distortion."] if clipped else [])]
+
+    def example_files(self) -> list[str]:
+        return [clip.path for clip in self._clips] if self._has_targets else []
+
+    def describe_example(self, example: int) -> str:
+        clip = self._clips[example]
+        return f"{clip.place} ({clip.name})" if clip.name else clip.place
+
+    def _low_rates(self) -> list[str]:
+        """Returns a line if recordings lack the high frequencies that the voice should have."""
+        low = np.flatnonzero((self._rates > 0) & (self._rates < self.settings.sample_freq))
+        if not self._has_targets or not len(low):
+            return []
+        first = self._clips[low[0]]
+        return [f"WARNING: recordings with a lower rate than sample_freq, {self.settings.sample_freq:,} Hz: "
+                f"{len(low):,}, the first in {first.place} ({first.name}, {self._rates[low[0]]:,} Hz); they sound "
+                "muffled, so leave them out, or lower sample_freq."]
+
+    def report_dropped(self) -> dict[str, int]:
+        return dict(self._dropped)
