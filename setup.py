@@ -8,6 +8,8 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 SHIPPED = ("example_configs", "scripts", "toy_models")  # installed in open_seq2seq/share
+# The server; its tests have passed with 0.165, 0.26, 0.0.34, 0.54 and 17.4.
+SERVE = ["fastapi>=0.115", "prometheus-client>=0.20", "python-multipart>=0.0.18", "uvicorn>=0.30", "websockets>=13"]
 TENSORFLOW = ">=2.18,<2.22"  # the tests have passed with 2.18 and 2.21
 
 
@@ -92,12 +94,12 @@ setup(
         "espeak": ["espeakng-loader", "phonemizer>=3.4"],  # GPL; phonemes of espeak-ng, in speech synthesis
         "numbers": ["num2words>=0.5.14"],  # texts with digits, in speech synthesis
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
+        "serve": SERVE,
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.
-        "serve": ["fastapi>=0.115", "prometheus-client>=0.20", "python-multipart>=0.0.18", "uvicorn>=0.30",
-                  "websockets>=13"],  # tried with 0.165, 0.26, 0.0.34, 0.54 and 17.4
-        "test": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "ckpt-chaos>=0.1.8", "coverage>=7.10",
+        "test": [*SERVE, "ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "ckpt-chaos>=0.1.8", "coverage>=7.10",
                  "ctranslate2>=4.8,<5", "huggingface_hub>=0.30", "hypothesis>=6.100", "ipykernel", "jiwer",
-                 "jsonschema>=4", "matplotlib", "nbclient", "num2words>=0.5.14", "onnxruntime>=1.20", "pocketsphinx>=5.1", "pytest>=8",
+                 "jsonschema>=4", "libretranslatepy>=2.1", "matplotlib", "nbclient", "num2words>=0.5.14",
+                 "onnxruntime>=1.20", "openai>=1.60", "pocketsphinx>=5.1", "pytest>=8",
                  "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features",
                  "setuptools>=64", "srt>=3.5", "tf2onnx>=1.17", "webvtt-py>=0.5", "wheel"],
         # What make test-outside drives Chromium and compares exports with; 1.11.0, 2.0.1, 2.13 and 5.24 have passed.
