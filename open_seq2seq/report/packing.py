@@ -26,7 +26,7 @@ _TIME = (1980, 1, 1, 0, 0, 0)  # of all files, so that the same model gives the 
 
 def pack(logdir: Path, target: Path, license: str = "", languages: Sequence[str] = (),
          datasets: Sequence[str] = ()) -> Path:
-    """Writes the checkpoint that inference would use, without what only training needs, to a ZIP file; returns its path.
+    """Writes the checkpoint that inference would use, without what only training needs, to a file; returns its path.
 
     The file also has the copies that the logdir keeps of files that inference needs, a model card, the logdir's
     ``LICENSE``, if there is one, and checksums of everything.
