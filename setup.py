@@ -95,7 +95,9 @@ setup(
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.
         "test": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "ckpt-chaos>=0.1.8", "coverage>=7.10",
                  "ctranslate2>=4.8,<5", "huggingface_hub>=0.30",
-                 "hypothesis>=6.100", "ipykernel", "jiwer", "jsonschema>=4", "matplotlib", "nbclient", "num2words>=0.5.14", "onnxruntime>=1.20", "pocketsphinx>=5.1", "pytest>=8",
+                 "hypothesis>=6.100", "ipykernel", "jiwer", "jsonschema>=4", "matplotlib", "nbclient",
+                 "num2words>=0.5.14", "onnxruntime>=1.20", 
+                 "pocketsphinx>=5.1", "pytest>=8",
                  "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features",
                  "setuptools>=64", "tf2onnx>=1.17", "wheel"],
         # What make test-outside compares exports with; 1.11.0, 2.0.1, 2.13 and 5.24 have passed.
