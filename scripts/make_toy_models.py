@@ -1,7 +1,7 @@
 """Trains the toy models that the package contains, and packs each into one file of toy_models/.
 
-The data are made by the repository's own scripts, so nothing is downloaded. All of it takes about a quarter of an hour on
-one core; the same processor and versions give the same files.
+The data are made by the repository's own scripts, so nothing is downloaded. All of it takes about a quarter of an hour
+on one core; the same processor and versions give the same files.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def make(name: str) -> None:
 def main() -> None:
     """Makes the models that are named on the command line."""
     parser = ScriptParser(__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"models to make: {', '.join(_MODELS)}; all by default")
+    parser.add_argument("names", nargs="*", metavar="NAME", 
+                        help=f"models to make: {', '.join(_MODELS)}; all by default")
     chosen: argparse.Namespace = parser.parse_args()
     if unknown := [name for name in chosen.names if name not in _MODELS]:
         parser.error(f"there is no toy model {unknown[0]!r}; the models are {', '.join(_MODELS)}")

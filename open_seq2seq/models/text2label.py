@@ -33,7 +33,7 @@ class Text2Label(EncoderDecoderModel):
     object_name = "tokens"
     interactive_hint = "Type a text to classify"
     verb = "classify"
-    hub_task = "text-classification"
+    hub_task: str | None = "text-classification"
 
     def part_problems(self) -> list[str]:
         task = "a classifier"

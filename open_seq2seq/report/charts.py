@@ -15,8 +15,8 @@ _MOST_POINTS = 500
 def figures(charts: Mapping[str, Mapping[str, Mapping[int, float]]], runs: Sequence[str] = ()) -> str:
     """Returns HTML figures with curves over the steps, and the scripts that draw them.
 
-    Values that are not finite are left out, and long series are thinned. No name becomes a label that Bokeh draws, since
-    Bokeh would load a library for names that look like formulas.
+    Values that are not finite are left out, and long series are thinned. No name becomes a label that Bokeh draws: it
+    would load a library for names that look like formulas.
 
     Args:
       charts: title of a chart → name of a series → step → value; every chart has a finite value.
@@ -29,7 +29,8 @@ def figures(charts: Mapping[str, Mapping[str, Mapping[int, float]]], runs: Seque
 
     colors = {title: {name: COLORS[([*runs] or [*series]).index(name) % len(COLORS)] for name in series}
               for title, series in charts.items()}
-    script, places = components({str(number): _chart(series, colors[title]) for number, (title, series) in enumerate(charts.items())})
+    script, places = components({str(number): _chart(series, colors[title])
+                                 for number, (title, series) in enumerate(charts.items())})
     library = Resources(mode="inline", components=["bokeh"], log_level="error").render_js()
     drawn = [f"<figure><figcaption>{escape(title)}</figcaption>{places[str(number)]}"
              f"{_legend(colors[title]) if runs or len(series) > 1 else ''}</figure>"

@@ -111,8 +111,9 @@ class Content:
         data, found = self.state.get("data") or {}, {}
         for section, title in (("train", "training"), ("eval", "evaluation")):
             files = data.get(section, {}).get("files", {})
-            found |= {title: str(file["path"]) for file in list(files.values())[:1]}
-        return found
+            first: dict[str, str] = next(iter(files.values()), {})
+            found[title] = str(first.get("path", ""))
+        return {title: path for title, path in found.items() if path}
 
     def best(self) -> str:
         """Returns the main metric of the checkpoint that inference uses, or the best loss, in words."""

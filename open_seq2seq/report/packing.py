@@ -26,7 +26,7 @@ _TIME = (1980, 1, 1, 0, 0, 0)  # of all files, so that the same model gives the 
 
 def pack(logdir: Path, target: Path, license: str = "", languages: Sequence[str] = (),
          datasets: Sequence[str] = ()) -> Path:
-    """Writes the checkpoint that inference would use, without what only training needs, to a ZIP file; returns its path.
+    """Writes the checkpoint that inference would use, without what only training needs, to a file; returns its path.
 
     The file also has the copies that the logdir keeps of files that inference needs, a model card, the logdir's
     ``LICENSE``, if there is one, and checksums of everything.
@@ -73,8 +73,9 @@ def _without_training(checkpoint: Checkpoint) -> Snapshot:
 
 def _write(file: BinaryIO, files: dict[str, Path]) -> None:
     with zipfile.ZipFile(file, "w") as archive:
-        for name, content in [(SUMS, sums_text({name: sha256(path) for name, path in files.items()}).encode()),
-                              *files.items()]:
+        sums = sums_text({name: sha256(path) for name, path in files.items()}).encode()
+        contents: dict[str, bytes | Path] = {SUMS: sums, **files}
+        for name, content in contents.items():
             info = zipfile.ZipInfo(name, _TIME)
             info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             if isinstance(content, bytes):

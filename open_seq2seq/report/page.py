@@ -34,7 +34,8 @@ _STYLE = """
 :root { --ink: #e3e6eb; --dim: #9aa3b0; --line: #3a404a; --page: #16191e; --box: #20242b; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); margin: 1.5rem auto;
 max-width: 68rem; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
+h1 { font-size: 1.6rem; margin: 0; }
+h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
 h3 { font-size: 1rem; } .best { font-size: 1.25rem; margin: .2rem 0 1rem; } .dim, .legend { color: var(--dim); }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 28rem), 1fr)); gap: 1rem 1.5rem; }
 figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; } .legend { margin: 0 0 0 3rem; font-size: 13px; }

@@ -184,6 +184,11 @@ _MEANING = {
 
 
 def parse_key(file: str | None) -> str:
+    """Returns the key in a file, or without a file that of the environment; "" if there is none.
+
+    Raises:
+      UserError: the file cannot be read, or is empty.
+    """
     if file is None:
         return os.environ.get(_KEY, "")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -32,7 +33,7 @@ class Metrics:
         waiting = Gauge("open_seq2seq_waiting_inputs", "Inputs that wait or are being computed.", ["model"],
                         registry=self.registry)
         for name, one in models.by_name.items():
-            waiting.labels(name).set_function(lambda one=one: one.batcher.count)
+            waiting.labels(name).set_function(functools.partial(getattr, one.batcher, "count"))
 
     def count(self, path: str, status: int, seconds: float) -> None:
         """Counts a request."""

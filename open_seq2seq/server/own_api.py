@@ -34,7 +34,8 @@ async def answers(served: Served, inputs: list[Any], n_best: int = 1, alignment:
                                  served.task == "generate")
     model: Any = served.trained.model
     if served.task == "transcribe":
-        return [plain(None, one.text, one.words, subtitles_of(one.words or ())) | n_best_of(one, n_best) for one in results]
+        return [plain(None, one.text, one.words, subtitles_of(one.words or ())) | n_best_of(one, n_best)
+                for one in results]
     if served.task == "synthesize":
         return [{"audio": base64.b64encode(sound_file(one.samples, one.rate, "wav")[0]).decode(),
                  "sampling_rate": one.rate,

@@ -42,8 +42,8 @@ def router(models: Models, limits: Limits) -> APIRouter:
         header = request.headers.get("authorization", "")[7:]
         if not allows(str(fields.get("api_key") or header)):
             raise Refused(403, "The key is missing or wrong: send it as api_key.")
-        given = fields.get("q")
-        texts = given if isinstance(given, list) else [given]
+        given: Any = fields.get("q")
+        texts: list[Any] = given if isinstance(given, list) else [given]
         if not texts or not all(isinstance(text, str) for text in texts):
             raise Refused(400, "The field 'q' must be a text or a list of texts.", "q")
         if fields.get("format", "text") != "text":

@@ -128,8 +128,8 @@ def test_openai_completes(client, folder):
     assert again.choices[0].text == greedy.choices[0].text and len(again.choices) == 2
     streamed = client.completions.create(model="lm", prompt="bago", max_tokens=8, temperature=0, stream=True)
     assert "".join(event.choices[0].text for event in streamed) == greedy.choices[0].text
-    drawn = [client.completions.create(model="lm", prompt="bago", max_tokens=12, temperature=1.0, seed=seed).choices[0].text
-             for seed in (1, 1, 2)]
+    drawn = [client.completions.create(model="lm", prompt="bago", max_tokens=12, temperature=1.0, seed=seed)
+             .choices[0].text for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
@@ -197,6 +197,7 @@ def test_mistakes_end_with_code_2(folder):
     for words, message in ((["none"], "none"), (["en-de=en-de", "--port=99999"], "cannot listen"), ([], "LOGDIR"),
                            (["en-de=en-de", "--host=0.0.0.0"], "without a key")):
         done = subprocess.run([sys.executable, str(ROOT / "run.py"), "serve", *words], cwd=folder,
-                              env={**ENVIRONMENT, "OPENSEQ2SEQ_API_KEY": ""}, capture_output=True, text=True, timeout=300)
+                              env={**ENVIRONMENT, "OPENSEQ2SEQ_API_KEY": ""}, capture_output=True, text=True,
+                              timeout=300)
         assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
     assert os.path.isdir(folder / "en-de")

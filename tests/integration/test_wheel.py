@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILT_FROM = ("open_seq2seq", "example_configs", "scripts", "toy_models", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+BUILT_FROM = ("open_seq2seq", "example_configs", "scripts", "toy_models", "setup.py", "pyproject.toml",
+              "README.md", "LICENSE")
 BUILD = "from setuptools import build_meta; print(build_meta.build_{kind}({folder!r}))"
 
 pytestmark = pytest.mark.long

@@ -114,8 +114,8 @@ class SpeechWriter(ResultWriter):
 
     If the output is a file ``.wav``, or a stream such as stdout, it becomes one 16-bit sound file of all texts, with
     pauses between them. Otherwise it becomes a folder with, for each text, the sound ``0000.wav``, the spectrogram
-    ``0000.npy`` ``[frames, features]`` and, unless the spectrogram was given, the alignment's picture ``0000.png`` and the symbols with
-    their start and end in seconds ``0000.json``; and a table ``speech.csv``.
+    ``0000.npy`` ``[frames, features]`` and, unless the spectrogram was given, a picture of the alignment ``0000.png``
+    and the symbols with their start and end in seconds ``0000.json``; and a table ``speech.csv``.
 
     Args:
       output_file: path of the file or folder.

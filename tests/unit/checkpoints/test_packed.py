@@ -70,7 +70,8 @@ def altered(source: Path, target: Path, files: dict[str, bytes], listed: dict[st
 
 
 @pytest.mark.parametrize("name", ["../out", "/tmp/out", "model.ckpt-3/../../out", "model.ckpt-3/..", "other/x",
-                                  "model.ckpt-3/assets/x/y", "model.ckpt-3\\x", "C:x", "x.py", "model.ckpt-3/assets/.."])
+                                  "model.ckpt-3/assets/x/y", "model.ckpt-3\\x", "C:x", "x.py",
+                                  "model.ckpt-3/assets/.."])
 def test_names_that_are_not_those_of_a_model_are_refused(tmp_path, name):
     write_run(tmp_path / "run")
     source = pack(tmp_path / "run", tmp_path / "model.zip")

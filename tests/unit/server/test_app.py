@@ -96,7 +96,8 @@ def test_libretranslate(client):
     for body in ({"json": {"q": "a b", "source": "en", "target": "de"}},
                  {"data": {"q": "a b", "source": "en", "target": "de"}}):
         assert client.post("/translate", **body).json() == {"translatedText": "A B"}
-    assert client.post("/translate", json={"q": ["a", "b"], "source": "auto", "target": "de", "alternatives": 1}).json() == {
+    asked = {"q": ["a", "b"], "source": "auto", "target": "de", "alternatives": 1}
+    assert client.post("/translate", json=asked).json() == {
         "translatedText": ["A", "B"], "alternatives": [["A"], ["B"]],
         "detectedLanguage": [{"confidence": 0, "language": "en"}] * 2}
     assert client.get("/languages").json() == [{"code": "en", "name": "en", "targets": ["de"]},
@@ -120,9 +121,9 @@ def test_transcriptions(client):
 
 @pytest.mark.parametrize("kind", ["wav", "flac", "mp3", "opus"])
 def test_speech_in_formats_that_can_be_read(client, kind):
-    answer = client.post("/v1/audio/speech", json={"model": "voice", "input": "a", "voice": "x", "response_format": kind})
-    samples, rate = soundfile.read(io.BytesIO(answer.content))
-    assert rate == (8000 if kind in ("wav", "flac") else 8000) and len(samples) >= 800
+    asked = {"model": "voice", "input": "a", "voice": "x", "response_format": kind}
+    samples, rate = soundfile.read(io.BytesIO(client.post("/v1/audio/speech", json=asked).content))
+    assert rate >= 8000 and len(samples) >= 800 * rate / 8000
 
 
 def test_pcm_and_piper(client):
@@ -167,21 +168,24 @@ def test_metrics_health_and_pages(client):
 
 BAD = {
     "no JSON": ("/v1/infer", {"content": b"{"}, 400, "is no JSON"),
-    "no JSON for LibreTranslate": ("/translate", {"content": b"{", "headers": {"content-type": "application/json"}}, 400,
-                                   "is no JSON"),
+    "no JSON for LibreTranslate": ("/translate", {"content": b"{", "headers": {"content-type": "application/json"}},
+                                   400, "is no JSON"),
     "invalid UTF-8": ("/v1/infer", {"content": b'{"model": "en-de", "inputs": ["\xff"]}'}, 400, "is no JSON"),
-    "half a surrogate pair": ("/v1/infer", {"content": b'{"model": "en-de", "inputs": ["\\ud800"]}'}, 400, "Unicode|JSON"),
+    "half a surrogate pair": ("/v1/infer", {"content": b'{"model": "en-de", "inputs": ["\\ud800"]}'}, 400,
+                              "Unicode|JSON"),
     "a list": ("/translate", {"json": [1]}, 400, "must be an object"),
     "no inputs": ("/v1/infer", {"json": {"model": "en-de", "inputs": []}}, 400, "field 'inputs' is wrong"),
     "inputs of numbers": ("/v1/infer", {"json": {"model": "en-de", "inputs": [3]}}, 400, "field 'inputs.0' is wrong"),
     "a mistake of the model": ("/v1/infer", {"json": {"model": "en-de", "inputs": ["wrong"]}}, 400, "wrong is wrong"),
     "unknown model": ("/v1/infer", {"json": {"model": MARKUP, "inputs": ["a"]}}, 404, "There is no model"),
     "model of another task": ("/v1/audio/speech", {"json": {"model": "lm", "input": "a"}}, 404, "does not do this"),
-    "unknown languages": ("/translate", {"json": {"q": "a", "source": "fr", "target": "de"}}, 400, "not translate from"),
+    "unknown languages": ("/translate", {"json": {"q": "a", "source": "fr", "target": "de"}}, 400,
+                          "not translate from"),
     "10,000 tokens": ("/translate", {"json": {"q": "a " * 10_000, "source": "en", "target": "de"}}, 413, "characters"),
     "many inputs": ("/v1/infer", {"json": {"model": "en-de", "inputs": ["a"] * 5}}, 413, "5 inputs, but at most 4"),
     "large body": ("/v1/infer", {"content": b"x" * 300_000}, 413, "larger than 0.2 MB"),
-    "a recording in JSON": ("/v1/infer", {"json": {"model": "asr", "inputs": ["/etc/passwd"]}}, 400, "reads a recording"),
+    "a recording in JSON": ("/v1/infer", {"json": {"model": "asr", "inputs": ["/etc/passwd"]}}, 400,
+                            "reads a recording"),
     "no file": ("/v1/audio/transcriptions", {"data": {"model": "asr"}}, 400, "has no file"),
     "text as sound": ("/v1/audio/transcriptions", {"data": {"model": "asr"}, "files": {"file": b"no sound"}}, 400,
                       "no recording that can be read"),
@@ -196,11 +200,12 @@ BAD = {
     "unknown format": ("/v1/audio/transcriptions", {"data": {"model": "asr", "response_format": "doc"}, "files": {
         "file": wav()}}, 400, "use json, text, srt"),
     "no picture": ("/v1/infer", {"data": {"model": "images"}, "files": {"file": b"GIF89a"}}, 400, "JPEG or PNG"),
-    "a damaged picture": ("/v1/infer", {"data": {"model": "images"}, "files": {"file": b"\x89PNG\r\n\x1a\n" + b"\0" * 20}},
-                          400, "damaged"),
+    "a damaged picture": ("/v1/infer", {"data": {"model": "images"}, "files": {
+        "file": b"\x89PNG\r\n\x1a\n" + b"\0" * 20}}, 400, "damaged"),
     "a huge picture": ("/v1/infer", {"data": {"model": "images"}, "files": {
         "file": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff"}}, 413, "pixels"),
-    "speed": ("/v1/audio/speech", {"json": {"model": "voice", "input": "a", "speed": 9}}, 400, "field 'speed' is wrong"),
+    "speed": ("/v1/audio/speech", {"json": {"model": "voice", "input": "a", "speed": 9}}, 400,
+              "field 'speed' is wrong"),
     "length scale": ("/synthesize", {"json": {"text": "a", "length_scale": True}}, 400, "'length_scale' must be"),
     "alternatives": ("/translate", {"json": {"q": "a", "source": "en", "target": "de", "alternatives": -1}}, 400,
                      "'alternatives' must be"),

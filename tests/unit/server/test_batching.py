@@ -31,8 +31,8 @@ def test_requests_that_wait_are_computed_together():
     first = batcher.submit([1], compute, "a")
     while not compute.calls:
         pass
-    others = [batcher.submit([2, 3], compute, "a"), batcher.submit([4], compute, "b"), batcher.submit([5], compute, "a"),
-              batcher.submit([6], compute, "a")]
+    others = [batcher.submit(inputs, compute, key)
+              for inputs, key in (([2, 3], "a"), ([4], "b"), ([5], "a"), ([6], "a"))]
     assert batcher.count == 6
     compute.go.set()
     wait([first, *others], 5)

@@ -51,7 +51,8 @@ def test_pieces_are_drawn_anew_in_each_epoch_and_alike_in_each_run(folder):
     np.testing.assert_array_equal(first["source_tensors"][0], again["source_tensors"][0])
     assert (first["source_tensors"][0] != next_epoch["source_tensors"][0]).any()
     whole = make_layer(folder, "eval", context_frames=2).make_batch(np.array([1]))["source_tensors"]
-    starts = [start for start in range(27) if np.array_equal(whole[2][0, start:start + 7], first["source_tensors"][2][0])]
+    piece = first["source_tensors"][2][0]
+    starts = [start for start in range(27) if np.array_equal(whole[2][0, start:start + 7], piece)]
     assert len(starts) == 1
     np.testing.assert_array_equal(whole[0][0, starts[0] * HOP:(starts[0] + 7) * HOP], first["source_tensors"][0][0])
 
@@ -85,7 +86,7 @@ def test_mistakes_are_named(folder, tmp_path):
     np.save(tmp_path / "nan.npy", np.full([3, MELS], np.nan, np.float32))
     (tmp_path / "text.npy").write_text("no array")
     layer = make_layer(folder, "interactive_infer")
-    for given, message in ((tmp_path / "wide.npy", rf"wide.npy is no spectrogram .* numbers \[frames, {MELS}\], but is"),
+    for given, message in ((tmp_path / "wide.npy", rf"wide.npy is no spectrogram .* numbers \[frames, {MELS}\]"),
                            (tmp_path / "nan.npy", "nan.npy has values that are not finite"),
                            (tmp_path / "text.npy", "text.npy is not a file .npy"),
                            (tmp_path / "none.npy", "none.npy does not exist"),
