@@ -24,6 +24,8 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "espeak": ("phonemes of espeak-ng", ("espeakng-loader", "phonemizer")),
     "numbers": ("texts with digits, in speech synthesis", ("num2words",)),
     "plots": ("pictures of alignments", ("matplotlib",)),
+    "serve": ("the server of trained models", ("fastapi", "prometheus-client", "python-multipart", "uvicorn",
+                                               "websockets")),
 }
 """Extra of setup.py → (what it is for, the packages that it installs)."""
 _OTHERS = {"kenlm": ("binary n-gram models of KenLM", "pip install kenlm"),

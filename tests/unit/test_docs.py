@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib.util
 import inspect
 import re
@@ -46,13 +47,25 @@ LAUNCHERS_OWN = (r"--(no-deps|bind-to|allow-run-as-root|oversubscribe|mca|gloo|n
 
 def test_every_flag_in_the_pages_exists():
     from open_seq2seq.cli import make_parser
-    from open_seq2seq.models import LSTMLM, MultiDecoderModel, Speech2Text, Text2SpeechTacotron, Text2Text
+    from open_seq2seq.models import (
+        LSTMLM,
+        MultiDecoderModel,
+        Speech2Text,
+        Text2SpeechTacotron,
+        Text2SpeechWavenet,
+        Text2Text,
+    )
+    from open_seq2seq.server.limits import Limits
 
     flags = {option for action in make_parser()._actions for option in action.option_strings}
-    params = {name for model in (LSTMLM, MultiDecoderModel, Speech2Text, Text2SpeechTacotron, Text2Text)
+    params = {name for model in (LSTMLM, MultiDecoderModel, Speech2Text, Text2SpeechTacotron, Text2SpeechWavenet,
+                                            Text2Text)
               for found in model.declared_params() for name in found}
     sections = {"eval_params", "train_params", "infer_params", "key"}  # and the placeholder of the usage line
-    scripts = "".join(path.read_text() for folder in ("scripts", "benchmarks") for path in (ROOT / folder).glob("*.py"))
+    programs = [path for folder in ("scripts", "benchmarks") for path in (ROOT / folder).glob("*.py")]
+    programs += [ROOT / "open_seq2seq" / place for place in ("run/tools.py", "server/command.py")]
+    scripts = "".join(path.read_text() for path in programs) + "".join(
+        f"--{field.name}" for field in dataclasses.fields(Limits))
     for page in PAGES:
         text = re.sub(LAUNCHERS_OWN, "", page.read_text(encoding="utf-8"))
         for name in re.findall(r"(?<![-\w])--([A-Za-z]\w*)", text):

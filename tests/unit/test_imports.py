@@ -23,6 +23,7 @@ LAYERS = (
     ("training",),
     ("inference", "export", "report"),
     ("run",),
+    ("server",),
     ("cli",),
     ("rescoring",),
     ("__main__",),

@@ -18,12 +18,15 @@ OF_DEVELOPERS = {"test", "outside", "lint", "docs"}
 
 def extras() -> dict[str, set[str]]:
     """Extra of setup.py → the packages that it installs."""
-    call = next(node for node in ast.walk(ast.parse(SETUP.read_text(encoding="utf-8")))
-                if isinstance(node, ast.keyword) and node.arg == "extras_require")
+    nodes = [*ast.walk(ast.parse(SETUP.read_text(encoding="utf-8")))]
+    call = next(node for node in nodes if isinstance(node, ast.keyword) and node.arg == "extras_require")
+    named = {node.targets[0].id: node.value for node in nodes
+             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}
     assert isinstance(call.value, ast.Dict)
+    values = [named[value.id] if isinstance(value, ast.Name) else value for value in call.value.values]
     return {ast.literal_eval(key): {word.value.partition(">")[0] for word in ast.walk(value)
                                     if isinstance(word, ast.Constant) and isinstance(word.value, str)}
-            for key, value in zip(call.value.keys, call.value.values, strict=True) if key is not None}
+            for key, value in zip(call.value.keys, values, strict=True) if key is not None}
 
 
 def test_the_optional_parts_are_the_extras():
