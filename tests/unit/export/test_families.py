@@ -143,7 +143,7 @@ def test_a_full_disk_leaves_nothing_and_what_the_user_has_stays(run, tmp_path, m
     (["--logdir=nowhere"], "needs --export_dir"),
     (["--export_dir=x"], "neither a config nor a trained model"),
     (["--logdir=empty", "--export_dir=x"], "has no checkpoint"),
-    (["--logdir=file", "--export_dir=x"], "has no checkpoint"),
+    (["--logdir=file", "--export_dir=x"], "neither a log directory nor an intact packed model"),
     (["--logdir=empty", "--export_dir="], "needs --export_dir"),
     (["--logdir=empty", "--export_dir=x", "--export_format=ONNX"], "has to be one of savedmodel"),
     (["--logdir=empty", "--export_dir=x", "--mode=exprot"], "Did you mean 'export'?"),
