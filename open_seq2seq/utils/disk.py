@@ -131,7 +131,8 @@ def writing(path: StrPath, is_own: IsOwn, durable: bool = False, alone: bool = F
 
 def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
     """Opens a pipe, a terminal, a device such as ``/dev/null``, or a descriptor for writing; nothing is created."""
-    return open(target if isinstance(target, int) else os.open(target, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)), mode, **how)
+    flags = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
+    return open(target if isinstance(target, int) else os.open(target, flags), mode, **how)
 
 
 def write_new(path: StrPath, content: bytes | str) -> None:

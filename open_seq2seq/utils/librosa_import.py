@@ -20,7 +20,8 @@ from open_seq2seq.utils import disk
 @functools.cache
 def import_librosa() -> ModuleType:
     """Returns librosa after importing the modules of it that compile functions."""
-    path = os.path.join(tempfile.gettempdir(), f"open_seq2seq_librosa_{getpass.getuser()}.lock")
+    user = getattr(os, "getuid", getpass.getuser)()  # Windows has no numbers of users
+    path = os.path.join(tempfile.gettempdir(), f"open_seq2seq_librosa_{user}.lock")
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # without a lock if the folder is read-only
             disk.lock(stack.enter_context(disk.open_lock(path, lambda file: not file.read(1))), wait=True)
