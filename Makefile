@@ -1,5 +1,6 @@
 # Every target first installs what it needs in .venv; this happens only once, and again after a change of setup.py.
 
+PYTHON_GIVEN := $(filter-out undefined default,$(origin PYTHON))
 PYTHON ?= python3
 VENV ?= .venv
 # Build of TensorFlow to install: gpu if there is an NVIDIA device, else cpu.
@@ -23,6 +24,17 @@ PINNED := $(if $(TENSORFLOW),$(if $(filter cpu,$(DEVICE)),'tensorflow-cpu==$(TEN
 PYTEST = $(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile --max-worker-restart=0 \
   --no-loadscope-reorder $(PYTEST_ARGS)
 export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+# An environment is made once: with PYTHON given, one of another Python is refused instead of used in silence.
+ifneq ($(and $(PYTHON_GIVEN),$(wildcard $(BIN)/python)),)
+  VERSION_OF = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+  WANTED := $(call VERSION_OF,$(PYTHON))
+  FOUND := $(call VERSION_OF,$(BIN)/python)
+  ifneq ($(WANTED),$(FOUND))
+    $(error $(VENV) has Python $(FOUND), but PYTHON=$(PYTHON) is $(or $(WANTED),no Python that runs here): \
+      add VENV=.venv-$(or $(WANTED),NAME), or remove $(VENV))
+  endif
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-speech horovod test test-long test-ranks test-onednn test-outside test-all coverage lint reference-losses docs clean

@@ -11,6 +11,9 @@ SHIPPED = ("example_configs", "scripts", "toy_models")  # installed in open_seq2
 # The server; its tests have passed with 0.165, 0.26, 0.0.34, 0.54 and 17.4.
 SERVE = ["fastapi>=0.115", "prometheus-client>=0.20", "python-multipart>=0.0.18", "uvicorn>=0.30", "websockets>=13"]
 TENSORFLOW = ">=2.18,<2.22"  # the tests have passed with 2.18 and 2.21
+# PyPI has wheels of tensorflow-cpu for Linux on x86_64 and for Windows; elsewhere, tensorflow itself has no CUDA.
+HAS_CPU_BUILD = "sys_platform == 'win32' or (sys_platform == 'linux' and platform_machine == 'x86_64')"
+HAS_NO_CPU_BUILD = "sys_platform != 'win32' and (sys_platform != 'linux' or platform_machine != 'x86_64')"
 
 
 def read_version() -> str:
@@ -65,6 +68,7 @@ setup(
         "Development Status :: 3 - Alpha",
         "Intended Audience :: Science/Research",
         "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
     # TensorFlow comes by an extra, cpu or gpu: pip would lay one build over the other.
@@ -83,7 +87,7 @@ setup(
         "tensorboard",
     ],
     extras_require={
-        "cpu": [f"tensorflow-cpu{TENSORFLOW}"],
+        "cpu": [f"tensorflow-cpu{TENSORFLOW}; {HAS_CPU_BUILD}", f"tensorflow{TENSORFLOW}; {HAS_NO_CPU_BUILD}"],
         # Horovod with NCCL compiles and links against the CUDA wheels of 2.18.1 and of 2.21.0 (install_horovod.sh).
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.

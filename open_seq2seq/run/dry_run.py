@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +25,7 @@ from open_seq2seq.training.loop.hooks import Hook
 from open_seq2seq.training.loop.passes import EvaluationPass
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.posix import resource
 from open_seq2seq.utils.progress import format_count, format_time
 
 _UPDATES, _SECONDS = 10, 4.0  # at least so many updates, and for so long, unless they take longer than _MOST_SECONDS
@@ -184,13 +184,16 @@ def _check_training(trainer: Trainer, verbose: bool) -> None:
     deco_print(f"Memory: weights {weights / megabytes:,.0f} MiB, optimizer {slots / megabytes:,.0f} MiB")
     before = _peak_bytes()
     trainer.try_batch(largest)
-    more = (_peak_bytes() - before) / megabytes
+    after = _peak_bytes()
+    if before is None or after is None:
+        return
+    more = (after - before) / megabytes
     deco_print(f"One step on the batch with the longest example ({len(largest)} examples) increased the peak memory by "
-               f"{more:,.0f} MiB to {_peak_bytes() / megabytes:,.0f} MiB", offset=1)
+               f"{more:,.0f} MiB to {after / megabytes:,.0f} MiB", offset=1)
 
 
-def _peak_bytes() -> int:
-    """Returns the peak memory in bytes so far, of the first GPU if there is one, else of the process."""
+def _peak_bytes() -> int | None:
+    """Returns the peak memory in bytes so far, of the first GPU or else of the process; None if it is unknown."""
     if tf.config.list_logical_devices("GPU"):
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return None if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -7,7 +7,6 @@ cannot distinguish it from one that waits for its data; see docs/distributed.md.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import signal
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from open_seq2seq.utils.launcher import announce_by, end_all, say
+from open_seq2seq.utils.posix import fcntl
 from open_seq2seq.utils.trail import TRAIL, Trail
 
 if TYPE_CHECKING:
@@ -419,7 +419,9 @@ def _space(kind: str) -> str:
 
 def interface_addresses() -> list[str]:
     """Returns the IPv4 addresses of this host's network interfaces, except loopback addresses."""
-    addresses = []
+    addresses: list[str] = []
+    if fcntl is None:
+        return addresses
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):  # an interface without an address

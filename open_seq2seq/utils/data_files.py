@@ -13,6 +13,7 @@ from io import BufferedReader
 from typing import BinaryIO, cast
 
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.posix import AT_ONCE
 
 _MOST_DIGITS = 15
 
@@ -32,7 +33,7 @@ def open_regular(path: str) -> BufferedReader:
     try:
         _check_kind(os.stat(path).st_mode, path)
         # The file may have been replaced since the check, so the open must not block.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | AT_ONCE)
     except ValueError as error:  # the name contains NUL, or a character that cannot be encoded
         raise FileNotFoundError(errno.ENOENT, "this is not a valid file name", path) from error
     try:

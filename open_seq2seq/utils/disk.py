@@ -20,7 +20,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
-import fcntl
 import functools
 import hashlib
 import json
@@ -36,6 +35,7 @@ from typing import IO, Any, BinaryIO
 
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.own_files import NotOwnFileError, open_own, without_links
+from open_seq2seq.utils.posix import AT_ONCE, NO_LINKS, fcntl
 
 LINK = "it is a symbolic link, and nothing is written through links"
 NO_FILE = "it is not a regular file"
@@ -131,7 +131,8 @@ def writing(path: StrPath, is_own: IsOwn, durable: bool = False, alone: bool = F
 
 def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
     """Opens a pipe, a terminal, a device such as ``/dev/null``, or a descriptor for writing; nothing is created."""
-    return open(target if isinstance(target, int) else os.open(target, os.O_WRONLY | os.O_CLOEXEC), mode, **how)
+    flags = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
+    return open(target if isinstance(target, int) else os.open(target, flags), mode, **how)
 
 
 def write_new(path: StrPath, content: bytes | str) -> None:
@@ -193,11 +194,13 @@ def process_folder() -> str:
 
 
 def lock(file: IO[bytes] | int, wait: bool = False) -> bool:
-    """Locks a file or folder until it is closed; returns False if its file system has no locks.
+    """Locks a file or folder until it is closed; returns False if its file system, or the system, has no locks.
 
     Raises:
       BlockingIOError: another process holds the lock, and ``wait`` is False.
     """
+    if fcntl is None:
+        return False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -221,7 +224,8 @@ def open_lock(path: StrPath, is_own: IsOwn) -> IO[bytes]:
 def rewrite_lock(file: IO[bytes], content: bytes) -> None:
     """Replaces the content of a lock file that this process holds; it is empty if the disk has no space."""
     os.ftruncate(file.fileno(), 0)
-    os.pwrite(file.fileno(), content, 0)  # unbuffered, so that closing the file does not repeat a failed write
+    os.lseek(file.fileno(), 0, os.SEEK_SET)
+    os.write(file.fileno(), content)  # unbuffered, so that closing the file does not repeat a failed write
 
 
 @contextlib.contextmanager
@@ -260,7 +264,7 @@ def _locked(path: StrPath) -> Iterator[None]:
       BlockingIOError: another process holds the lock, or has renamed the file.
       OSError: the path does not exist, or is not a regular file or folder.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | NO_LINKS | AT_ONCE)
     try:
         lock(descriptor)
         status = os.fstat(descriptor)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import resource
 import site
 import sys
 import sysconfig
@@ -14,6 +13,7 @@ import traceback
 from typing import BinaryIO
 
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.posix import resource
 
 # Bytes (1.5 GiB). With less address space, importing TensorFlow fails with hundreds of lines of errors.
 _LEAST_ADDRESS_SPACE = 3 << 29
@@ -30,6 +30,8 @@ _HINTS = {
 
 def check_limits() -> None:
     """Raises UserError if the limit of the address space is too low for importing TensorFlow."""
+    if resource is None:
+        return
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
         raise UserError(f"The process may use {limit / 2**30:.2f} GiB of address space (ulimit -v), but TensorFlow "

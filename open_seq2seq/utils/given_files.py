@@ -15,6 +15,7 @@ from typing import BinaryIO
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, NAMES_OF_COPIES, not_utf8, read_lines, shown, too_long
 from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.posix import AT_ONCE
 
 STANDARD_INPUT = "-"
 _NAME_OF_INPUT = "standard input"
@@ -171,7 +172,7 @@ def _spooled_pipe(name: str) -> str:
       DataError: no process opens the pipe for writing within a few seconds.
     """
     path = _new_name("pipe.txt", name)
-    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(name, os.O_RDONLY | AT_ONCE)
     with open(descriptor, "rb", buffering=0) as pipe, open(path, "xb") as out:
         if not select.select([pipe], [], [], _PATIENCE)[0]:
             first = pipe.read(1)  # None: a process has opened the pipe, but has not written yet

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import getpass
 import os
 import tempfile
 from types import ModuleType
@@ -19,7 +20,8 @@ from open_seq2seq.utils import disk
 @functools.cache
 def import_librosa() -> ModuleType:
     """Returns librosa after importing the modules of it that compile functions."""
-    path = os.path.join(tempfile.gettempdir(), f"open_seq2seq_librosa_{os.getuid()}.lock")
+    user = getattr(os, "getuid", getpass.getuser)()  # Windows has no numbers of users
+    path = os.path.join(tempfile.gettempdir(), f"open_seq2seq_librosa_{user}.lock")
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # without a lock if the folder is read-only
             disk.lock(stack.enter_context(disk.open_lock(path, lambda file: not file.read(1))), wait=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import signal
 import stat
@@ -14,6 +13,7 @@ from typing import IO, Any
 
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.posix import fcntl
 
 STANDARD_OUTPUT = "/dev/stdout"
 """Path of this process's stdout, which is written as ``-`` on the command line."""
@@ -43,7 +43,7 @@ def _check_place(name: str, flag: str) -> None:
     if descriptor is not None:
         # The file behind an open stream may belong to another user, so its access rights are not checked.
         # A stream that was closed at the start has been replaced by the read end of a pipe (``enduring_output``).
-        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        if fcntl is not None and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
             raise UserError(f"{flag} is {name}, but this process was started with that stream closed: choose a file.")
         return
     path = Path(os.path.realpath(name))

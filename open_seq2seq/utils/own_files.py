@@ -12,6 +12,8 @@ import zlib
 from io import BufferedReader
 from pathlib import PurePosixPath
 
+from open_seq2seq.utils.posix import NO_LINKS
+
 
 class NotOwnFileError(Exception):
     """A name in a folder is not a regular file of that folder; the message has the name and the reason."""
@@ -22,7 +24,7 @@ def without_links(path: str, flags: int) -> int:
 
     If a link were followed, opening for writing could overwrite a file elsewhere.
     """
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    return os.open(path, flags | NO_LINKS, 0o666)
 
 
 def open_own(folder: str | os.PathLike[str], name: str) -> BufferedReader:

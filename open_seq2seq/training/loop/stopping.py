@@ -39,8 +39,9 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         # Only the main thread may set handlers; in other threads, as in some notebooks, signals are left as they are.
         if threading.current_thread() is threading.main_thread():
-            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:
+            hang_up = getattr(signal, "SIGHUP", None)
+            for signum in filter(None, (signal.SIGINT, signal.SIGTERM, hang_up)):
+                if signum != hang_up or signal.getsignal(signum) is not signal.SIG_IGN:
                     self._before[signum] = signal.signal(signum, self._handle)
         return self
 
