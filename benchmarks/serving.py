@@ -176,7 +176,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("--lines", type=int, default=256, help="most lines of it (default: %(default)s)")
     parser.add_argument("--clients", type=int, default=64, help="clients at a time (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=120.0, help="duration of a load (default: %(default)s)")
-    parser.add_argument("--early", type=float, default=30.0, help="seconds after which memory is read for the first time "
+    parser.add_argument("--early", type=float, default=30.0, help="seconds until memory is read for the first time "
                         "(default: %(default)s)")
     options = parser.parse_args(words)
     lines = [line for line in dict.fromkeys(read_lines(options.text)) if line.strip()][:options.lines]
@@ -188,7 +188,8 @@ def main(words: list[str]) -> None:
     first = len(alone[0].latencies) / alone[0].seconds
     print(f"{describe_machine()[0]}; {options.clients} clients for {options.seconds:g} s each\n")
     print(markdown_table(
-        ["", "answers", "failed", "unlike `infer`", "answers/s", "speed", "median s", "p95 s", f"MB at {options.early:g} s",
+        ["", "answers", "failed", "unlike `infer`", "answers/s", "speed", "median s", "p95 s",
+         f"MB at {options.early:g} s",
          "MB at the end", "processor s of the clients"],
         [_row("one by one", alone, expected, 0.0), _row("batching", together, expected, first)]))
 

@@ -128,8 +128,8 @@ class Guard:
 def key_in(scope: Any) -> str:
     """Returns the key in the headers of a request; "" if there is none."""
     headers = dict(scope["headers"])
-    bearer = headers.get(b"authorization", b"").decode("latin-1")
-    return bearer[7:] if bearer[:7].lower() == "bearer " else headers.get(b"x-api-key", b"").decode("latin-1")
+    bearer = headers.get(b"authorization", b"").decode("utf-8", "replace")
+    return bearer[7:] if bearer[:7].lower() == "bearer " else headers.get(b"x-api-key", b"").decode("utf-8", "replace")
 
 
 def error_of(path: str, refused: Refused) -> Any:

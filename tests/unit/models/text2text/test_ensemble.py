@@ -132,7 +132,7 @@ def test_several_log_directories_only_infer(tmp_path: Path, capsys):
     for words, said in ((["--mode=train", "--config_file=nmt-reversal-TT"], "but the mode is train: give one logdir"),
                         (["--mode=eval", "--config_file=nmt-reversal-TT"], "but the mode is eval: give one logdir"),
                         (["--mode=export", "--export_dir=c"], "An export contains one model: give one logdir"),
-                        (["--mode=report"], "A report is about one run: give one logdir"),
+                        (["--mode=report"], "The logdir a does not exist or is not a folder"),
                         (["--mode=infer"], "The folder a does not exist")):
         assert main([*words, "--logdir", "a", "b"]) == 2
         error = capsys.readouterr().err
