@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -21,7 +22,7 @@ from benchmarks.gpu_report import format_tables  # noqa: E402
 from open_seq2seq import data, decoders, encoders, losses, models, optimizers  # noqa: E402
 from open_seq2seq.config.params import as_params, describe_range, describe_type  # noqa: E402
 from open_seq2seq.optimizers import lr_policies  # noqa: E402
-from scripts.verify_results import Card, read_cards  # noqa: E402
+from scripts.verify_results import Card, Table, read_cards, read_tables  # noqa: E402
 
 PAGE = os.path.join(ROOT, "docs", "parameters.md")
 HEAD = """# Parameter reference
@@ -150,6 +151,7 @@ def detail_sections(cards: list[Card]) -> list[str]:
     for card in cards:
         rows = {"what": card.what, "figure": card.figure, "measured": card.metric,
                 "values": ", ".join(f"{value:g}" for value in card.values),
+                "also": ", ".join(f"{name} {value:g}" for name, value in card.also.items()),
                 "random seeds": ", ".join(map(str, card.seeds)), "data": card.data,
                 "hardware": card.hardware,
                 "raw products": ", ".join(f"{speed:g} GFLOP/s in {dtype}" for dtype, speed in card.gflops.items()),
@@ -164,12 +166,38 @@ def detail_sections(cards: list[Card]) -> list[str]:
     return lines[:-1]
 
 
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def measured_table(table: Table, cards: dict[str, Card]) -> list[str]:
+    """Returns the lines of a table of a page; figures of cards that it names are filled in, and † leads to its card."""
+    mark = "" if table.run_again else f"[{MARK.strip()}](results.md#tables-of-other-pages)"
+    first, *others = table.columns
+    filled = [[re.sub(r"\{[\w.-]+\[[\w ]+\]\}", lambda match: match[0].format_map(cards), cell) for cell in row]
+              for row in table.rows]
+    return [_row([f"{first} {mark}".strip(), *others]), "|---" * len(table.columns) + "|", *map(_row, filled)]
+
+
+def list_of_tables(tables: dict[str, Table]) -> list[str]:
+    """Returns the lines of the table of all tables in ``results/tables``."""
+    lines = ["| table | hardware | versions | measured by | written | run again |", "|---|---|---|---|---|---|"]
+    for table in tables.values():
+        versions = ", ".join(f"{name} {version}" for name, version in table.versions.items())
+        command = f"`{table.command}`" if table.command else ""
+        link = f"[{table.what}]({table.page.removeprefix('docs/')}), `{table.name}`"
+        lines.append(_row([link, table.hardware, versions, command, table.written, table.run_again or "no"]))
+    return lines
+
+
 def with_cards(page: str, from_docs: bool) -> str:
     """Returns a page with the tables of the cards in ``results/`` between the comments that name them."""
-    cards = sorted(read_cards(), key=lambda card: card.row)
+    cards, tables = sorted(read_cards(), key=lambda card: card.row), read_tables()
     scores, speeds = ([card for card in cards if card.table == table] for table in ("scores", "speeds"))
+    by_name = {card.name: card for card in cards}
     parts = {"scores": score_table(scores, from_docs), "speeds": speed_table(speeds, from_docs),
-             "cards": detail_sections(cards)}
+             "cards": detail_sections(cards), "list of tables": list_of_tables(tables),
+             **{f"tables/{table.name}": measured_table(table, by_name) for table in tables.values()}}
     for name, lines in parts.items():
         text = "\n".join([f"<!-- results: {name} -->", *lines, "<!-- end of results -->"])
         page = re.sub(rf"<!-- results: {name} -->\n.*?<!-- end of results -->", lambda match, text=text: text, page,

@@ -30,6 +30,7 @@ from open_seq2seq.utils.errors import UserError, nearest_name
 from open_seq2seq.utils.script import ScriptParser, run_script
 
 CARDS = os.path.join(ROOT, "results")
+TABLES = os.path.join(CARDS, "tables")
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,13 @@ class Card:
 
     Attributes:
       name: the name of its file.
-      table: the table of README that it is in: ``scores`` or ``speeds``.
+      table: the table of README that it is in: ``scores`` or ``speeds``; "" if only pages of the documentation have it.
       row: its place in the table, from 1.
       what: the task, model and data, as the table says.
       figure: the figure with its unit, as the table says.
       metric: what was measured, on which data, with its signature.
       values: the measured values, one for each seed.
+      also: other figures of the same trainings, by what they are.
       seeds: their random seeds.
       page: the page and section of the documentation that describes it.
       config: the recipe.
@@ -71,6 +73,7 @@ class Card:
     values: Sequence[float]
     hardware: str
     page: str
+    also: dict[str, float] = field(default_factory=dict)
     seeds: Sequence[int] = ()
     config: str | None = None
     overrides: str = ""
@@ -92,6 +95,51 @@ class Card:
         return statistics.fmean(self.values)
 
 
+@dataclass(frozen=True)
+class Table:
+    """A card of a whole table of a page, in ``results/tables``; what is not known is empty.
+
+    Attributes:
+      name: the name of its file.
+      what: what was measured.
+      page: the page and section of the documentation that describes how, and has the table.
+      columns: names of the columns, with their units.
+      rows: cells as they are shown; ``{CARD.values[0]}``, ``{CARD.minutes[0]}`` or ``{CARD.also[NAME]}`` stands for
+        a figure of a card.
+      hardware: the processor and the number of cores.
+      versions: versions of the main libraries, by name.
+      command: what measures it.
+      written: the day on which the figures came into the documentation.
+      run_again: when it was last confirmed, and what was seen; None: not since it was first measured.
+    """
+
+    name: str
+    what: str
+    page: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    hardware: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    command: str = ""
+    written: str = ""
+    run_again: str | None = None
+
+
+def read_tables(folder: str = TABLES) -> dict[str, Table]:
+    """Returns the cards of tables in a folder by name.
+
+    Raises:
+      UserError: a file is not such a card, or a row has more or fewer cells than there are columns.
+    """
+    tables = {}
+    for path in sorted(glob.glob(os.path.join(folder, "*.yaml"))):
+        table = tables[_name_of(path)] = _read(path, Table)
+        for row in table.rows:
+            if len(row) != len(table.columns):
+                raise UserError(f"{path}: the row of '{row[0]}' has {len(row)} cells for {len(table.columns)} columns.")
+    return tables
+
+
 def read_cards(folder: str = CARDS) -> list[Card]:
     """Returns the cards in a folder, sorted by name.
 
@@ -104,18 +152,26 @@ def read_cards(folder: str = CARDS) -> list[Card]:
     return [_card(path) for path in paths]
 
 
-def _card(path: str) -> Card:
+def _name_of(path: str) -> str:
+    return os.path.basename(path).removesuffix(".yaml")
+
+
+def _read(path: str, kind: Any) -> Any:
     import yaml
 
     with open(path, encoding="utf-8") as file:
         values: dict[str, Any] = yaml.safe_load(file)
-    unknown = set(values) - {one.name for one in fields(Card)}
+    unknown = set(values) - {one.name for one in fields(kind)}
     if unknown:
         raise UserError(f"{path}: a card has no '{min(unknown)}'.")
     try:
-        card = Card(name=os.path.basename(path).removesuffix(".yaml"), **values)
+        return kind(name=_name_of(path), **values)
     except TypeError as error:
         raise UserError(f"{path}: {error}.") from error
+
+
+def _card(path: str) -> Card:
+    card: Card = _read(path, Card)
     if bool(card.commands) != (card.pattern is not None) or bool(card.commands) != (card.band is not None):
         raise UserError(f"{path}: commands, pattern and band belong together.")
     return card
