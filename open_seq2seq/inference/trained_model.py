@@ -24,6 +24,9 @@ from open_seq2seq.training.loop.passes import InferencePass
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError, UserError
 
+_MOST_VARIANTS = 16
+"""Number of compiled variants that a model keeps."""
+
 
 class ScoringPass:
     """Computes the scores of given targets, one batch at a time.
@@ -325,12 +328,16 @@ class TrainedModel:
             return self
         with self._lock, user_code.loading:
             key = repr(values)
-            if key not in self._variants:
+            variant = self._variants.pop(key, None)
+            if variant is None:
                 spec = dataclasses.replace(self._spec, params=merge_params(self._spec.params, values)[0])
                 model = build_model(spec, variables_of=self.model)
                 model.ensemble = self.model.ensemble
-                self._variants[key] = TrainedModel(model)
-            return self._variants[key]
+                variant = TrainedModel(model)
+            self._variants[key] = variant  # in the order in which they were used last
+            if len(self._variants) > _MOST_VARIANTS:
+                del self._variants[next(iter(self._variants))]
+            return variant
 
     def _answers(self, inputs: Any, single: bool | None = None) -> Any:
         answers = [self.model.answer(result) for result in self.infer(_listed(inputs))]

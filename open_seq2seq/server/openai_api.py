@@ -22,6 +22,7 @@ from open_seq2seq.utils.errors import ConfigError, UserError
 
 _MOST_TOKENS = 1024
 _PIECE_SECONDS = 0.5
+_MOST_SAMPLES = 1 << 12  # of a request, which has at most 128 prompts of 16 completions by default
 
 
 class SpeechAsked(BaseModel):
@@ -103,10 +104,13 @@ async def _deltas(served: Served, recording: tuple[np.ndarray, int]) -> AsyncIte
 
 
 def _sampling(asked: CompletionAsked) -> dict[str, Any]:
-    """Returns the values of the config with which a completion is computed; lengths are powers of 2."""
+    """Returns the values of the config with which a completion is computed.
+
+    Each combination is compiled once, so lengths are powers of 2, and numbers have one decimal.
+    """
     length = 1 << (asked.max_tokens - 1).bit_length()
-    sampled = {"sampling_temperature": round(asked.temperature, 2), "sampling_seed": asked.seed,
-               "sampling_top_p": None if asked.top_p == 1.0 else round(asked.top_p, 2)}
+    sampled = {"sampling_temperature": max(round(asked.temperature, 1), 0.1),
+               "sampling_top_p": None if asked.top_p == 1.0 else max(round(asked.top_p, 1), 0.1)}
     none = {"sampling_temperature": None, "sampling_top_k": None, "sampling_top_p": None}
     return {"infer_task": "generate",
             "encoder_params": {"num_tokens_gen": length, **(sampled if asked.temperature > 0 else none)}}
@@ -131,7 +135,9 @@ async def _completed(served: Served, asked: CompletionAsked) -> dict[str, Any]:
     prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
     values = _sampling(asked)
     inputs = [prompt for prompt in prompts for _ in range(asked.n)]
-    results = await served.infer(inputs, values, alone=asked.temperature > 0)
+    # Samples depend on the numbers of their inputs: those of another seed are other samples.
+    first = asked.seed * _MOST_SAMPLES if asked.temperature > 0 else None
+    results = await served.infer(inputs, values, first)
     choices, usage = [], {"prompt_tokens": 0, "completion_tokens": 0}
     for index, ids in enumerate(results):
         choice, before, new = _choice(served, ids, values["encoder_params"]["num_tokens_gen"], asked, index)

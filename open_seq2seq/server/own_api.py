@@ -30,8 +30,8 @@ async def answers(served: Served, inputs: list[Any], n_best: int = 1, alignment:
     """Returns the result of each input as values of JSON."""
     if served.task == "translate":
         return [translation(one, n_best) for one in await hypotheses(served, inputs, n_best, alignment)]
-    results = await served.infer(inputs, {"infer_task": "generate"} if served.task == "generate" else None,
-                                 served.task == "generate")
+    generates = served.task == "generate"
+    results = await served.infer(inputs, {"infer_task": "generate"} if generates else None, 0 if generates else None)
     model: Any = served.trained.model
     if served.task == "transcribe":
         return [plain(None, one.text, one.words, subtitles_of(one.words or ())) | n_best_of(one, n_best)

@@ -74,22 +74,22 @@ class Served:
                 "about": self.about}
 
     async def infer(self, inputs: Sequence[Any], values: Mapping[str, Any] | None = None,
-                    alone: bool = False) -> list[Any]:
+                    first: int | None = None) -> list[Any]:
         """Returns the full result of each input, in order.
 
         Args:
           inputs: what ``TrainedModel.infer`` accepts.
           values: values of the config for this request.
-          alone: whether the request shares no batch, because its random numbers depend on the place in the list.
+          first: number of the first input, on which random samples depend; the request then shares no batch.
 
         Raises:
           Refused: too many inputs wait, or the time is over.
           UserError: an input cannot be used.
         """
-        key = repr(values) + (f"{id(inputs)}" if alone else "")
+        key = repr(values) if first is None else f"{values} {id(inputs)}"
 
         def compute(gathered: list[Any]) -> list[Any]:
-            return (self.trained if values is None else self.trained.variant(values)).infer(gathered)
+            return (self.trained if values is None else self.trained.variant(values)).infer(gathered, first or 0)
 
         return await self.computed(inputs, compute, key)
 

@@ -44,6 +44,12 @@ def _mistakes_reported() -> Iterator[None]:
     except (UserError, OSError) as error:
         sys.stderr.write(f"Error: {problem_of(error) or error}\n")
         raise SystemExit(2) from error
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("open_seq2seq"):
+            raise
+        sys.stderr.write(f"Error: {sys.executable} has no package {error.name}: activate the environment that the "
+                         "toolkit is installed in, or install the package there.\n")
+        raise SystemExit(2) from error
     except KeyboardInterrupt as error:
         sys.stderr.write("Interrupted.\n")
         raise SystemExit(130) from error

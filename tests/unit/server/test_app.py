@@ -61,7 +61,7 @@ class Repeating:
             params={"beam_size": 2}))
         self._function = function
 
-    def infer(self, inputs):
+    def infer(self, inputs, first=0):
         return [self._function(one) for one in inputs]
 
     def variant(self, values):

@@ -35,7 +35,7 @@ class Repeating:
         self.model = types.SimpleNamespace(verb=verb, data_layer=layer, decoder=types.SimpleNamespace(params={}))
         self._result = result
 
-    def infer(self, inputs: list[Any]) -> list[Any]:
+    def infer(self, inputs: list[Any], first: int = 0) -> list[Any]:
         return [self._result(one) for one in inputs]
 
     def variant(self, values: Any) -> Any:
