@@ -89,10 +89,9 @@ def _verbose(result: Any, seconds: float, language: str) -> dict[str, Any]:
 async def _deltas(served: Served, recording: tuple[np.ndarray, int]) -> AsyncIterator[str]:
     """Yields the events of a transcript that grows, or of a model that cannot be streamed the whole transcript."""
     samples, rate = recording
-    mono = samples.mean(1) if samples.ndim > 1 else samples
     sent, text = "", ""
     try:
-        audio = (mono.clip(-1, 1) * 32767).astype("<i2").tobytes()
+        audio = (samples.clip(-1, 1) * 32767).astype("<i2").tobytes()
         async for text, _ in served.heard(audio, rate, int(_PIECE_SECONDS * rate)):
             if text.startswith(sent) and text != sent:
                 yield _event({"type": "transcript.text.delta", "delta": text[len(sent):]})

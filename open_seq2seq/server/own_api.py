@@ -14,7 +14,7 @@ from open_seq2seq.server import streaming
 from open_seq2seq.server.limits import Limits, Refused, check_texts
 from open_seq2seq.server.served import Models, Served
 from open_seq2seq.server.uploads import picture_of, recording_of, sound_file
-from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.errors import UserError
 
 
 class Asked(BaseModel):
@@ -47,17 +47,8 @@ async def answers(served: Served, inputs: list[Any], n_best: int = 1, alignment:
 
 async def hypotheses(served: Served, inputs: list[Any], n_best: int, alignment: bool = False) -> list[Any]:
     """Returns the ``Translations`` of sentences, with at least ``n_best`` of them as far as the beam allows."""
-    if n_best == 1 and not alignment:
-        return await served.infer(inputs)
-    values: dict[str, Any] = {"decoder_params": {"n_best": served.most_hypotheses}}
-    if served.most_hypotheses == 1:
-        values = {}
-    if alignment:
-        try:
-            return await served.infer(inputs, {**values, "save_alignments": True})
-        except ConfigError:  # of a model without attention that could be shown
-            pass
-    return await served.infer(inputs, values or None)
+    wanted = served.values_of_all if alignment else served.values_of_n_best
+    return await served.infer(inputs, (None if n_best == 1 and not alignment else wanted) or None)
 
 
 def translation(result: Any, n_best: int) -> dict[str, Any]:

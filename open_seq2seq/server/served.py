@@ -16,7 +16,7 @@ from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.server.batching import Batcher
 from open_seq2seq.server.limits import Limits, Refused
 from open_seq2seq.server.streaming import Streams
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.errors import ConfigError, UserError
 
 _LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
 _MOST_GATHERED = 64  # inputs, if the batch size of the config counts something else
@@ -36,6 +36,8 @@ class Served:
       source: code of the language of the inputs; ``auto`` if the name says none.
       target: code of the language of the results; the name itself if it says none.
       created: when it was loaded, in seconds since 1970.
+      values_of_n_best: values of the config for requests that want several translations.
+      values_of_all: the same for requests that also want alignments.
     """
 
     def __init__(self, name: str, trained: TrainedModel, about: Mapping[str, str], limits: Limits) -> None:
@@ -47,6 +49,8 @@ class Served:
         self.created = int(time.time())
         self.batcher = Batcher(layer.batch_budget if layer.counts_examples else _MOST_GATHERED, limits.waiting)
         self.streams = Streams(trained.model)
+        self.values_of_n_best: dict[str, Any] = {}
+        self.values_of_all: dict[str, Any] = {}
 
     @property
     def input(self) -> str:
@@ -112,11 +116,24 @@ class Served:
             yield await asyncio.to_thread(self.streams.finish, asr), True
 
     def warm(self) -> None:
-        """Answers a first input, because the first one takes seconds."""
+        """Answers a first input, because the first one takes seconds, and builds what other requests need.
+
+        Afterwards, nothing is read from the log directory, which may disappear or be replaced.
+        """
+        if self.task == "translate":
+            self._build_variants()
         inputs = {"text": "a", "image": np.zeros([64, 64, 3], np.uint8),
                   "recording": (np.random.default_rng(0).uniform(-0.1, 0.1, 16_000).astype(np.float32), 16_000)}
         with contextlib.suppress(UserError):
             self.trained.infer([inputs[self.input]])
+
+    def _build_variants(self) -> None:
+        self.values_of_n_best = {"decoder_params": {"n_best": self.most_hypotheses}} if self.most_hypotheses > 1 else {}
+        self.values_of_all = self.values_of_n_best
+        self.trained.variant(self.values_of_n_best)
+        with contextlib.suppress(ConfigError):  # of a model without attention that could be shown
+            self.trained.variant({**self.values_of_n_best, "save_alignments": True})
+            self.values_of_all = {**self.values_of_n_best, "save_alignments": True}
 
     async def computed(self, inputs: Sequence[Any], compute: Callable[[list[Any]], list[Any]], key: str) -> list[Any]:
         """Returns the results of a function of inputs, computed in turn with other requests; see ``Batcher``."""

@@ -11,14 +11,16 @@ import tensorflow as tf
 from open_seq2seq.server.limits import Limits, Refused
 
 _BLOCK = 1 << 16  # samples
+_MOST_RATE = 48_000  # Hz
 _MOST_PIXELS = 50_000_000
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 
 
 def recording_of(content: bytes, limits: Limits) -> tuple[np.ndarray, int]:
-    """Returns the samples ``[samples]`` or ``[samples, channels]`` of an audio file, and its sampling rate in Hz.
+    """Returns the samples ``[samples]`` of an audio file, whose channels are averaged, and its sampling rate in Hz.
 
-    It is read piece by piece, so that a small file with hours of silence does not need their memory.
+    It is read piece by piece, so that a small file with hours of silence does not need their memory. At rates above
+    48,000 Hz, fewer seconds are read.
 
     Raises:
       Refused: it is no audio file, empty, too long, or has samples that are not finite.
@@ -28,17 +30,17 @@ def recording_of(content: bytes, limits: Limits) -> tuple[np.ndarray, int]:
     blocks, count = [], 0
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
-            rate, most = file.samplerate, int(limits.audio_seconds * file.samplerate)
+            rate, most = file.samplerate, int(limits.audio_seconds * min(file.samplerate, _MOST_RATE))
             if file.channels > 16:
                 raise Refused(400, f"The recording has {file.channels} channels: send one with at most 16.", "file")
-            while len(block := file.read(_BLOCK, "float32")) and count <= most:
-                blocks.append(block)
+            while len(block := file.read(_BLOCK, "float32", always_2d=True)) and count <= most:
+                blocks.append(block.mean(1))
                 count += len(block)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError) as error:
         raise Refused(400, "The file is no recording that can be read: send WAV, FLAC, OGG, MP3 or another format of "
                       "libsndfile.", "file") from error
     if count > most:
-        raise Refused(413, f"The recording is longer than {limits.audio_seconds:g} seconds: divide it.", "file")
+        raise Refused(413, f"The recording is longer than {most / rate:g} seconds: divide it.", "file")
     samples = np.concatenate(blocks) if blocks else np.zeros([0], np.float32)
     if not len(samples):
         raise Refused(400, "The recording has no samples.", "file")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import socket
@@ -177,6 +178,10 @@ def test_a_model_whose_folder_disappears_goes_on(folder, tmp_path):
     before = client.translate("a b c", "en", "de")
     shutil.rmtree(tmp_path / "moved")
     assert client.translate("a b c", "en", "de") == before
+    body = json.dumps({"model": "en-de", "inputs": ["a b c"], "n_best": 2, "alignment": True}).encode()
+    asked = urllib.request.Request(f"{server.url}/v1/infer", body)
+    (result,) = json.load(urllib.request.urlopen(asked, timeout=60))["results"]
+    assert len(result["hypotheses"]) == 2 and result["alignment"]["target"]
     server.stop()
     with pytest.raises(OSError):
         urllib.request.urlopen(f"{server.url}/health", timeout=5)

@@ -197,6 +197,8 @@ BAD = {
         "file": wav(subtype="FLOAT", value=np.nan)}}, 400, "not finite"),
     "silence that unpacks to a minute": ("/v1/audio/transcriptions", {"data": {"model": "asr"}, "files": {
         "file": wav(60.0, kind="FLAC", value=0.0)}}, 413, "longer than 2 seconds"),
+    "a rate above that of sound": ("/v1/audio/transcriptions", {"data": {"model": "asr"}, "files": {
+        "file": wav(1.0, 192_000, kind="FLAC", value=0.0)}}, 413, "longer than 0.5 seconds"),
     "unknown format": ("/v1/audio/transcriptions", {"data": {"model": "asr", "response_format": "doc"}, "files": {
         "file": wav()}}, 400, "use json, text, srt"),
     "no picture": ("/v1/infer", {"data": {"model": "images"}, "files": {"file": b"GIF89a"}}, 400, "JPEG or PNG"),
