@@ -76,7 +76,8 @@ def serve(pipe: Connection, logdir: str, batching: bool) -> None:
     if not batching:
         served.batcher = Batcher(1, limits.waiting)
     served.warm()
-    server = Server(make_app(Models([served]), limits, log=False), "127.0.0.1", 0)
+    models = Models([served])
+    server = Server(make_app(models, limits, log=False), "127.0.0.1", 0, models)
     pipe.send(int(server.url.rsplit(":", 1)[1]))
     server.run()
 

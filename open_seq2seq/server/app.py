@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,11 @@ from open_seq2seq.version import __version__
 STATIC = Path(__file__).parent / "static"
 
 
-def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True) -> Any:
+_UPLOADS = 8  # recordings and pictures that are in memory at a time
+
+
+def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True,
+             hosts: Collection[str] = ()) -> Any:
     """Returns the ASGI application of a server.
 
     Args:
@@ -30,10 +36,12 @@ def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True
       limits: the limits.
       api_key: key that requests to the APIs must have; "" for none.
       log: whether to print a line for each request to standard error.
+      hosts: names by which clients may address the server; empty for any.
     """
     app = FastAPI(title="OpenSeq2Seq", version=__version__, docs_url=None, redoc_url=None)
-    app.include_router(openai_api.router(models, limits))
-    app.include_router(own_api.router(models, limits, Key(api_key).allows))
+    uploads = asyncio.Semaphore(_UPLOADS)
+    app.include_router(openai_api.router(models, limits, uploads))
+    app.include_router(own_api.router(models, limits, Key(api_key).allows, uploads))
     app.include_router(translation_apis.router(models, limits))
     app.include_router(piper_api.router(models, limits))
     metrics = monitoring.Metrics(models)
@@ -41,7 +49,7 @@ def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True
     metrics.paths = {*app.openapi()["paths"]}
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     _add_errors(app)
-    return Guard(app, limits, Key(api_key), metrics, log)
+    return Guard(app, limits, Key(api_key), metrics, log, hosts)
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from open_seq2seq.server.limits import Refused
-from open_seq2seq.utils.errors import UserError
 
 SECONDS = 0.02
 """How long the first of the waiting requests waits for others."""
@@ -29,8 +28,8 @@ class _Request:
 class Batcher:
     """Computes the inputs of requests in the order in which they arrive; inputs of several requests share batches.
 
-    Requests wait for others at most ``SECONDS`` after the first one. A request that cannot be computed with others is
-    computed alone, so that its mistake does not concern them.
+    Requests wait for others at most ``SECONDS`` after the first one. If requests fail together, each is computed alone,
+    so that a mistake does not concern the others.
 
     Args:
       most: most inputs that are computed together.
@@ -85,6 +84,7 @@ class Batcher:
             gathered, ended = self._gathered(first)
             for key in dict.fromkeys(request.key for request in gathered):
                 _compute([request for request in gathered if request.key == key])
+            del first, gathered  # so that the inputs do not stay in memory
             if ended:
                 return
 
@@ -104,14 +104,14 @@ class Batcher:
 
 
 def _compute(requests: list[_Request]) -> None:
-    """Computes requests with the same function; those whose clients have gone are left out."""
+    """Computes requests with the same function; those that have waited too long are left out."""
     requests = [request for request in requests if request.future.set_running_or_notify_cancel()]
     if not requests:
         return
     try:
         results = requests[0].compute([one for request in requests for one in request.inputs])
     except Exception as error:
-        if len(requests) > 1 and isinstance(error, UserError):
+        if len(requests) > 1:
             for request in requests:
                 _answer_alone(request)
             return

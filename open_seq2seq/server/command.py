@@ -28,11 +28,14 @@ class Server:
       url: its address.
     """
 
-    def __init__(self, app: Any, host: str, port: int) -> None:
+    def __init__(self, app: Any, host: str, port: int, models: Any) -> None:
         import uvicorn
 
+        self._models = models
+
         config = uvicorn.Config(app, host, port, log_level="warning", access_log=False, server_header=False,
-                                timeout_graceful_shutdown=_GRACE_SECONDS, timeout_keep_alive=10)
+                                timeout_graceful_shutdown=_GRACE_SECONDS, timeout_keep_alive=10,
+                                ws_max_size=1 << 20)
         self._server = uvicorn.Server(config)
         self._socket = _bound(host, port)
         shown = f"[{host}]" if ":" in host else host
@@ -41,7 +44,10 @@ class Server:
 
     def run(self) -> None:
         """Answers requests until SIGINT or SIGTERM; requests in flight are answered first."""
-        self._server.run(sockets=[self._socket])
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._models.close()
 
     def start(self) -> None:
         """Answers requests in a thread; returns when the server listens."""
@@ -93,7 +99,8 @@ def make_server(logdirs: Mapping[str, Any], host: str = "127.0.0.1", port: int =
     models = Models([Served(name, _loaded(logdir), _about(logdir), chosen) for name, logdir in logdirs.items()])
     for one in models.by_name.values():
         one.warm()
-    return Server(make_app(models, chosen, api_key, log), host, port)
+    hosts = () if api_key else tuple(dict.fromkeys((*_LOCAL, host)))
+    return Server(make_app(models, chosen, api_key, log, hosts), host, port, models)
 
 
 def _loaded(logdir: Any) -> Any:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import re
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from open_seq2seq.server.limits import Limits, Refused
@@ -48,13 +49,20 @@ class Guard:
       key: the key that requests to the APIs must have.
       metrics: counters of requests and of their seconds; see ``monitoring.Metrics``.
       log: whether to print a line for each request to standard error.
+      hosts: names by which clients may address the server; empty for any. Others are those of pages of the web whose
+        name was made to point here.
     """
 
-    def __init__(self, app: Any, limits: Limits, key: Key, metrics: Any, log: bool) -> None:
+    def __init__(self, app: Any, limits: Limits, key: Key, metrics: Any, log: bool,
+                 hosts: Collection[str] = ()) -> None:
         self._app, self._limits, self._key, self._metrics, self._log = app, limits, key, metrics, log
+        self._hosts = hosts
         self._count = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket" and not self._may_open(scope):
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -83,10 +91,22 @@ class Guard:
                         "seconds": round(seconds, 4), "client": (scope.get("client") or ("",))[0]}
                 print(json.dumps(line), file=sys.stderr, flush=True)
 
+    def _may_open(self, scope: Any) -> bool:
+        """Returns whether a WebSocket is of this host's own pages, or of a program, which names no origin."""
+        headers = dict(scope["headers"])
+        origin = headers.get(b"origin", b"").partition(b"://")[2]
+        return self._is_addressed(scope) and origin in (b"", headers.get(b"host", b""))
+
+    def _is_addressed(self, scope: Any) -> bool:
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        return not self._hosts or re.sub(r":\d+$", "", host).strip("[]") in self._hosts
+
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         if self._count > self._limits.requests:
             raise Refused(429, f"{self._limits.requests:,} requests are being answered already: try again later.",
                           retry_after=1)
+        if not self._is_addressed(scope):
+            raise Refused(403, f"This server is only addressed as {', '.join(self._hosts)}.")
         path = scope["path"]
         if path.startswith(_APIS) and path != "/translate" and not self._key.allows(key_in(scope)):
             raise Refused(401, "The key is missing or wrong: send it as Authorization: Bearer KEY.")
@@ -104,8 +124,9 @@ class Guard:
 
     async def _body(self, scope: Any, receive: Callable[[], Awaitable[Any]]) -> bytes:
         most = int(self._limits.megabytes * 1e6)
-        too_large = Refused(413, f"The body of the request is larger than {self._limits.megabytes:g} MB: send less at "
-                            "a time.")
+        if not scope["path"].startswith("/v1/"):  # texts alone, and paths that need no key
+            most = min(most, 1_000_000 + 8 * self._limits.characters)
+        too_large = Refused(413, f"The body of the request is larger than {most / 1e6:g} MB: send less at a time.")
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if length.isdigit() and int(length) > most:
             raise too_large

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
+
+from open_seq2seq.utils.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -17,15 +20,24 @@ class Limits:
       requests: most requests at a time; further ones are refused with 429.
       waiting: most inputs that wait for a model; further ones are refused with 503.
       seconds: time in which the body of a request has to arrive, and time in which it is answered.
+
+    Raises:
+      UserError: a limit is no positive number.
     """
 
     megabytes: float = 25.0
-    audio_seconds: float = 3600.0
+    audio_seconds: float = 1800.0
     characters: int = 20_000
     inputs: int = 128
     requests: int = 256
     waiting: int = 512
     seconds: float = 120.0
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if not 0 < value < math.inf:
+                raise UserError(f"The limit {one.name} is {value}, but must be a positive number.")
 
 
 class Refused(Exception):

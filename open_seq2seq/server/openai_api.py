@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import uuid
@@ -22,7 +23,7 @@ from open_seq2seq.utils.errors import ConfigError, UserError
 
 _MOST_TOKENS = 1024
 _PIECE_SECONDS = 0.5
-_MOST_SAMPLES = 1 << 12  # of a request, which has at most 128 prompts of 16 completions by default
+_MOST_SAMPLES = 1 << 12  # of a request; more inputs than its limit allows
 
 
 class SpeechAsked(BaseModel):
@@ -56,7 +57,8 @@ def _event(values: Any) -> str:
 
 
 def _stream(events: AsyncIterator[str]) -> StreamingResponse:
-    return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+    return StreamingResponse(_until_an_error(events), media_type="text/event-stream",
+                             headers={"Cache-Control": "no-cache"})
 
 
 async def spoken(served: Served, text: str, speed: float) -> Any:
@@ -65,13 +67,10 @@ async def spoken(served: Served, text: str, speed: float) -> Any:
     Raises:
       Refused: the model has one speed.
     """
+    if speed != 1.0 and not hasattr(served.trained.model.decoder, "at_speed"):  # type: ignore[attr-defined]
+        raise Refused(400, f"The model {served.name} speaks at one speed: leave out the speed.", "speed")
     # Texts of several speeds share a batch, because their speed is part of them.
-    try:
-        return (await served.infer([text if speed == 1.0 else f"[speed {speed:g}] {text}"]))[0]
-    except UserError as error:
-        if speed != 1.0:
-            raise Refused(400, f"The model {served.name} speaks at one speed: leave out the speed.", "speed") from error
-        raise
+    return (await served.infer([text if speed == 1.0 else f"[speed {speed:g}] {text}"]))[0]
 
 
 def _verbose(result: Any, seconds: float, language: str) -> dict[str, Any]:
@@ -102,14 +101,24 @@ async def _deltas(served: Served, recording: tuple[np.ndarray, int]) -> AsyncIte
     yield _event({"type": "transcript.text.done", "text": text})
 
 
+async def _until_an_error(events: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Yields events; an error after the beginning of an answer becomes an event, too."""
+    try:
+        async for event in events:
+            yield event
+    except (UserError, Refused) as error:
+        yield _event({"error": {"message": str(error), "type": "server_error", "param": None, "code": None}})
+
+
 def _sampling(asked: CompletionAsked) -> dict[str, Any]:
     """Returns the values of the config with which a completion is computed.
 
     Each combination is compiled once, so lengths are powers of 2, and numbers have one decimal.
     """
     length = 1 << (asked.max_tokens - 1).bit_length()
+    top_p = max(round(asked.top_p, 1), 0.1)
     sampled = {"sampling_temperature": max(round(asked.temperature, 1), 0.1),
-               "sampling_top_p": None if asked.top_p == 1.0 else max(round(asked.top_p, 1), 0.1)}
+               "sampling_top_p": None if top_p == 1.0 else top_p}
     none = {"sampling_temperature": None, "sampling_top_k": None, "sampling_top_p": None}
     return {"infer_task": "generate",
             "encoder_params": {"num_tokens_gen": length, **(sampled if asked.temperature > 0 else none)}}
@@ -164,7 +173,7 @@ async def _transcribed(models: Models, limits: Limits, request: Request) -> Resp
     if kind not in ("json", "text", "srt", "vtt", "verbose_json"):
         raise Refused(400, f"The format {kind!r:.20} is unknown: use json, text, srt, vtt or verbose_json.",
                       "response_format")
-    recording = recording_of(await file_of(form), limits)
+    recording = await asyncio.to_thread(recording_of, await file_of(form), limits)
     if str(form.get("stream", "")).lower() == "true":
         return _stream(_deltas(served, recording))
     (result,) = await served.infer([recording])
@@ -179,8 +188,14 @@ async def _transcribed(models: Models, limits: Limits, request: Request) -> Resp
     return {name: value for name, value in answer.items() if name not in ("words", "segments") or name[:-1] in wanted}
 
 
-def router(models: Models, limits: Limits) -> APIRouter:
-    """Returns the routes; errors are ``{"error": {"message", "type", "param", "code"}}``."""
+def router(models: Models, limits: Limits, uploads: asyncio.Semaphore) -> APIRouter:
+    """Returns the routes; errors are ``{"error": {"message", "type", "param", "code"}}``.
+
+    Args:
+      models: the models.
+      limits: the limits.
+      uploads: limits the recordings in memory.
+    """
     routes = APIRouter(tags=["OpenAI"])
 
     @routes.get("/v1/models")
@@ -196,17 +211,18 @@ def router(models: Models, limits: Limits) -> APIRouter:
         served = models.named(asked.model, "synthesize")
         check_texts([asked.input], limits)
         result = await spoken(served, asked.input, asked.speed)
-        content, media = sound_file(result.samples, result.rate, asked.response_format)
+        content, media = await asyncio.to_thread(sound_file, result.samples, result.rate, asked.response_format)
         return Response(content, media_type=media)
 
     @routes.post("/v1/audio/transcriptions", response_model=None)
     async def transcriptions(request: Request) -> Response | dict[str, Any]:
-        return await _transcribed(models, limits, request)
+        async with uploads:
+            return await _transcribed(models, limits, request)
 
     @routes.post("/v1/completions", response_model=None)
     async def completions(asked: CompletionAsked) -> Response | dict[str, Any]:
         served = models.named(asked.model, "generate")
-        check_texts([asked.prompt] if isinstance(asked.prompt, str) else asked.prompt, limits, "prompt")
+        check_texts(([asked.prompt] if isinstance(asked.prompt, str) else asked.prompt) * asked.n, limits, "prompt")
         completion = await _completed(served, asked)
         return _stream(_completion_events(completion)) if asked.stream else completion
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 
@@ -105,13 +106,14 @@ def given_input(served: Served, content: bytes, limits: Limits) -> Any:
     return text
 
 
-def router(models: Models, limits: Limits, allows: Any) -> APIRouter:
+def router(models: Models, limits: Limits, allows: Any, uploads: asyncio.Semaphore) -> APIRouter:
     """Returns the routes.
 
     Args:
       models: the models.
       limits: the limits.
       allows: function that returns whether a key is right.
+      uploads: limits the recordings and pictures in memory.
     """
     routes = APIRouter(tags=["every task"])
 
@@ -123,8 +125,9 @@ def router(models: Models, limits: Limits, allows: Any) -> APIRouter:
         if request.headers.get("content-type", "").startswith("multipart/form-data"):
             form = await request.form()
             served = models.named(str(form.get("model", "")))
-            given = given_input(served, await file_of(form), limits)
-            return {"model": served.name, "results": await answers(served, [given])}
+            async with uploads:
+                given = await asyncio.to_thread(given_input, served, await file_of(form), limits)
+                return {"model": served.name, "results": await answers(served, [given])}
         asked = Asked.model_validate_json(await request.body())
         served = models.named(asked.model)
         if served.input != "text":
@@ -140,9 +143,14 @@ def router(models: Models, limits: Limits, allows: Any) -> APIRouter:
             asked = await streaming.first_message(socket, limits.seconds)
             if not allows(str(asked.get("api_key", ""))):
                 raise UserError("The key is missing or wrong: send it as api_key.")
-            served = models.named(asked.get("model"), "transcribe")
-            await streaming.recognize(socket, served.streams, asked.get("rate"), limits.seconds, limits.audio_seconds)
+            name = asked.get("model")
+            served = models.named(None if name is None else str(name), "transcribe")
+            async with asyncio.timeout(limits.audio_seconds + limits.seconds):
+                await streaming.recognize(socket, served.streams, asked.get("rate"), limits.seconds,
+                                          limits.audio_seconds)
             await socket.close()
+        except TimeoutError:
+            await streaming.refuse(socket, UserError("The utterance took too long: start another one."))
         except Refused as refused:
             await streaming.refuse(socket, UserError(refused.message))
         except UserError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -11,6 +12,14 @@ from open_seq2seq.server.openai_api import spoken
 from open_seq2seq.server.served import Models
 from open_seq2seq.server.translation_apis import fields_of
 from open_seq2seq.server.uploads import sound_file
+
+
+def _number(given: Any) -> float | None:
+    """Returns the number in a field of JSON or of a form; None if it is none."""
+    try:
+        return None if isinstance(given, (bool, list)) else float(given)
+    except (TypeError, ValueError):
+        return None
 
 
 def router(models: Models, limits: Limits) -> APIRouter:
@@ -24,12 +33,12 @@ def router(models: Models, limits: Limits) -> APIRouter:
         served = models.named(None if voice is None else str(voice), "synthesize")
         if not isinstance(text, str):
             raise Refused(400, "The field 'text' must be a text.", "text")
-        scale = fields.get("length_scale", 1.0)
-        if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0.25 <= scale <= 4:
+        scale = _number(fields.get("length_scale", 1.0))
+        if scale is None or not 0.25 <= scale <= 4:
             raise Refused(400, "The field 'length_scale' must be a number from 0.25 to 4.", "length_scale")
         check_texts([text], limits, "text")
         result = await spoken(served, text, 1 / scale)
-        content, media = sound_file(result.samples, result.rate, "wav")
+        content, media = await asyncio.to_thread(sound_file, result.samples, result.rate, "wav")
         return Response(content, media_type=media)
 
     def described() -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.server.batching import Batcher
 from open_seq2seq.server.limits import Limits, Refused
-from open_seq2seq.server.streaming import Streams
+from open_seq2seq.server.streaming import Streams, in_thread
 from open_seq2seq.utils.errors import ConfigError, UserError
 
 _LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
@@ -38,6 +38,9 @@ class Served:
       created: when it was loaded, in seconds since 1970.
       values_of_n_best: values of the config for requests that want several translations.
       values_of_all: the same for requests that also want alignments.
+
+    Raises:
+      UserError: the model reads spectrograms.
     """
 
     def __init__(self, name: str, trained: TrainedModel, about: Mapping[str, str], limits: Limits) -> None:
@@ -46,6 +49,8 @@ class Served:
         self.name, self.trained, self.about, self._limits = name, trained, dict(about), limits
         self.task = str(trained.model.verb)
         self.source, self.target = languages.groups() if languages else ("auto", name)
+        if self.task == "synthesize" and self.input != "text":
+            raise UserError(f"The model {name} makes the sound of spectrograms, which no API has: it cannot be served.")
         self.created = int(time.time())
         self.batcher = Batcher(layer.batch_budget if layer.counts_examples else _MOST_GATHERED, limits.waiting)
         self.streams = Streams(trained.model)
@@ -56,7 +61,7 @@ class Served:
     def input(self) -> str:
         """What the model reads: text, recording or image."""
         layer = self.trained.model.data_layer
-        if layer.reads_lines:
+        if layer.reads_lines or self.task == "generate":
             return "text"
         return "image" if hasattr(layer, "interactive_pixels") else "recording"
 
@@ -90,6 +95,8 @@ class Served:
           Refused: too many inputs wait, or the time is over.
           UserError: an input cannot be used.
         """
+        if self.input != "text" and any(isinstance(one, str) for one in inputs):  # which would be read as a path
+            raise Refused(400, f"The model {self.name} reads a {self.input}, not a text.")
         key = repr(values) if first is None else f"{values} {id(inputs)}"
 
         def compute(gathered: list[Any]) -> list[Any]:
@@ -109,11 +116,11 @@ class Served:
           ConfigError: the model cannot be streamed.
         """
         with contextlib.ExitStack() as stack:
-            asr = await asyncio.to_thread(stack.enter_context, self.streams.stream(rate))
+            asr = await in_thread(stack.enter_context, self.streams.stream(rate))
             for start in range(0, len(audio), 2 * size):
-                partial = await asyncio.to_thread(self.streams.hear, asr, audio[start:start + 2 * size])
+                partial = await in_thread(self.streams.hear, asr, audio[start:start + 2 * size])
                 yield partial.stable, False
-            yield await asyncio.to_thread(self.streams.finish, asr), True
+            yield await in_thread(self.streams.finish, asr), True
 
     def warm(self) -> None:
         """Answers a first input, because the first one takes seconds, and builds what other requests need.
@@ -122,10 +129,13 @@ class Served:
         """
         if self.task == "translate":
             self._build_variants()
+        elif self.task == "generate":
+            self.trained.variant({"infer_task": "generate"})
         inputs = {"text": "a", "image": np.zeros([64, 64, 3], np.uint8),
                   "recording": (np.random.default_rng(0).uniform(-0.1, 0.1, 16_000).astype(np.float32), 16_000)}
         with contextlib.suppress(UserError):
-            self.trained.infer([inputs[self.input]])
+            for count in (1, 2):  # one input alone is computed by another compiled function
+                self.trained.infer([inputs[self.input]] * count)
 
     def _build_variants(self) -> None:
         self.values_of_n_best = {"decoder_params": {"n_best": self.most_hypotheses}} if self.most_hypotheses > 1 else {}

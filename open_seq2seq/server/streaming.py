@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,6 +79,19 @@ class Streams:
             return asr.finish()
 
 
+async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """Calls a function in a thread; if the caller is cancelled, waits for the thread, because it uses a stream."""
+    import anyio
+
+    task = asyncio.ensure_future(asyncio.to_thread(function, *args))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([task])
+        raise
+
+
 async def first_message(socket: WebSocket, seconds: float) -> dict[str, Any]:
     """Returns the first message of a client, an object with ``model``, ``rate`` and, if needed, ``api_key``.
 
@@ -110,15 +123,15 @@ async def recognize(socket: WebSocket, streams: Streams, rate: Any, idle_seconds
       UserError: the audio cannot be used, is too long, or did not come in time.
     """
     with contextlib.ExitStack() as stack:
-        asr = await asyncio.to_thread(stack.enter_context, streams.stream(rate))
+        asr = await in_thread(stack.enter_context, streams.stream(rate))
         samples = 0
         while (piece := await _piece(socket, idle_seconds)) is not None:
             samples += len(piece) // 2
             if samples > most_seconds * asr.rate:
                 raise DataError(f"The utterance is longer than {most_seconds:g} s: start another one.")
-            partial = await asyncio.to_thread(streams.hear, asr, piece)
+            partial = await in_thread(streams.hear, asr, piece)
             await socket.send_json({"text": partial.text, "stable": partial.stable})
-        await socket.send_json({"text": await asyncio.to_thread(streams.finish, asr), "final": True})
+        await socket.send_json({"text": await in_thread(streams.finish, asr), "final": True})
 
 
 async def _piece(socket: WebSocket, idle_seconds: float) -> bytes | None:

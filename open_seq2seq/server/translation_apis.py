@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from open_seq2seq.server.guard import key_in
 from open_seq2seq.server.limits import Limits, Refused, check_texts
 from open_seq2seq.server.own_api import hypotheses
 from open_seq2seq.server.served import Models
@@ -39,8 +40,7 @@ def router(models: Models, limits: Limits) -> APIRouter:
     async def translate(request: Request) -> dict[str, Any]:
         fields = await fields_of(request)
         allows = request.scope["state"]["allows"]
-        header = request.headers.get("authorization", "")[7:]
-        if not allows(str(fields.get("api_key") or header)):
+        if not allows(str(fields.get("api_key") or key_in(request.scope))):
             raise Refused(403, "The key is missing or wrong: send it as api_key.")
         given: Any = fields.get("q")
         texts: list[Any] = given if isinstance(given, list) else [given]

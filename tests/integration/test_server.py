@@ -191,7 +191,7 @@ def test_connections_that_send_nothing_do_not_keep_others_waiting(url):
     host, port = url.removeprefix("http://").split(":")
     idle = [socket.create_connection((host, int(port))) for _ in range(200)]
     half = socket.create_connection((host, int(port)))
-    half.sendall(b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    half.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
     half.shutdown(socket.SHUT_WR)
     assert urllib.request.urlopen(f"{url}/health", timeout=10).read() == b'{"status":"ok"}'
     for one in [*idle, half]:

@@ -13,6 +13,7 @@ import soundfile
 
 pytest.importorskip("fastapi")
 
+from fastapi import WebSocketDisconnect  # noqa: E402
 from fastapi.testclient import TestClient  # noqa: E402
 
 from open_seq2seq.models.speech2text.speech2text import Recognition  # noqa: E402
@@ -21,7 +22,7 @@ from open_seq2seq.models.text2speech.speech import Speech, Timing  # noqa: E402
 from open_seq2seq.models.text2text.translations import Translation, Translations  # noqa: E402
 from open_seq2seq.server.app import make_app  # noqa: E402
 from open_seq2seq.server.command import parse_key, serve  # noqa: E402
-from open_seq2seq.server.limits import Limits  # noqa: E402
+from open_seq2seq.server.limits import Limits, Refused  # noqa: E402
 from open_seq2seq.server.served import Models, Served, parse_names  # noqa: E402
 from open_seq2seq.utils.errors import DataError, UserError  # noqa: E402
 
@@ -58,7 +59,7 @@ class Repeating:
                                       settings=types.SimpleNamespace(sample_freq=8000), class_names=["cat", "dog"],
                                       ids_to_text=lambda ids: " ".join(f"w{one}" for one in ids), **more)
         self.model = types.SimpleNamespace(verb=verb, data_layer=layer, decoder=types.SimpleNamespace(
-            params={"beam_size": 2}))
+            params={"beam_size": 2}, at_speed=None))
         self._function = function
 
     def infer(self, inputs, first=0):
@@ -72,7 +73,7 @@ MODELS = {
     "en-de": Repeating("translate", translated), "asr": Repeating("transcribe", recognized, False),
     "voice": Repeating("synthesize", spoken), "labels": Repeating("classify", lambda text: ("cat", 0.75)),
     "images": Repeating("classify", lambda pixels: types.SimpleNamespace(classes=[1]), False, interactive_pixels=None),
-    "lm": Repeating("generate", completed)}
+    "lm": Repeating("generate", completed, False)}
 
 
 def client_of(key="", **changes):
@@ -275,9 +276,38 @@ def test_a_body_that_does_not_arrive_and_a_client_that_goes_away():
 
 
 def test_too_many_requests_at_a_time():
-    client = client_of(requests=0)
+    client = client_of(requests=1)
+    client.app._count = 1
     answer = client.get("/health")
     assert answer.status_code == 429 and answer.headers["retry-after"] == "1"
+
+
+def test_pages_of_the_web_cannot_use_a_server_without_a_key():
+    models = Models([Served("en-de", MODELS["en-de"], {}, LIMITS)])
+    app = make_app(models, LIMITS, log=False, hosts=("127.0.0.1", "localhost"))
+    for base, status in (("http://127.0.0.1:8000", 200), ("http://localhost", 200), ("http://evil.example:8000", 403)):
+        assert TestClient(app, base_url=base).get("/v1/models").status_code == status
+    client = TestClient(app, base_url="http://localhost:8000")
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect(
+            "/v1/stream", headers={"Host": "localhost:8000", "Origin": "http://evil.example"}):
+        pass
+    with client.websocket_connect("/v1/stream", headers={"Host": "localhost:8000",
+                                                         "Origin": "http://localhost:8000"}) as socket:
+        socket.send_json({"model": ["a"]})
+        assert "There is no model" in socket.receive_json()["error"]
+
+
+def test_paths_of_the_host_are_never_inputs():
+    with pytest.raises(UserError, match="cannot be served"):
+        Served("wavenet", Repeating("synthesize", spoken, False), {}, LIMITS)
+    with pytest.raises(Refused, match="reads a recording, not a text"):
+        asyncio.run(Served("asr", MODELS["asr"], {}, LIMITS).infer(["/etc/passwd"]))
+
+
+def test_limits_are_positive_numbers():
+    for name, value in (("seconds", 0), ("requests", -1), ("megabytes", float("nan"))):
+        with pytest.raises(UserError, match=f"The limit {name} is"):
+            Limits(**{name: value})
 
 
 def test_an_answer_that_takes_too_long():

@@ -123,11 +123,11 @@ def sound(samples: np.ndarray, rate: int = 8000, kind: str = "WAV", subtype: str
 
 
 def test_a_body_of_100_mb_is_refused_before_it_is_read(port):
-    begin = b"POST /v1/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n"
+    begin = b"POST /v1/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n"
     assert "larger than 2 MB" in check_sentence(raw(port, begin), 413)
     piece, count = b"%x\r\n" % (1 << 16) + b"x" * (1 << 16) + b"\r\n", 0
     with connected(port) as connection, contextlib.suppress(OSError):
-        connection.sendall(b"POST /v1/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(b"POST /v1/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         while count < 1600:
             connection.sendall(piece)
             count += 1
@@ -136,7 +136,7 @@ def test_a_body_of_100_mb_is_refused_before_it_is_read(port):
 
 
 def test_a_body_that_trickles_and_one_that_stops(port):
-    begin = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
+    begin = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"
     assert "did not arrive within 1 s" in check_sentence(raw(port, begin), 408)
     with connected(port) as connection:
         connection.sendall(begin)
@@ -149,7 +149,7 @@ def test_a_body_that_trickles_and_one_that_stops(port):
 
 
 def test_half_closed_and_closed_connections_leave_no_request_behind():
-    begin = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
+    begin = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"
     with serving(requests=4) as port:
         for half in (True, False) * 10:  # more than the requests at a time
             with connected(port) as connection:
@@ -170,17 +170,18 @@ def test_200_connections_that_send_nothing_and_clients_that_do_not_read(port):
         for _ in range(20):
             deaf = stack.enter_context(connected(port))
             body = translation(q="x" * 19_000)
-            deaf.sendall(b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+            deaf.sendall(head + body)
         check_lives(port)
     check_lives(port)
 
 
 @pytest.mark.parametrize("content", [
     b"\x00\xff\xfe\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
-    b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
-    b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
-    b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
-    b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"])
+    b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+    b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
+    b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 def test_what_is_no_http_ends_the_connection(port, content):
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         status, _, body = raw(port, content)

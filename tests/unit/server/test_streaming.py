@@ -33,7 +33,7 @@ def client(streams) -> TestClient:
         await socket.accept()
         try:
             first = await first_message(socket, 2.0)
-            await recognize(socket, streams, first.get("rate"), 0.5, 20.0)
+            await recognize(socket, streams, first.get("rate"), first.get("idle", 60.0), 20.0)
         except UserError as error:
             await refuse(socket, error)
         except fastapi.WebSocketDisconnect:
@@ -64,7 +64,8 @@ def test_the_transcript_grows_to_that_of_the_recording(client, streams, speech):
     ("[1]", b"", "The first message must be an object"), ("no json", b"", "The first message must be"),
     ('{"rate": 1}', b"", "sampling rate from 1,000"), ('{"rate": "<b>"}', b"", "must have a sampling rate"),
     ("{}", b"odd", "has 3 bytes"), ('{"rate": 8000}', b"odd", "has 3 bytes: send 16-bit samples"),
-    ('{"rate": 8000}', bytes(8000 * 2 * 21), "longer than 20 s"), ('{"rate": 8000}', None, "No audio came for 0.5 s"),
+    ('{"rate": 8000}', bytes(8000 * 2 * 21), "longer than 20 s"), ('{"rate": 8000, "idle": 0.5}', None,
+                                                                              "No audio came for 0.5 s"),
 ])
 def test_mistakes_are_sentences(client, first, then, said):
     with client.websocket_connect("/stream") as socket:
