@@ -144,7 +144,7 @@ def test_resume_after_roll_back_equals_the_uninterrupted_run(workspace, command,
     code, out, err = command(*settings, f"--logdir={workspace}/parts", "--continue_learning")
     assert code == 0, err
     (whole, parts) = (checkpoint(workspace / name) for name in ("whole", "parts"))
-    of_each = {"sha256": 0, "state_sha256": 0, "run": ""}  # the checksums are of the run's name, too
+    of_each = {"sha256": 0, "state_sha256": 0, "run": "", "seconds": 0}  # the checksums are of the run's name, too
     assert {**whole[0], **of_each} == {**parts[0], **of_each}
     for one, other in zip(whole[1:], parts[1:], strict=True):
         assert one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)

@@ -18,7 +18,8 @@ NARROW = ("num_channels", "rnn_cell_dim", "src_emb_size", "emb_size", "attention
 # The tokens of styles, 32 x 512, are not trained.
 WEIGHTS = {"tacotron_float": 26_925_153 - 2048, "tacotron_gst": 30_374_721 - 2048 + 16_384}
 # At a small width these train the same layers as the others; tests of whole commands train toy-voice.
-LIKE_OTHERS = ("tacotron_mixed", "tacotron_float_8gpu", "tacotron_mixed_8gpu", "toy-voice")
+LIKE_OTHERS = ("tacotron_mixed", "tacotron_float_8gpu", "tacotron_mixed_8gpu", "toy-voice", "wavenet_float_8gpu",
+               "wavenet_mixed_8gpu")
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +45,11 @@ def test_recipe_trains(recipe: Path, voice: Path, tmp_path: Path):
     params = narrowed(params)
     params.update(logdir=None, batch_size_per_gpu=2, num_epochs=None, max_steps=2, save_summaries_steps=None)
     params["data_layer_params"].update(dataset_files=[str(voice / "train_aligned.csv")], dataset_location=str(voice),
-                                       symbols="characters", vocab_file=str(voice / "vocab.txt"), duration_min=0)
+                                       duration_min=0)
+    if base_model == "Text2SpeechWavenet":
+        params["encoder_params"].update(blocks=1, layers_per_block=3, filters=8)
+    else:
+        params["data_layer_params"].update(symbols="characters", vocab_file=str(voice / "vocab.txt"))
     assert_trains(base_model, params, tmp_path)
 
 
