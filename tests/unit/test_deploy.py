@@ -81,7 +81,7 @@ def test_every_command_is_accepted(path, monkeypatch):
         if not any(argument.startswith("--config_file") for argument in arguments):
             # The config is in the logdir.
             from_logdir = {"--mode=infer", "--infer_files"} <= {*arguments} or "--mode=report" in arguments
-            is_verb = arguments[0] in ("translate", "classify")
+            is_verb = arguments[0] in ("translate", "classify", "transcribe")
             assert arguments == ["--help"] or "…" in arguments or from_logdir or is_verb, arguments
             continue
         try:
