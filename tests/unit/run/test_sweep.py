@@ -128,7 +128,7 @@ def test_a_changed_config_lets_runs_continue(tmp_path):
 def test_failed_runs_are_left_out_and_tried_again(tmp_path, monkeypatch, capsys):
     bad = "learning_rate=2e-3,random_seed=1"
     monkeypatch.setattr(FakeProcess, "failing", {bad})
-    with pytest.raises(UserError, match=f"1 of 6 runs failed, the first in {tmp_path}/{bad}: the loss is NaN. The same"):
+    with pytest.raises(UserError, match=f"1 of 6 runs failed, the first in {tmp_path}/{bad}: the loss is NaN. The "):
         make_sweep(tmp_path).run()
     assert "2 of 3" in capsys.readouterr().out
     monkeypatch.setattr(FakeProcess, "failing", set())
