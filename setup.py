@@ -98,6 +98,9 @@ setup(
         "espeak": ["espeakng-loader", "phonemizer>=3.4"],  # GPL; phonemes of espeak-ng, in speech synthesis
         "numbers": ["num2words>=0.5.14"],  # texts with digits, in speech synthesis
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
+        # Trackers; make test-outside drives the real ones. Any mlflow contains mlflow-skinny, which is enough.
+        "mlflow": ["mlflow-skinny>=3"],
+        "wandb": ["wandb>=0.19"],
         "serve": SERVE,
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.
         "test": [*SERVE, "ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "ckpt-chaos>=0.1.8", "coverage>=7.10",
@@ -107,7 +110,8 @@ setup(
                  "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features",
                  "setuptools>=64", "srt>=3.5", "tf2onnx>=1.17", "webvtt-py>=0.5", "wheel"],
         # What make test-outside drives Chromium and compares exports with; 1.11.0, 2.0.1, 2.13 and 5.24 have passed.
-        "outside": ["argostranslate>=1.11", "playwright>=1.50", "sherpa-onnx>=2", "torch>=2.5", "transformers>=5"],
+        "outside": ["argostranslate>=1.11", "mlflow-skinny>=3", "optuna>=4", "playwright>=1.50", "sherpa-onnx>=2",
+                    "torch>=2.5", "transformers>=5", "wandb>=0.19"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
     },

@@ -23,6 +23,8 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "onnx": ("exports for ONNX Runtime and sherpa-onnx", ("onnxruntime", "tf2onnx")),
     "align": ("alignment of recordings with texts", ("pocketsphinx",)),
     "espeak": ("phonemes of espeak-ng", ("espeakng-loader", "phonemizer")),
+    "mlflow": ("metrics in MLflow", ("mlflow-skinny",)),
+    "wandb": ("metrics in Weights & Biases", ("wandb",)),
     "numbers": ("texts with digits, in speech synthesis", ("num2words",)),
     "plots": ("pictures of alignments", ("matplotlib",)),
     "serve": ("the server of trained models", ("fastapi", "prometheus-client", "python-multipart", "uvicorn",
