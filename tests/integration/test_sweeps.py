@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ import pytest
 
 from tests.integration.conftest import ROOT
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 WORDS = ["--mode=train_eval", "--max_steps=60", "--save_checkpoint_steps=10", "--eval_steps=20",
          "--sweep", "lr_policy_params/learning_rate=0.5,2.0", "--sweep", "random_seed=0,1,2", "--sweep_processes=2"]
 CELLS = [f"learning_rate={rate},random_seed={seed}" for rate in ("0.5", "2.0") for seed in range(3)]
@@ -61,6 +63,7 @@ def times_of(root: Path, names: set[str]) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for name in names for path in (root / name).rglob("*.safetensors")}
 
 
+@pytest.mark.long
 def test_three_kills_end_in_the_same_table(workspace: Path):
     to_end(workspace, "whole")
     rng = random.Random(2)
@@ -87,6 +90,7 @@ def test_three_kills_end_in_the_same_table(workspace: Path):
     assert "6 runs, of which 6 are complete" in output and "starts" not in output and "resumes" not in output
 
 
+@pytest.mark.long
 def test_ctrl_c_saves_the_runs_of_a_sweep(workspace: Path):
     process = start(workspace, "stopped")
     while not unfinished_checkpoints(workspace / "stopped"):
@@ -100,6 +104,7 @@ def test_ctrl_c_saves_the_runs_of_a_sweep(workspace: Path):
     assert any("resume with --continue_learning" in text for text in saved), saved
 
 
+@pytest.mark.long
 def test_a_mistake_in_a_cell_ends_the_sweep_before_it_begins(workspace: Path):
     process = subprocess.run([sys.executable, str(ROOT / "run.py"), f"--config_file={workspace}/config.py",
                               "--logdir=bad", "--sweep", "random_seed=0,x"], cwd=workspace, text=True,
@@ -107,6 +112,7 @@ def test_a_mistake_in_a_cell_ends_the_sweep_before_it_begins(workspace: Path):
     assert process.returncode == 2 and "'random_seed'" in process.stderr and not (workspace / "bad").exists()
 
 
+@pytest.mark.long
 def test_a_sweep_from_python(workspace: Path):
     program = ("import open_seq2seq\n"
                "run = open_seq2seq.Run('config.py', {'max_steps': 4, 'eval_steps': 2}, logdir='swept')\n"
@@ -116,3 +122,24 @@ def test_a_sweep_from_python(workspace: Path):
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     assert "[('1',), ('2',)] " in done.stdout and (workspace / "swept" / "beam_size=2,random_seed=0").is_dir()
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("library", ["", "optuna"])
+def test_the_code_of_the_page_runs(tmp_path: Path, library: str):
+    if library and importlib.util.find_spec(library) is None:
+        pytest.skip(f"needs {library}: pip install {library}")
+    page = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    blocks = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "os2s.Run" in block]
+    (program,) = [block for block in blocks if ("import optuna" in block) == bool(library)]
+    assert len([line for line in program.splitlines() if line.strip()]) <= 10
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    script = [sys.executable, str(ROOT / "scripts" / "create_toy_data.py"), "--output_dir=toy_text_data"]
+    subprocess.run(script, cwd=tmp_path, env=environment, check=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, text=True,
+                          capture_output=True, timeout=800)
+    assert done.returncode == 0, done.stderr
+    if library:
+        assert re.search(r"\{'rate': [\d.]+\} [\d.]+\n$", done.stdout) and len([*(tmp_path / "trials").iterdir()]) == 3
+    else:
+        assert done.stdout.count("\n('") == 3 and len([*(tmp_path / "my_python_sweep").glob("*.log")]) == 4
