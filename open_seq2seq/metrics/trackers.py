@@ -87,7 +87,7 @@ class Tracker:
 
 
 class MLflowTracker(Tracker):
-    """Sends metrics to MLflow, by default to files in the working directory.
+    """Sends metrics to MLflow, by default to a database in the working directory.
 
     MLflow's environment variables choose another place (``MLFLOW_TRACKING_URI``) and experiment
     (``MLFLOW_EXPERIMENT_NAME``). A resumed run is found by a tag.

@@ -23,7 +23,7 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "onnx": ("exports for ONNX Runtime and sherpa-onnx", ("onnxruntime", "tf2onnx")),
     "align": ("alignment of recordings with texts", ("pocketsphinx",)),
     "espeak": ("phonemes of espeak-ng", ("espeakng-loader", "phonemizer")),
-    "mlflow": ("metrics in MLflow", ("mlflow-skinny",)),
+    "mlflow": ("metrics in MLflow", ("mlflow-skinny", "alembic", "sqlalchemy")),
     "wandb": ("metrics in Weights & Biases", ("wandb",)),
     "numbers": ("texts with digits, in speech synthesis", ("num2words",)),
     "plots": ("pictures of alignments", ("matplotlib",)),
