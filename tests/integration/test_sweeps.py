@@ -17,7 +17,7 @@ import pytest
 
 from tests.integration.conftest import ROOT
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 WORDS = ["--mode=train_eval", "--max_steps=60", "--save_checkpoint_steps=10", "--eval_steps=20",
          "--sweep", "lr_policy_params/learning_rate=0.5,2.0", "--sweep", "random_seed=0,1,2", "--sweep_processes=2"]
 CELLS = [f"learning_rate={rate},random_seed={seed}" for rate in ("0.5", "2.0") for seed in range(3)]
@@ -32,7 +32,7 @@ def start(workspace: Path, logdir: str) -> subprocess.Popen:
 
 def to_end(workspace: Path, logdir: str) -> str:
     process = start(workspace, logdir)
-    output, _ = process.communicate(timeout=600)
+    output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output
     return output
 
@@ -50,7 +50,7 @@ def kill_in_training(workspace: Path, logdir: str, count: int, rng: random.Rando
     """Kills the sweep and its processes after ``count`` complete runs, when another one has a new checkpoint."""
     process = start(workspace, logdir)
     root, before = workspace / logdir, unfinished_checkpoints(workspace / logdir)
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while len(complete(root)) < count or not unfinished_checkpoints(root) - before:
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0]
         time.sleep(0.002)
