@@ -14,7 +14,7 @@ from tests.integration.conftest import ROOT
 
 pytestmark = pytest.mark.long
 NAMES = ["--encoder=open-seq2seq-reversed:ReversedEncoder", "--lr_policy=open-seq2seq-reversed:triangular",
-         "--lr_policy_params/period=100"]
+         "--lr_policy_params/warmup_steps=50"]
 
 
 @pytest.fixture(scope="module")

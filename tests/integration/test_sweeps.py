@@ -19,7 +19,8 @@ from tests.integration.conftest import ROOT
 
 pytestmark = pytest.mark.timeout(1800)
 WORDS = ["--mode=train_eval", "--max_steps=60", "--save_checkpoint_steps=10", "--eval_steps=20",
-         "--sweep", "lr_policy_params/learning_rate=0.5,2.0", "--sweep", "random_seed=0,1,2", "--sweep_processes=2"]
+         "--print_loss_steps=10", "--sweep", "lr_policy_params/learning_rate=0.5,2.0",
+         "--sweep", "random_seed=0,1,2", "--sweep_processes=2"]
 CELLS = [f"learning_rate={rate},random_seed={seed}" for rate in ("0.5", "2.0") for seed in range(3)]
 COMPLETE_BEFORE_KILL = (0, 1, 3)
 

@@ -14,7 +14,7 @@ class ReversedEncoder(TransformerEncoder):
         return super()._encode({**input_dict, "source_tensors": [turned, lengths]})
 
 
-def triangular(global_step, learning_rate, period):
-    """Rises linearly from 0 to ``learning_rate`` in half a period of updates, and falls as it rose."""
-    phase = tf.cast(global_step % period, tf.float32) / period
-    return learning_rate * (1.0 - tf.abs(2.0 * phase - 1.0))
+def triangular(global_step, learning_rate, warmup_steps):
+    """Rises linearly from 0 to ``learning_rate`` in ``warmup_steps`` updates, falls as it rose, and rises again."""
+    phase = tf.cast(global_step % (2 * warmup_steps), tf.float32) / warmup_steps
+    return learning_rate * (1.0 - tf.abs(phase - 1.0))
