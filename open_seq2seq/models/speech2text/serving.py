@@ -111,7 +111,8 @@ def _inferred_logits(model: Any) -> Callable[[Sequence[Any]], list[np.ndarray]]:
 
     def inferred(recordings: Sequence[Any]) -> list[np.ndarray]:
         rows, lengths = logits(layer.make_interactive_batch(recordings))
-        return [row[:length] for row, length in zip(rows.numpy(), lengths.numpy(), strict=True)]
+        rows = tf.cast(rows, tf.float32).numpy()
+        return [row[:length] for row, length in zip(rows, lengths.numpy(), strict=True)]
 
     return inferred
 
