@@ -21,7 +21,8 @@ from open_seq2seq.decoders.transformer_decoder import TransformerDecoder
 
 __all__ = ["AutoregressiveDecoder", "BeamSearchRNNDecoderWithAttention", "CentaurDecoder", "ConvS2SDecoder", "Decoder",
            "DurationDecoder", "FakeDecoder", "FullyConnectedCTCDecoder", "FullyConnectedDecoder",
-           "FullyConnectedSCDecoder", "FullyConnectedTimeDecoder", "JointCTCAttentionDecoder", "ListenAttendSpellDecoder", "MultiDecoder",
-           "RNNDecoderWithAttention", "SoftmaxDecoder", "Tacotron2Decoder", "TransformerDecoder"]
+           "FullyConnectedSCDecoder", "FullyConnectedTimeDecoder", "JointCTCAttentionDecoder",
+           "ListenAttendSpellDecoder", "MultiDecoder", "RNNDecoderWithAttention", "SoftmaxDecoder", "Tacotron2Decoder",
+           "TransformerDecoder"]
 
 register("decoder", exported(sys.modules[__name__]), base=Decoder)

@@ -27,10 +27,10 @@ from open_seq2seq.encoders.transformer_encoder import TransformerEncoder
 from open_seq2seq.encoders.transformer_lm_encoder import TransformerLMEncoder
 from open_seq2seq.encoders.wavenet_encoder import WavenetEncoder
 
-__all__ = ["BidirectionalRNNEncoderWithEmbedding", "CNNEncoder", "CentaurEncoder", "ConvS2SEncoder", "DeepSpeech2Encoder",
-           "Encoder", "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN", "LMEncoder", "LanguageEncoder",
-           "ListenAttendSpellEncoder", "MultiEncoder", "NgramEncoder", "ResNetEncoder", "SpeechEncoder", "TDNNEncoder",
-           "Tacotron2Encoder", "TransformerEncoder", "TransformerLMEncoder", "UnidirectionalRNNEncoderWithEmbedding",
-           "WavenetEncoder"]
+__all__ = ["BidirectionalRNNEncoderWithEmbedding", "CNNEncoder", "CentaurEncoder", "ConvS2SEncoder",
+           "DeepSpeech2Encoder", "Encoder", "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN",
+           "LMEncoder", "LanguageEncoder", "ListenAttendSpellEncoder", "MultiEncoder", "NgramEncoder", "ResNetEncoder",
+           "SpeechEncoder", "TDNNEncoder", "Tacotron2Encoder", "TransformerEncoder", "TransformerLMEncoder",
+           "UnidirectionalRNNEncoderWithEmbedding", "WavenetEncoder"]
 
 register("encoder", exported(sys.modules[__name__]), base=Encoder)
