@@ -13,13 +13,13 @@ decoder_layer = {"kernel_size": [5], "stride": [1], "num_channels": 128, "paddin
 
 base_params = {
     "use_horovod": False,
-    "max_steps": 900,
+    "max_steps": 2000,
     "batch_size_per_gpu": 16,
     "save_summaries_steps": 50,
     "print_loss_steps": 50,
-    "print_samples_steps": 300,
-    "eval_steps": 300,
-    "save_checkpoint_steps": 300,
+    "print_samples_steps": 500,
+    "eval_steps": 500,
+    "save_checkpoint_steps": 500,
     "logdir": "toy-centaur",
     "optimizer": "Adam",
     "optimizer_params": {},
@@ -34,6 +34,7 @@ base_params = {
     "decoder_params": {
         "attention_layers": 2,
         "force_layers": [1],
+        "window_size": 2,
         "self_attention_conv_params": decoder_layer,
         "attention_cnn_dropout_prob": 0.1,
         "hidden_size": 128,
