@@ -28,8 +28,8 @@ def folder(tmp_path_factory):
 
 def command(folder: Path, *words: str, recipe: str = "toy-voice") -> int:
     layer = "data_layer_params"
-    return main([f"--config_file={RECIPES}/{recipe}.py", f"--{layer}/dataset_location={folder}", "--batch_size_per_gpu=6",
-                 f"--{layer}/vocab_file={folder}/vocab.txt",
+    return main([f"--config_file={RECIPES}/{recipe}.py", f"--{layer}/dataset_location={folder}",
+                 "--batch_size_per_gpu=6", f"--{layer}/vocab_file={folder}/vocab.txt",
                  f"--train_params/{layer}/dataset_files=['{folder}/train.csv']",
                  f"--eval_params/{layer}/dataset_files=['{folder}/dev.csv']", "--save_checkpoint_steps=2",
                  "--eval_steps=4", "--print_loss_steps=1", "--print_samples_steps=2", "--save_summaries_steps=2",
