@@ -85,9 +85,8 @@ class Tutorial:
         text = (ROOT / self.page).read_text(encoding="utf-8")
         if not self.sections:
             return text
-        parts = re.split(r"^(?=#+ )", re.sub(r"^( *)```.*?^\1```$", lambda match: match[0].replace("\n#", "\n\0#"), text,
-                                             flags=re.DOTALL | re.MULTILINE), flags=re.MULTILINE)
-        chosen = [part.replace("\0", "") for part in parts if part.split("\n")[0].lstrip("# ") in self.sections]
+        parts = re.split(r"^(?=##+ )", text, flags=re.MULTILINE)
+        chosen = [part for part in parts if part.split("\n")[0].lstrip("# ") in self.sections]
         assert len(chosen) == len(self.sections), f"{self.page} has no longer the sections {self.sections}"
         return "\n".join(chosen)
 
@@ -156,10 +155,11 @@ def run(tutorial: Tutorial, folder: Path) -> str:
         port = free.getsockname()[1]
     (folder / ".curlrc").write_text("fail-with-body\nsilent\nshow-error\n", encoding="utf-8")
     (folder / "tutorial.sh").write_text(script(tutorial, port), encoding="utf-8")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {"PYTHONPATH": str(ROOT), "CURL_HOME": str(folder), "TF_CPP_MIN_LOG_LEVEL": "3",
+                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["bash", "tutorial.sh"], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=1500, check=False,
-                          env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path, "CURL_HOME": str(folder), "TF_CPP_MIN_LOG_LEVEL": "3"})
+                          env={**os.environ, **variables})
     assert done.returncode == 0, done.stdout[-6000:]
     return done.stdout
 
