@@ -29,8 +29,9 @@ class TwoColumns(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
                  option_string: str | None = None) -> None:
-        columns = [self.type(word) if self.type else word for word in values[0].split(",")] if (
-            len(values) == 1 and isinstance(values[0], str)) else values
+        convert = self.type if callable(self.type) else str
+        is_one_word = len(values) == 1 and isinstance(values[0], str)
+        columns = [convert(word) for word in values[0].split(",")] if is_one_word else values
         if len(columns) != 2:
             parser.error(f"{option_string} needs two columns, such as {option_string}=1,2, but got "
                          f"{','.join(map(str, columns))}")

@@ -15,11 +15,12 @@ from tests.integration.tutorials import NOT_RUN, Tutorial, commands, run, script
 
 UPDATES = "--max_steps=4 --eval_steps=4"
 LABELS = Tutorial("docs/own-labels.md", tutorials.labelled_texts, training="--num_epochs=2")
-OWN_TEXT = {'{"dtype": "mixed"}': '{"dtype": "mixed", "max_steps": 4, "eval_steps": 4}'}
+OWN_TEXT = {'{"dtype": "mixed"}': '{"dtype": "mixed", "max_steps": 4, "eval_steps": 4}',
+            "recipe:own-text --mode=train_eval": f"recipe:own-text --mode=train_eval {UPDATES}"}
 TUTORIALS = [
     Tutorial("README.md", tutorials.all_of_ones_own, shorter=OWN_TEXT | {
         f"{name}.py --mode=train_eval": f"{name}.py --mode=train_eval {words}" for name, words in (
-            ("own-text", UPDATES), ("own-speech", UPDATES), ("own-images", "--num_epochs=1"))} | {
+            ("own-speech", UPDATES), ("own-images", "--num_epochs=1"))} | {
         "--logdir=mine\n": f"--logdir=mine {UPDATES}\n"}),
     Tutorial("docs/index.md", tutorials.sentence_pairs, shorter=OWN_TEXT),
     Tutorial("docs/getting-started.md", training=UPDATES),
