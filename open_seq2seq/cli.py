@@ -30,6 +30,7 @@ from open_seq2seq.utils.errors import ConfigError, UserError, did_you_mean
 from open_seq2seq.utils.given_files import given_texts
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, check_output_file, is_standard_output
+from open_seq2seq.utils.shipped import as_usable
 from open_seq2seq.utils.tensorflow_import import import_tensorflow, in_own_process
 from open_seq2seq.utils.trail import TRAIL
 from open_seq2seq.version import __version__
@@ -111,6 +112,9 @@ with a trained model, wherever its logdir is (run.py VERB --help):
 
 
 class _Parser(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        return as_usable(super().format_help())
+
     def error(self, message: str) -> NoReturn:
         message = re.sub(r"^argument (--\w+): must", r"\1 must", message)
         raise UserError(message[:1].upper() + message[1:] + ". See --help.")
