@@ -12,11 +12,16 @@ from open_seq2seq.models.multi_decoder import MultiDecoderModel
 from open_seq2seq.models.part import Part
 from open_seq2seq.models.speech2text import Speech2Text
 from open_seq2seq.models.text2label import Text2Label
-from open_seq2seq.models.text2speech import Text2SpeechDurationModel, Text2SpeechTacotron, Text2SpeechWavenet
+from open_seq2seq.models.text2speech import (
+    Text2SpeechDurationModel,
+    Text2SpeechTacotron,
+    Text2SpeechVocoder,
+    Text2SpeechWavenet,
+)
 from open_seq2seq.models.text2text import Text2Text
 
 __all__ = ["LSTMLM", "EncoderDecoderModel", "Image2Label", "LanguageModel", "Model", "MultiDecoderModel", "Part",
-           "Speech2Text", "Text2Label", "Text2SpeechDurationModel", "Text2SpeechTacotron", "Text2SpeechWavenet",
-           "Text2Text"]
+           "Speech2Text", "Text2Label", "Text2SpeechDurationModel", "Text2SpeechTacotron", "Text2SpeechVocoder",
+           "Text2SpeechWavenet", "Text2Text"]
 
 register("model", exported(sys.modules[__name__]), base=Model)

@@ -91,6 +91,10 @@ class SpectrogramSettings:
         """Returns the smallest value before the logarithm for a ``kind`` of columns, ``mel`` or ``magnitude``."""
         return self.data_min[kind] if isinstance(self.data_min, Mapping) else self.data_min
 
+    def mel_values(self, columns: tf.Tensor) -> tf.Tensor:
+        """Returns the mel columns of spectrograms ``[…, num_columns]`` without logarithm and normalisation."""
+        return tf.exp(columns[..., :self.mel_columns] * self.std_dev + self.mean)
+
     def _finished(self, values: np.ndarray) -> np.ndarray:
         """Applies logarithm and normalisation to non-negative values ``[frames, num_columns]``."""
         mel, magnitude = values[:, :self.mel_columns], values[:, self.mel_columns:]
