@@ -30,7 +30,7 @@ base_params = {
     "initializer": "GlorotUniform",
 
     "encoder": "VocosEncoder",
-    "encoder_params": {"hidden_size": 256, "inner_size": 512, "blocks": 6},
+    "encoder_params": {"hidden_size": 256, "inner_size": 512, "blocks": 5},
     "loss": "VocoderLoss",
 
     "data_layer": "WavenetDataLayer",

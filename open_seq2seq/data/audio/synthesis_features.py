@@ -91,6 +91,12 @@ class SpectrogramSettings:
         """Returns the smallest value before the logarithm for a ``kind`` of columns, ``mel`` or ``magnitude``."""
         return self.data_min[kind] if isinstance(self.data_min, Mapping) else self.data_min
 
+    def differences(self, other: SpectrogramSettings) -> list[str]:
+        """Returns the names of the settings in which mel columns differ, except their mean and standard deviation."""
+        names = ["num_mels", "sample_freq", "n_fft", "mag_power", "mel_type", "fmax"]
+        return [*(name for name in names if getattr(self, name) != getattr(other, name)),
+                *(["data_min"] if self.smallest("mel") != other.smallest("mel") else [])]
+
     def mel_values(self, columns: tf.Tensor) -> tf.Tensor:
         """Returns the mel columns of spectrograms ``[…, num_columns]`` without logarithm and normalisation."""
         return tf.exp(columns[..., :self.mel_columns] * self.std_dev + self.mean)
@@ -156,5 +162,10 @@ def to_sound(columns: tf.Tensor, lengths: tf.Tensor, settings: SpectrogramSettin
         magnitudes = tf.nn.relu(magnitudes) if settings.exp_mag else tf.exp(magnitudes)
         magnitudes = tf.pad(magnitudes, [[0, 0], [0, 0], [0, settings.n_fft // 2 + 1 - settings.num_bins]])
     audio = griffin_lim(magnitudes ** (1 / settings.mag_power), lengths, iterations)
+    return within_range(audio)
+
+
+def within_range(audio: tf.Tensor) -> tf.Tensor:
+    """Returns audio ``[batch, samples]``, of which louder examples are scaled to a peak of 0.99."""
     peaks = tf.reduce_max(tf.abs(audio), axis=1, keepdims=True)
     return audio * (_LOUDEST / tf.maximum(peaks, _LOUDEST))

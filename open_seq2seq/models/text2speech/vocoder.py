@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings, to_sound, within_range
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.text2speech.wavenet import WavenetDataLayer
 from open_seq2seq.encoders.vocos_encoder import VocosEncoder
 from open_seq2seq.losses.loss import LossTerm
+from open_seq2seq.metrics.speech import log_spectral_distance, spectral_signature
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
 from open_seq2seq.models.part import Part
+from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.text2speech.evaluation import SoundJudge, SoundMeasures, judge_params
 from open_seq2seq.models.text2speech.speech import SPECTROGRAM, Speech, SpeechWriter, free_name
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.errors import ConfigError
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.sound_files import encoded
+
+
+_ITERATIONS = 60  # of Griffin and Lim's method, with which the vocoder is compared
+
+
+class Copied(NamedTuple):
+    """How the sound that is computed from the spectrogram of a recording differs from the recording.
+
+    Attributes:
+      example: index of the example.
+      distance: log-spectral distance in dB.
+      other: that of the sound by Griffin and Lim's method.
+      sound: further measures, if asked for; the speech is the vocoder's sound, and the copy that of Griffin and Lim.
+    """
+
+    example: int
+    distance: float
+    other: float
+    sound: SoundMeasures | None
 
 
 class SoundModel(EncoderDecoderModel):
@@ -65,10 +90,25 @@ class SoundModel(EncoderDecoderModel):
 class Text2SpeechVocoder(SoundModel):
     """A vocoder that computes magnitudes and phases of all frames at once, and their inverse Fourier transform.
 
-    See ``VocosEncoder``.
+    See ``VocosEncoder``. Evaluation compares its sound, and that of Griffin and Lim's method, with the recordings.
     """
 
     encoder: VocosEncoder
+
+    def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
+        super().__init__(params, mode)
+        self._scores = SignedScores()
+        self._judge: SoundJudge | None = None
+
+    def connect(self) -> None:
+        super().connect()
+        if self.mode == "eval" and (self.params["sound_measures"] or self.params["recognizer"]):
+            self._judge = SoundJudge(self.data_layer.settings.sample_freq, self.params["sound_measures"],
+                                     self.params["recognizer"])
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**SoundModel.get_optional_params(), **judge_params()}
 
     @staticmethod
     def get_parts() -> dict[str, Part]:
@@ -87,14 +127,82 @@ class Text2SpeechVocoder(SoundModel):
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         spectrogram, lengths = batch["source_tensors"][-2:]
-        sound = self.encoder.encode(encoder_input(batch), False)["sound"]
+        sound = within_range(self.encoder.encode(encoder_input(batch), False)["sound"])
         samples = tf.maximum(tf.cast(lengths, tf.int32) - 1, 0) * self.data_layer.settings.hop
         return [sound, samples, spectrogram, lengths]
 
+    def sound_of(self, columns: tf.Tensor, lengths: tf.Tensor, settings: SpectrogramSettings) -> tf.Tensor:
+        """Returns the sound of the spectrograms of another model, whose settings fit; see ``check_vocoder``.
+
+        Args:
+          columns: spectrograms ``[batch, frames, columns]``.
+          lengths: numbers of frames ``[batch]``.
+          settings: the settings of these spectrograms.
+
+        Returns:
+          float32 ``[batch, (frames - 1) * hop]``, 0 after the ``(length - 1) * hop`` samples of each example.
+        """
+        own = self.data_layer.settings
+        mel = tf.cast(columns[:, :, :settings.mel_columns], tf.float32) * settings.std_dev + settings.mean
+        sources = [(mel - own.mean) / own.std_dev, lengths]
+        return within_range(self.encoder.encode({"source_tensors": sources}, False)["sound"])
+
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        samples = max(int(batch["source_tensors"][-1][0]) - 1, 0) * self.data_layer.settings.hop
+        reporter.sound("sample_speech", outputs[0][0, :samples], self.data_layer.settings.sample_freq)
+
     def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
                            decoded: dict[str, Any]) -> list[tf.Tensor]:
-        return []
+        columns, lengths = batch["source_tensors"][-2:]
+        return [*self.predict(batch)[:2], to_sound(columns, lengths, self.data_layer.settings, _ITERATIONS)]
 
-    @property
-    def predicts_in_evaluation(self) -> bool:
-        return False
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Copied]:
+        batch, outputs = without_empty_rows(input_values, output_values)
+        rate, rows = self.data_layer.settings.sample_freq, []
+        for example, sound, samples, copy in zip(np.asarray(batch["ids"]).tolist(), *outputs, strict=True):
+            recording = self.data_layer.recording(example)
+            sounds = sound[:samples], copy[:samples]
+            measures = self._judge and self._judge.measures(*sounds, recording, self.data_layer.text(example))
+            rows.append(Copied(example, *(log_spectral_distance(one, recording, rate) for one in sounds), measures))
+        return rows
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        rows, of = [row for batch in results_per_batch for row in batch], "Validation " if self.validates else ""
+        name, rate = "log-spectral distance", self.data_layer.settings.sample_freq
+        distance, other = (float(np.mean([row[place] for row in rows])) for place in (1, 2))
+        signed = self._scores.signed(name, distance, spectral_signature(rate))
+        deco_print(f"{of}{name}: {distance:.3f} dB; Griffin-Lim copies: {other:.3f} dB{signed}", offset=1)
+        metrics = {f"Eval {name}": distance, f"Eval {name} of copies": other}
+        if self._judge is not None:
+            metrics |= self._judge.summary([row.sound for row in rows], self._scores, of)
+        return metrics
+
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        """Writes the scores with their signatures."""
+        self._scores.write(reporter)
+
+    def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
+        rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: -row.distance)
+        return [{"example": self.data_layer.describe_example(row.example), "distance": f"{row.distance:.2f} dB"}
+                for row in rows[:count]]
+
+
+def check_vocoder(vocoder: Any, settings: SpectrogramSettings, logdir: str) -> None:
+    """Raises UserError unless a model is a vocoder for spectrograms with these settings.
+
+    Args:
+      vocoder: the model.
+      settings: the settings of the spectrograms.
+      logdir: the log directory of the vocoder, for messages.
+    """
+    if not isinstance(vocoder, Text2SpeechVocoder):
+        raise UserError(f"'vocoder' is {logdir}, a {type(vocoder).__name__}: give the log directory of a "
+                        "Text2SpeechVocoder.")
+    if not settings.mel_columns:
+        raise UserError("'vocoder' needs mel spectrograms, but 'data_layer_params/output_type' is magnitude: leave out "
+                        "vocoder.")
+    own = vocoder.data_layer.settings
+    if names := own.differences(settings):
+        shown = ", ".join(f"{name} {getattr(own, name)} instead of {getattr(settings, name)}" for name in names)
+        raise UserError(f"The vocoder {logdir} has been trained with other features than this model ({shown}): train "
+                        "it with those of the model's data layer, or leave out vocoder.")
