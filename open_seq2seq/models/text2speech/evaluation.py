@@ -112,10 +112,11 @@ class SoundJudge:
             reference = analysed(recording, self._rate)
             distances = {kind: sound_distance(analysed(sounds[kind], self._rate), reference) for kind in _KINDS[:2]}
         if self._recognizer is not None:
-            heard = {kind: self._understood(sound, text) for kind, sound in sounds.items()}
+            heard = {kind: self.heard(sound, text) for kind, sound in sounds.items()}
         return SoundMeasures(distances, heard)
 
-    def _understood(self, sound: np.ndarray, text: str) -> Heard:
+    def heard(self, sound: np.ndarray, text: str) -> Heard:
+        """Returns what the recogniser understands of a sound ``[samples]`` of a text."""
         assert self._recognizer is not None
         heard, said = plain_words(self._recognizer.transcript(sound, self._rate)), plain_words(spelled_out(text))
         return Heard(heard, count_errors(said.split(), heard.split()), count_errors(said, heard))

@@ -10,10 +10,10 @@ from open_seq2seq.metrics.speech import (
     analysed,
     coverage,
     diagonality,
+    log_spectral_distance,
     mel_cepstra,
     monotonicity,
     plain_words,
-    log_spectral_distance,
     sound_distance,
     spoken_attention,
 )
