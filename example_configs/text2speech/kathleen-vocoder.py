@@ -13,7 +13,7 @@ base_params = {
     "random_seed": 0,
     "use_horovod": False,
     "num_gpus": 1,
-    "max_steps": 10000,
+    "max_steps": 6500,
     "batch_size_per_gpu": 16,
     "save_summaries_steps": 50,
     "print_loss_steps": 50,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.decoding.vocoder import spectra_of_hops
+from open_seq2seq.decoding.vocoder import griffin_lim, spectra_of_hops
 
 LOWEST, HIGHEST = 60.0, 400.0
 """Range of the pitch in Hz."""
@@ -15,6 +16,9 @@ _CANDIDATES = 256
 """Number of pitches that are tried, a constant ratio apart."""
 _TOP = 1500.0
 """Frequency in Hz up to which mel filters resolve the harmonics of a voice."""
+_NOISE_HOPS = 512
+"""Number of hops after which the noise begins again."""
+_NOISE_ITERATIONS = 100
 _TINY = 1e-9
 
 
@@ -74,19 +78,29 @@ def pulses(pitch: tf.Tensor, hop: int, rate: int) -> tf.Tensor:
     return tf.where(divisor < 1e-4, count, closed)
 
 
-def excitations(pitch: tf.Tensor, lengths: tf.Tensor, points: int, rate: int,
-                seed: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the short-time Fourier transforms of pulses at a pitch, and of white noise.
+@functools.lru_cache(maxsize=8)
+def even_noise(points: int) -> np.ndarray:
+    """Returns noise ``[hops, points / 4]`` whose frames of ``points`` samples have similar magnitudes at all frequencies.
+
+    In a spectrogram of white noise, magnitudes vary by 5.6 dB about their mean. A vocoder can only know the mean: with
+    magnitudes that vary independently, its spectra would be further from those of a recording than with even ones.
+    """
+    with tf.init_scope():
+        sound = griffin_lim(tf.ones([1, _NOISE_HOPS + 1, points // 2 + 1]), [_NOISE_HOPS + 1], _NOISE_ITERATIONS)
+        return sound.numpy().reshape(_NOISE_HOPS, points // 4)
+
+
+def excitations(pitch: tf.Tensor, lengths: tf.Tensor, points: int, rate: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the short-time Fourier transforms of pulses at a pitch, and of noise.
 
     Frames are those of ``griffin_lim``. In those of the pulses, a single harmonic would have a magnitude of 1 at its
-    frequency. The noise is the same in all examples, except that its lasts as long as each.
+    frequency. The noise is the same in all examples, except that it lasts as long as each; see ``even_noise``.
 
     Args:
       pitch: pitch in Hz ``[batch, frames]``.
       lengths: numbers of frames ``[batch]``.
       points: length of a frame in samples, a multiple of 4.
       rate: sampling rate in Hz.
-      seed: random seed of the noise.
 
     Returns:
       complex64 ``[batch, frames, points / 2 + 1]`` each.
@@ -94,7 +108,7 @@ def excitations(pitch: tf.Tensor, lengths: tf.Tensor, points: int, rate: int,
     hop = points // 4
     hops = tf.maximum(tf.shape(pitch)[1] - 1, 0)
     inside = tf.sequence_mask(tf.maximum(lengths - 1, 0), hops, tf.float32)[:, :, tf.newaxis]
-    noise = tf.random.stateless_normal([hops, hop], [seed, 1])
+    noise = tf.tile(tf.constant(even_noise(points)), [-(-hops // _NOISE_HOPS), 1])[:hops]
     sounds = tf.concat([pulses(pitch, hop, rate) * inside, noise * inside], 0)
     spectra = spectra_of_hops(sounds)[:, :tf.shape(pitch)[1]]
     voiced, voiceless = tf.split(spectra / (points / 4), 2, 0)

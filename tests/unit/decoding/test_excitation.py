@@ -80,3 +80,11 @@ def test_a_harmonic_has_a_magnitude_of_1_and_noise_is_alike_in_all_examples():
     assert np.abs(voiced[0, 4:-4, 15:500:10]).max() < 0.02
     np.testing.assert_allclose(noise[0, :9], noise[1, :9], atol=1e-6)
     assert not np.abs(noise[1, 14:]).any() and not np.abs(voiced[1, 14:]).any()
+
+
+def test_the_noise_has_even_magnitudes():
+    _, noise = excitations(tf.fill([1, 300], 150.0), tf.constant([300]), POINTS, RATE)
+    levels = 20 * np.log10(np.abs(noise[0, 4:-4, 4:-4]))
+    assert levels.std() < 1.5
+    white = np.abs(librosa.stft(np.random.default_rng(0).normal(size=300 * HOP), n_fft=POINTS))
+    assert (20 * np.log10(white)).std() == pytest.approx(5.57, abs=0.1)
