@@ -1,7 +1,7 @@
 """Compares a vocoder with the method of Griffin and Lim, on spectrograms of recordings and of a model of speech.
 
     pip install speechmos pandas
-    python benchmarks/vocoders.py LOGDIR --clips=kathleen/dev_aligned.csv --location=kathleen/ --voice=kathleen-durations
+    python benchmarks/vocoders.py kathleen-vocoder --clips=kathleen/dev_aligned.csv --location=kathleen/
 
 A row has the means over the clips: the log-spectral distance from the recordings, the opinion score that DNSMOS
 predicts (overall, from 1 to 5; Reddy et al. 2022), the errors of PocketSphinx, and the real-time factor: the time that

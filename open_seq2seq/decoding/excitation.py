@@ -1,4 +1,4 @@
-"""What a voice excites the vocal tract with: its pitch, found in mel spectrograms, and pulses at this pitch, or noise."""
+"""What a voice excites the vocal tract with: pulses at its pitch, which is found in mel spectrograms, and noise."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def pulses(pitch: tf.Tensor, hop: int, rate: int) -> tf.Tensor:
 
 @functools.lru_cache(maxsize=8)
 def even_noise(points: int) -> np.ndarray:
-    """Returns noise ``[hops, points / 4]`` whose frames of ``points`` samples have similar magnitudes at all frequencies.
+    """Returns noise ``[hops, points / 4]``, in whose frames of ``points`` samples all magnitudes are similar.
 
     In a spectrogram of white noise, magnitudes vary by 5.6 dB about their mean. A vocoder can only know the mean: with
     magnitudes that vary independently, its spectra would be further from those of a recording than with even ones.

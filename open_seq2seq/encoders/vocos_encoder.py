@@ -64,10 +64,10 @@ class VocosEncoder(Encoder):
             raise ConfigError([f"'{self.params_path}/settings' is missing: VocosEncoder needs the model "
                                "Text2SpeechVocoder, which sets it."])
         inputs, outputs = (0, 2) if params["source"] is None else (2, 3)
-        self.input_layer = Convolution1D(self._settings.num_columns + inputs, size, Window(taps), initializer, regularizer,
-                                         use_bias=True)
+        self.input_layer = Convolution1D(self._settings.num_columns + inputs, size, Window(taps), initializer,
+                                         regularizer, use_bias=True)
         self.input_norm = LayerNorm(size)
-        self.blocks = [ConvNextBlock(size, params["inner_size"], taps, 1 / max(params["blocks"], 1), initializer, regularizer)
+        self.blocks = [ConvNextBlock(size, params["inner_size"], taps, 1 / params["blocks"], initializer, regularizer)
                        for _ in range(params["blocks"])]
         self.output_norm = LayerNorm(size)
         self.output_layer = Dense(size, outputs * (self._settings.n_fft // 2 + 1), initializer, regularizer)

@@ -28,7 +28,8 @@ def command(folder: Path, recipe: str, *words: str) -> int:
     return main([f"--config_file={RECIPES}/{recipe}.py", f"--{layer}/dataset_location={folder}",
                  f"--train_params/{layer}/dataset_files=['{folder}/train.csv']", "--batch_size_per_gpu=6",
                  f"--eval_params/{layer}/dataset_files=['{folder}/dev.csv']", "--save_checkpoint_steps=2",
-                 "--eval_steps=4", "--print_loss_steps=1", "--print_samples_steps=2", "--save_summaries_steps=2", *words])
+                 "--eval_steps=4", "--print_loss_steps=1", "--print_samples_steps=2", "--save_summaries_steps=2",
+                 *words])
 
 
 @pytest.fixture(scope="module")

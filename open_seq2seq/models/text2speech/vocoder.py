@@ -26,7 +26,6 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.sound_files import encoded
 
-
 _ITERATIONS = 60  # of Griffin and Lim's method, with which the vocoder is compared
 
 
@@ -50,8 +49,8 @@ class SoundModel(EncoderDecoderModel):
     """Base of models that read recordings or mel spectrograms, and whose results are sound files.
 
     Inference reads the spectrograms of recordings, or files ``.npy`` that a model of speech synthesis with the same
-    features has written; see ``SpeechWriter``. ``predict`` returns ``[sound [batch, samples], its lengths, spectrograms,
-    lengths in frames]``.
+    features has written; see ``SpeechWriter``. ``predict`` returns ``[sound [batch, samples], its lengths,
+    spectrograms, lengths in frames]``.
     """
 
     object_name = "samples"
