@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.decoding.excitation import LOWEST, excitations, pitch_of_mel
 from open_seq2seq.decoding.vocoder import griffin_lim
 from open_seq2seq.encoders.encoder import Encoder
@@ -45,13 +45,13 @@ class VocosEncoder(Encoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
-            "kernel_size": Param(int, 7, "Number of taps of the convolutions, an odd number.", "frames", minimum=1,
+            "kernel_size": Param(int, 7, "Number of taps of the convolutions.", "frames", minimum=1,
                                  maximum=1001),
             "phase_iterations": Param(int, 0, "In evaluation and inference, number of iterations of Griffin and Lim's "
                                       "method that begin with the phases of the network.", minimum=0, maximum=10**4,
                                       on_change=FREE),
             "source": Param([None, "pulses"], "pulses", "What phases are relative to: pulses at the pitch of the "
-                            "spectrogram, mixed with noise, or None."),
+                            "spectrogram, mixed with noise; None: to nothing, as in Vocos.", on_change=REFUSE),
             "settings": Param(object, None, "Settings of the spectrograms; set from the data layer.", derived=True),
         }
 

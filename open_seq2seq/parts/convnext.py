@@ -19,7 +19,7 @@ class ConvNextBlock(Module):
     Args:
       channels: number of channels.
       inner: number of channels between the dense layers.
-      taps: odd number of taps of the convolution.
+      taps: number of taps of the convolution.
       scale: initial value of the learned factors of what the block adds to each channel.
       initializer: initialiser of the kernels.
       regularizer: regulariser of the kernels.
