@@ -22,8 +22,6 @@ base_params = {
         "num_audio_features": 40,
         "sample_freq": 8000,
         "n_fft": 512,
-        "data_min": 1e-5,
-        "mag_power": 2,
         "feature_normalize": False,
         "segment_frames": 33,
     },

@@ -96,6 +96,30 @@ def mel_to_magnitude(mel: tf.Tensor, basis: np.ndarray, iterations: int = 100) -
     return _repeated(improved, (start, start, tf.constant(1.0)), iterations)[0]
 
 
+def with_mel_values(values: tf.Tensor, mel: tf.Tensor, basis: np.ndarray, floor: float, iterations: int) -> tf.Tensor:
+    """Returns spectra like the given ones, whose mel spectrograms are approximately the given ones.
+
+    Each iteration multiplies a bin by the mean of the quotients that its filters have, weighted by the filters. Other
+    than ``mel_to_magnitude``, this keeps the details of the spectra.
+
+    Args:
+      values: positive magnitudes, or powers if the mel spectrograms are of powers ``[batch, frames, bins]``.
+      mel: mel spectrograms ``[batch, frames, mels]``, without logarithm.
+      basis: mel filters ``[mels, bins]``.
+      floor: lower bound that the mel values were given; those near it may be less.
+      iterations: number of iterations.
+    """
+    total = basis.sum(0)
+    filters, weights = tf.constant(basis, tf.float32), tf.constant(basis / np.maximum(total, _TINY), tf.float32)
+    outside = tf.constant(total <= 0, tf.float32)  # the bins without a filter
+    for _ in range(iterations):
+        quotients = mel / tf.maximum(tf.matmul(values, filters, transpose_b=True), floor / 1000)
+        quotients = tf.where(mel <= 1.01 * floor, tf.minimum(quotients, 1.0), quotients)
+        values *= tf.maximum(tf.matmul(quotients, weights) + outside, _LEAST_FACTOR)
+    return values
+
+
+_LEAST_FACTOR = 1e-3
 _FADE_FRAMES = 4
 """Number of frames in which one fold of a clip fades into the next."""
 

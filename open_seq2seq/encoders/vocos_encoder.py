@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.decoding.excitation import LOWEST, excitations, pitch_of_mel
-from open_seq2seq.decoding.vocoder import griffin_lim
+from open_seq2seq.decoding.vocoder import griffin_lim, with_mel_values
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.conv_blocks.convolution import Convolution1D, Window
 from open_seq2seq.parts.convnext import ConvNextBlock
@@ -47,9 +47,12 @@ class VocosEncoder(Encoder):
             **Encoder.get_optional_params(),
             "kernel_size": Param(int, 7, "Number of taps of the convolutions.", "frames", minimum=1,
                                  maximum=1001),
-            "phase_iterations": Param(int, 0, "In evaluation and inference, number of iterations of Griffin and Lim's "
+            "phase_iterations": Param(int, 20, "In evaluation and inference, number of iterations of Griffin and Lim's "
                                       "method that begin with the phases of the network.", minimum=0, maximum=10**4,
                                       on_change=FREE),
+            "mel_iterations": Param(int, 5, "In evaluation and inference, number of iterations in which the network's "
+                                    "magnitudes are fitted to the mel spectrogram.", minimum=0, maximum=1000,
+                                    on_change=FREE),
             "source": Param([None, "pulses"], "pulses", "What phases are relative to: pulses at the pitch of the "
                             "spectrogram, mixed with noise; None: to nothing, as in Vocos.", on_change=REFUSE),
             "settings": Param(object, None, "Settings of the spectrograms; set from the data layer.", derived=True),
@@ -85,9 +88,18 @@ class VocosEncoder(Encoder):
         """
         spectrogram, lengths = input_dict["source_tensors"][-2:]
         log_magnitude, direction = self._spectrum(tf.cast(spectrogram, tf.float32), lengths)
-        iterations = 0 if self.training else self.params["phase_iterations"]
-        sound = griffin_lim(tf.exp(log_magnitude), lengths, iterations, phases=direction)
+        magnitudes, iterations = tf.exp(log_magnitude), 0
+        if not self.training:
+            magnitudes, iterations = self._fitted(log_magnitude, spectrogram), self.params["phase_iterations"]
+        sound = griffin_lim(magnitudes, lengths, iterations, phases=direction)
         return {"log_magnitude": log_magnitude, "direction": direction, "sound": sound, "outputs_length": lengths}
+
+    def _fitted(self, log_magnitude: tf.Tensor, spectrogram: tf.Tensor) -> tf.Tensor:
+        """Returns magnitudes that fit the mel spectrogram, see ``decoding.vocoder.with_mel_values``."""
+        settings = self._settings
+        values = with_mel_values(tf.exp(settings.mag_power * log_magnitude), settings.mel_values(spectrogram),
+                                 settings.mel_basis, settings.smallest("mel"), self.params["mel_iterations"])
+        return values ** (1 / settings.mag_power)
 
     def _spectrum(self, spectrogram: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the logarithms of the magnitudes, and the directions, in FP32 and complex64."""

@@ -18,6 +18,8 @@ from open_seq2seq.utils.librosa_import import import_librosa
 _LOUDEST = 0.99
 """Peak to which louder audio is scaled, so that it is not clipped in 16 bits."""
 
+_OF_MEL = ("num_mels", "sample_freq", "n_fft", "mag_power", "mel_type", "fmax")  # what mel columns depend on
+
 
 @dataclass(frozen=True, eq=False)
 class SpectrogramSettings:
@@ -92,10 +94,10 @@ class SpectrogramSettings:
         return self.data_min[kind] if isinstance(self.data_min, Mapping) else self.data_min
 
     def differences(self, other: SpectrogramSettings) -> list[str]:
-        """Returns the names of the settings in which mel columns differ, except their mean and standard deviation."""
-        names = ["num_mels", "sample_freq", "n_fft", "mag_power", "mel_type", "fmax"]
-        return [*(name for name in names if getattr(self, name) != getattr(other, name)),
-                *(["data_min"] if self.smallest("mel") != other.smallest("mel") else [])]
+        """Returns the settings in which mel columns differ, without mean and deviation: ``n_fft 512 instead of 1024``."""
+        own, others = ({**{name: getattr(one, name) for name in _OF_MEL}, "data_min": one.smallest("mel")}
+                       for one in (self, other))
+        return [f"{name} {own[name]} instead of {others[name]}" for name in own if own[name] != others[name]]
 
     def mel_values(self, columns: tf.Tensor) -> tf.Tensor:
         """Returns the mel columns of spectrograms ``[…, num_columns]`` without logarithm and normalisation."""

@@ -200,8 +200,7 @@ def check_vocoder(vocoder: Any, settings: SpectrogramSettings, logdir: str) -> N
     if not settings.mel_columns:
         raise UserError("'vocoder' needs mel spectrograms, but 'data_layer_params/output_type' is magnitude: leave out "
                         "vocoder.")
-    own = vocoder.data_layer.settings
-    if names := own.differences(settings):
-        shown = ", ".join(f"{name} {getattr(own, name)} instead of {getattr(settings, name)}" for name in names)
-        raise UserError(f"The vocoder {logdir} has been trained with other features than this model ({shown}): train "
-                        "it with those of the model's data layer, or leave out vocoder.")
+    if differences := vocoder.data_layer.settings.differences(settings):
+        raise UserError(f"The vocoder {logdir} has been trained with other features than this model "
+                        f"({', '.join(differences)}): train it with those of the model's data layer, or leave out "
+                        "vocoder.")
