@@ -28,8 +28,8 @@ def griffin_lim(magnitudes: tf.Tensor, lengths: tf.Tensor, iterations: int = 60,
       lengths: number of frames ``[batch]``.
       iterations: number of iterations.
       momentum: 0 for the method without momentum.
-      phases: initial phases in radians, of a shape that can be broadcast to that of ``magnitudes``; None for random
-        phases.
+      phases: initial phases in radians, or as complex numbers of magnitude 1, of a shape that can be broadcast to that
+        of ``magnitudes``; None for random phases.
       seed: random seed of the initial phases.
 
     Returns:
@@ -58,8 +58,11 @@ def griffin_lim(magnitudes: tf.Tensor, lengths: tf.Tensor, iterations: int = 60,
         factors = magnitudes * tf.math.rsqrt(tf.maximum(real * real + imaginary * imaginary, _TINY))
         return tf.ensure_shape(tf.complex(real * factors, imaginary * factors), spectrum.shape), audio
 
-    start = tf.complex(magnitudes * tf.cos(phases), magnitudes * tf.sin(phases)), tf.zeros_like(scale)
-    spectrum, _ = _repeated(improved, start, iterations)
+    if phases.dtype.is_complex:
+        start = tf.complex(magnitudes * tf.math.real(phases), magnitudes * tf.math.imag(phases)), tf.zeros_like(scale)
+    else:
+        start = tf.complex(magnitudes * tf.cos(phases), magnitudes * tf.sin(phases)), tf.zeros_like(scale)
+    spectrum = _repeated(improved, start, iterations)[0] if iterations else start[0]
     hop = points // _OVERLAP
     return tf.reshape(audio_of(spectrum)[:, 2:-2], [batch, tf.maximum(frames - 1, 0) * hop])
 
@@ -93,6 +96,30 @@ def mel_to_magnitude(mel: tf.Tensor, basis: np.ndarray, iterations: int = 100) -
     return _repeated(improved, (start, start, tf.constant(1.0)), iterations)[0]
 
 
+def with_mel_values(values: tf.Tensor, mel: tf.Tensor, basis: np.ndarray, floor: float, iterations: int) -> tf.Tensor:
+    """Returns spectra like the given ones, whose mel spectrograms are approximately the given ones.
+
+    Each iteration multiplies a bin by the mean of the quotients that its filters have, weighted by the filters. Other
+    than ``mel_to_magnitude``, this keeps the details of the spectra.
+
+    Args:
+      values: positive magnitudes, or powers if the mel spectrograms are of powers ``[batch, frames, bins]``.
+      mel: mel spectrograms ``[batch, frames, mels]``, without logarithm.
+      basis: mel filters ``[mels, bins]``.
+      floor: lower bound that the mel values were given; those near it may be less.
+      iterations: number of iterations.
+    """
+    total = basis.sum(0)
+    filters, weights = tf.constant(basis, tf.float32), tf.constant(basis / np.maximum(total, _TINY), tf.float32)
+    outside = tf.constant(total <= 0, tf.float32)  # the bins without a filter
+    for _ in range(iterations):
+        quotients = mel / tf.maximum(tf.matmul(values, filters, transpose_b=True), floor / 1000)
+        quotients = tf.where(mel <= 1.01 * floor, tf.minimum(quotients, 1.0), quotients)
+        values *= tf.maximum(tf.matmul(quotients, weights) + outside, _LEAST_FACTOR)
+    return values
+
+
+_LEAST_FACTOR = 1e-3
 _FADE_FRAMES = 4
 """Number of frames in which one fold of a clip fades into the next."""
 
@@ -136,6 +163,19 @@ def joined_folds(sound: tf.Tensor, shape: tf.Tensor, size: int, hop: int) -> tf.
     weights = tf.concat([tf.ones([1, fade]), tf.tile(rising[tf.newaxis], [tf.shape(parts)[1] - 1, 1])], 0)
     starts = parts[:, :, :fade] * weights + before
     return tf.reshape(tf.concat([starts, parts[:, :, fade:length]], 2), [shape[0], -1])[:, :shape[1] * hop]
+
+
+def spectra_of_hops(audio: tf.Tensor) -> tf.Tensor:
+    """Returns the short-time Fourier transforms of audio, whose frames are those of ``griffin_lim``.
+
+    Args:
+      audio: ``[batch, frames - 1, hop]``.
+
+    Returns:
+      complex64 ``[batch, frames, 2 * hop + 1]``.
+    """
+    window = tf.constant(np.hanning(_OVERLAP * audio.shape[2] + 1)[:-1], tf.float32)
+    return tf.signal.rfft(_framed(tf.pad(audio, [[0, 0], [2, 2], [0, 0]])) * window)
 
 
 def _repeated(function: Any, values: tuple[tf.Tensor, ...], times: int) -> tuple[tf.Tensor, ...]:

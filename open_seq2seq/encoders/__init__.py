@@ -25,12 +25,13 @@ from open_seq2seq.encoders.tacotron2_encoder import Tacotron2Encoder
 from open_seq2seq.encoders.tdnn_encoder import TDNNEncoder
 from open_seq2seq.encoders.transformer_encoder import TransformerEncoder
 from open_seq2seq.encoders.transformer_lm_encoder import TransformerLMEncoder
+from open_seq2seq.encoders.vocos_encoder import VocosEncoder
 from open_seq2seq.encoders.wavenet_encoder import WavenetEncoder
 
 __all__ = ["BidirectionalRNNEncoderWithEmbedding", "CNNEncoder", "CentaurEncoder", "ConvS2SEncoder",
            "DeepSpeech2Encoder", "Encoder", "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN",
            "LMEncoder", "LanguageEncoder", "ListenAttendSpellEncoder", "MultiEncoder", "NgramEncoder", "ResNetEncoder",
            "SpeechEncoder", "TDNNEncoder", "Tacotron2Encoder", "TransformerEncoder", "TransformerLMEncoder",
-           "UnidirectionalRNNEncoderWithEmbedding", "WavenetEncoder"]
+           "UnidirectionalRNNEncoderWithEmbedding", "VocosEncoder", "WavenetEncoder"]
 
 register("encoder", exported(sys.modules[__name__]), base=Encoder)

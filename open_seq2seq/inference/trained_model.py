@@ -333,6 +333,8 @@ class TrainedModel:
                 spec = dataclasses.replace(self._spec, params=merge_params(self._spec.params, values)[0])
                 model = build_model(spec, variables_of=self.model)
                 model.ensemble = self.model.ensemble
+                for name in model.needed_models():
+                    model.use(name, getattr(self.model, name))
                 variant = TrainedModel(model)
             self._variants[key] = variant  # in the order in which they were used last
             if len(self._variants) > _MOST_VARIANTS:

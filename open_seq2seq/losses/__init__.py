@@ -14,10 +14,11 @@ from open_seq2seq.losses.sequence_loss import (
     PaddedCrossEntropyLossWithSmoothing,
 )
 from open_seq2seq.losses.text2speech_loss import Text2SpeechLoss
+from open_seq2seq.losses.vocoder_loss import VocoderLoss
 from open_seq2seq.losses.wavenet_loss import WavenetLoss
 
 __all__ = ["BasicSampledSequenceLoss", "BasicSequenceLoss", "CTCLoss", "CrossEntropyLoss", "CrossEntropyWithSmoothing",
            "Loss", "LossTerm", "MultiTaskCTCEntropyLoss", "PaddedCrossEntropyLossWithSmoothing", "Text2SpeechLoss",
-           "WavenetLoss"]
+           "VocoderLoss", "WavenetLoss"]
 
 register("loss", exported(sys.modules[__name__]), base=Loss)

@@ -161,6 +161,28 @@ def sound_distance(voice: Voice, reference: Voice) -> SoundDistance:
     return SoundDistance(float(distortion), hertz, cents, float(np.mean(np.isfinite(ours) != np.isfinite(theirs))))
 
 
+def log_spectral_distance(sound: np.ndarray, reference: np.ndarray, rate: int) -> float:
+    """Returns the log-spectral distance in dB of two sounds ``[samples]`` that begin at the same time.
+
+    It is the mean over frames of the root mean square difference of the levels of all frequencies (Gray and Markel
+    1976). Levels are at least 80 dB below the loudest of the reference. A longer sound is cut to the shorter one.
+    """
+    librosa = import_librosa()
+    points, size = _points(rate), min(len(sound), len(reference))
+    powers = [np.abs(librosa.stft(np.pad(np.asarray(one[:size], np.float32), (0, max(0, points - size))),
+                                  n_fft=points, hop_length=points // 4)) ** 2 for one in (sound, reference)]
+    floor = max(float(powers[1].max()) * _FLOOR, 1e-30)
+    levels, expected = (10 * np.log10(np.maximum(power, floor)) for power in powers)
+    return float(np.sqrt(np.mean((levels - expected) ** 2, axis=0)).mean())
+
+
+def spectral_signature(rate: int) -> str:
+    """Returns the settings of ``log_spectral_distance`` for sound of this rate in Hz."""
+    points = _points(rate)
+    return (f"lsd:stft{points}|hop:{points // 4}|floor:{-10 * np.log10(_FLOOR):.0f}dB|rate:{rate}|"
+            f"librosa:{version('librosa')}")
+
+
 def _points(rate: int) -> int:
     """Returns the length of a frame: the power of 2 that is at least 40 ms."""
     return 1 << int(np.ceil(np.log2(_FRAME * rate)))

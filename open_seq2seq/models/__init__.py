@@ -16,12 +16,13 @@ from open_seq2seq.models.text2speech import (
     Text2SpeechCentaur,
     Text2SpeechDurationModel,
     Text2SpeechTacotron,
+    Text2SpeechVocoder,
     Text2SpeechWavenet,
 )
 from open_seq2seq.models.text2text import Text2Text
 
 __all__ = ["LSTMLM", "EncoderDecoderModel", "Image2Label", "LanguageModel", "Model", "MultiDecoderModel", "Part",
            "Speech2Text", "Text2Label", "Text2SpeechCentaur", "Text2SpeechDurationModel", "Text2SpeechTacotron",
-           "Text2SpeechWavenet", "Text2Text"]
+           "Text2SpeechVocoder", "Text2SpeechWavenet", "Text2Text"]
 
 register("model", exported(sys.modules[__name__]), base=Model)

@@ -166,6 +166,25 @@ class Model(Component):
         """
         raise UserError(f"{type(self).__name__} cannot be a model of an ensemble: give one log directory.")
 
+    def needed_models(self) -> dict[str, str]:
+        """Returns the log directories, by attribute, of other models that this one needs outside of training.
+
+        They are built for ``interactive_infer`` and restored, and then given to ``use``. By default, none are needed.
+        """
+        return {}
+
+    def use(self, name: str, other: Model) -> None:
+        """Makes this model use another one, which ``needed_models`` names.
+
+        Args:
+          name: the attribute that the other model becomes.
+          other: the other model, with its weights.
+
+        Raises:
+          UserError: the models do not fit together.
+        """
+        setattr(self, name, other)
+
     def adapted_weights(self, weights: Mapping[str, np.ndarray], assets: Mapping[str, Any],
                         current: Mapping[str, tf.Variable]) -> Mapping[str, np.ndarray]:
         """Returns the weights of the checkpoint that ``load_model`` names, adapted to this model; by default unchanged.

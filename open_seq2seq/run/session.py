@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from open_seq2seq.checkpoints import choosing
 from open_seq2seq.checkpoints.folders import AVERAGED, BEST_MODELS, DIVERGENCE, KEPT_FILES, LOGS, SAMPLES
 from open_seq2seq.checkpoints.inputs import RunInputs, read_assets
+from open_seq2seq.checkpoints.packed import unpacked
+from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.inference.interactive import answer_lines, prompt
 from open_seq2seq.inference.trained_model import TrainedModel
@@ -29,6 +31,7 @@ from open_seq2seq.run.elastic_session import train_elastically
 from open_seq2seq.run.logdir import LogDir, check_logdir
 from open_seq2seq.run.logdir_lock import LOCK
 from open_seq2seq.run.overview import print_model, print_task, print_training, write_overview
+from open_seq2seq.run.resolution import resolve_run
 from open_seq2seq.run.restoring import restore_weights
 from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_data, time_limit
@@ -237,7 +240,14 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
     print_model(model, named_variables(model), runner, options.verbose)
     if options.members:
         model.join(dict(_member(member, runner) for member in options.members))
+    for name, folder in model.needed_models().items():
+        model.use(name, _member(_options_of(folder), runner)[1])
     return model, path
+
+
+def _options_of(logdir: str) -> RunOptions:
+    """Returns the options with which another model that a model needs is loaded."""
+    return resolve_run(None, "interactive_infer", [Override(None, ("logdir",), unpacked(logdir))])
 
 
 def _member(options: RunOptions, runner: Runner) -> tuple[str, Model]:

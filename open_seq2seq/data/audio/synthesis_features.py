@@ -18,6 +18,8 @@ from open_seq2seq.utils.librosa_import import import_librosa
 _LOUDEST = 0.99
 """Peak to which louder audio is scaled, so that it is not clipped in 16 bits."""
 
+_OF_MEL = ("num_mels", "sample_freq", "n_fft", "mag_power", "mel_type", "fmax")  # what mel columns depend on
+
 
 @dataclass(frozen=True, eq=False)
 class SpectrogramSettings:
@@ -91,6 +93,16 @@ class SpectrogramSettings:
         """Returns the smallest value before the logarithm for a ``kind`` of columns, ``mel`` or ``magnitude``."""
         return self.data_min[kind] if isinstance(self.data_min, Mapping) else self.data_min
 
+    def differences(self, other: SpectrogramSettings) -> list[str]:
+        """Returns the settings in which mel columns differ, without mean and deviation: ``n_fft 512 instead of 1024``."""
+        own, others = ({**{name: getattr(one, name) for name in _OF_MEL}, "data_min": one.smallest("mel")}
+                       for one in (self, other))
+        return [f"{name} {own[name]} instead of {others[name]}" for name in own if own[name] != others[name]]
+
+    def mel_values(self, columns: tf.Tensor) -> tf.Tensor:
+        """Returns the mel columns of spectrograms ``[…, num_columns]`` without logarithm and normalisation."""
+        return tf.exp(columns[..., :self.mel_columns] * self.std_dev + self.mean)
+
     def _finished(self, values: np.ndarray) -> np.ndarray:
         """Applies logarithm and normalisation to non-negative values ``[frames, num_columns]``."""
         mel, magnitude = values[:, :self.mel_columns], values[:, self.mel_columns:]
@@ -152,5 +164,10 @@ def to_sound(columns: tf.Tensor, lengths: tf.Tensor, settings: SpectrogramSettin
         magnitudes = tf.nn.relu(magnitudes) if settings.exp_mag else tf.exp(magnitudes)
         magnitudes = tf.pad(magnitudes, [[0, 0], [0, 0], [0, settings.n_fft // 2 + 1 - settings.num_bins]])
     audio = griffin_lim(magnitudes ** (1 / settings.mag_power), lengths, iterations)
+    return within_range(audio)
+
+
+def within_range(audio: tf.Tensor) -> tf.Tensor:
+    """Returns audio ``[batch, samples]``, of which louder examples are scaled to a peak of 0.99."""
     peaks = tf.reduce_max(tf.abs(audio), axis=1, keepdims=True)
     return audio * (_LOUDEST / tf.maximum(peaks, _LOUDEST))

@@ -82,6 +82,10 @@ class WavenetDataLayer(ClipDataLayer):
         location = os.path.normpath(self.params["dataset_location"])
         return read_clips([path], os.path.dirname(location) if os.path.basename(location) == FOLDER else location)
 
+    def text(self, example: int) -> str:
+        """Returns the text of a clip in its list."""
+        return self._clips[example].text
+
     @property
     def _longest(self) -> int | None:
         """Number of frames of the pieces of training; None for whole clips."""

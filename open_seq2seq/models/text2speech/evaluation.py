@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.text2speech.front_end import spelled_out
 from open_seq2seq.decoders.tacotron2_decoder import ENDINGS
 from open_seq2seq.metrics.speech import (
@@ -36,7 +37,8 @@ class Heard(NamedTuple):
 class SoundMeasures(NamedTuple):
     """Measures of the sound of one text, by kind: ``speech``, ``copy``, and ``recording``.
 
-    A copy is the recording as it sounds after Griffin and Lim's method: what perfect spectrograms would give.
+    A copy is the recording as it sounds after Griffin and Lim's method or a vocoder: what perfect spectrograms would
+    give.
 
     Attributes:
       distances: distances of the speech and of the copy from the recording; empty without ``sound_measures``.
@@ -71,6 +73,18 @@ class Measures(NamedTuple):
     sound: SoundMeasures | None
 
 
+def judge_params() -> dict[str, Any]:
+    """Returns the parameters of models whose sound is judged."""
+    return {
+        "sound_measures": Param(bool, False, "Whether evaluation compares the sound with the recordings: mel "
+                                "cepstral distortion, pitch and voicing. This takes seconds per clip.",
+                                on_change=FREE),
+        "recognizer": Param([None, "pocketsphinx"], None, "Recogniser whose character and word errors evaluation "
+                            "prints, beside those on the recordings; pocketsphinx understands English and is in "
+                            "the extra align.", on_change=FREE),
+    }
+
+
 class SoundJudge:
     """Measures the sound of synthesised speech against recordings.
 
@@ -79,12 +93,16 @@ class SoundJudge:
       distances: whether to compute ``metrics.speech.sound_distance``.
       recognizer: ``pocketsphinx``, or None.
 
+    Attributes:
+      copies: what makes the copies, for messages.
+
     Raises:
       UserError: the recogniser is not installed.
     """
 
     def __init__(self, rate: int, distances: bool, recognizer: str | None) -> None:
         self._rate, self._distances = rate, distances
+        self.copies = "Griffin-Lim"
         self._recognizer = PocketSphinx() if recognizer else None
 
     def measures(self, speech: np.ndarray, copy: np.ndarray, recording: np.ndarray, text: str) -> SoundMeasures:
@@ -94,10 +112,11 @@ class SoundJudge:
             reference = analysed(recording, self._rate)
             distances = {kind: sound_distance(analysed(sounds[kind], self._rate), reference) for kind in _KINDS[:2]}
         if self._recognizer is not None:
-            heard = {kind: self._understood(sound, text) for kind, sound in sounds.items()}
+            heard = {kind: self.heard(sound, text) for kind, sound in sounds.items()}
         return SoundMeasures(distances, heard)
 
-    def _understood(self, sound: np.ndarray, text: str) -> Heard:
+    def heard(self, sound: np.ndarray, text: str) -> Heard:
+        """Returns what the recogniser understands of a sound ``[samples]`` of a text."""
         assert self._recognizer is not None
         heard, said = plain_words(self._recognizer.transcript(sound, self._rate)), plain_words(spelled_out(text))
         return Heard(heard, count_errors(said.split(), heard.split()), count_errors(said, heard))
@@ -115,7 +134,7 @@ class SoundJudge:
             speech, copy = (_mean([value_of(row.distances[kind]) for row in rows]) for kind in _KINDS[:2])
             metrics |= {f"Eval {name}": speech, f"Eval {name} of copies": copy}
             signed = scores.signed(name, speech, distance_signature(self._rate))
-            deco_print(f"{of}{name}: {_shown(speech, unit)}; Griffin-Lim copies: {_shown(copy, unit)}{signed}",
+            deco_print(f"{of}{name}: {_shown(speech, unit)}; {self.copies} copies: {_shown(copy, unit)}{signed}",
                        offset=1)
         return metrics | (self._understanding(rows, scores, of) if self._recognizer else {})
 

@@ -16,11 +16,13 @@ from open_seq2seq.decoders.tacotron2_decoder import DURATIONS, ENDINGS
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.metrics.speech import coverage, diagonality, monotonicity, spoken_attention
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, decoded_freely
+from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
-from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, summary
+from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, judge_params, summary
 from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, free_name, joined, picture, timings_of
+from open_seq2seq.models.text2speech.vocoder import Text2SpeechVocoder, check_vocoder
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import NoGraphForm, UserError
 from open_seq2seq.utils.sound_files import encoded
@@ -39,6 +41,7 @@ class Text2Speech(EncoderDecoderModel):
     verb = "synthesize"
     hub_task = "text-to-speech"
     data_layer: Text2SpeechDataLayer
+    vocoder: Text2SpeechVocoder | None = None
 
     def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
         super().__init__(params, mode)
@@ -59,12 +62,10 @@ class Text2Speech(EncoderDecoderModel):
             **EncoderDecoderModel.get_optional_params(),
             "save_to_tensorboard": Param(bool, True, "Whether training also shows the alignment, the spectrograms and "
                                          "the sound of a sample, in TensorBoard and in the report.", on_change=FREE),
-            "sound_measures": Param(bool, False, "Whether evaluation compares the sound with the recordings: mel "
-                                    "cepstral distortion, pitch and voicing. This takes seconds per clip.",
-                                    on_change=FREE),
-            "recognizer": Param([None, "pocketsphinx"], None, "Recogniser whose character and word errors evaluation "
-                                "prints, beside those on the recordings; pocketsphinx understands English and is in "
-                                "the extra align.", on_change=FREE),
+            **judge_params(),
+            "vocoder": Param((str, type(None)), None, "In inference and in the mode eval, log directory of a "
+                             "Text2SpeechVocoder, trained with the same features, that computes the sound; None: the "
+                             "method of Griffin and Lim.", on_change=FREE),
             "griffin_lim_iterations": Param(int, 60, "Number of iterations in which the phases of the spectrogram are "
                                             "estimated.", minimum=0, maximum=10**4, on_change=FREE),
         }
@@ -78,6 +79,15 @@ class Text2Speech(EncoderDecoderModel):
             "exp_mag": layer.settings.exp_mag,
             "batch_size": self.params["batch_size_per_gpu"],
         }
+
+    def needed_models(self) -> dict[str, str]:
+        return {"vocoder": self.params["vocoder"]} if self.params["vocoder"] is not None else {}
+
+    def use(self, name: str, other: Model) -> None:
+        check_vocoder(other, self.data_layer.settings, self.params["vocoder"])
+        super().use(name, other)
+        if self._judge is not None:
+            self._judge.copies = "vocoder"
 
     def num_objects(self, batch: dict[str, Any]) -> int:
         """Counts the frames of the spectrograms, without padding of the batch."""
@@ -111,8 +121,11 @@ class Text2Speech(EncoderDecoderModel):
     def _sound(self, columns: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
         """Returns the sound ``[batch, samples]`` of spectrograms of these lengths, and its lengths in samples."""
         settings = self.data_layer.settings
-        return [to_sound(columns, lengths, settings, self.params["griffin_lim_iterations"]),
-                tf.maximum(tf.cast(lengths, tf.int32) - 1, 0) * settings.hop]
+        if self.vocoder is not None:
+            sound = self.vocoder.sound_of(columns, lengths, settings)
+        else:
+            sound = to_sound(columns, lengths, settings, self.params["griffin_lim_iterations"])
+        return [sound, tf.maximum(tf.cast(lengths, tf.int32) - 1, 0) * settings.hop]
 
     def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
                            decoded: dict[str, Any]) -> list[tf.Tensor]:

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
-from open_seq2seq.data.static_shapes import without_empty_rows
-from open_seq2seq.data.text2speech.wavenet import WavenetDataLayer
 from open_seq2seq.decoding.vocoder import joined_folds, overlapping_folds
 from open_seq2seq.encoders.wavenet_encoder import WavenetEncoder
 from open_seq2seq.losses.loss import LossTerm
-from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
-from open_seq2seq.models.results import ResultWriter
-from open_seq2seq.models.text2speech.speech import SPECTROGRAM, Speech, SpeechWriter, free_name
-from open_seq2seq.utils import disk
-from open_seq2seq.utils.sound_files import encoded
+from open_seq2seq.models.text2speech.vocoder import SoundModel
 
 
-class Text2SpeechWavenet(EncoderDecoderModel):
+class Text2SpeechWavenet(SoundModel):
     """WaveNet (van den Oord et al. 2016, https://arxiv.org/abs/1609.03499), which turns mel spectrograms into sound.
 
-    Evaluation computes the loss. Inference reads the spectrograms of recordings, or files ``.npy`` that a model of
-    speech synthesis with the same features has written, and writes sound files; see ``SpeechWriter``.
+    Evaluation computes the loss.
     """
 
-    object_name = "samples"
-    interactive_hint = "Type the path of a recording or of a spectrogram"
-    verb = "synthesize"
-    data_layer: WavenetDataLayer
     encoder: WavenetEncoder
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            **EncoderDecoderModel.get_optional_params(),
+            **SoundModel.get_optional_params(),
             "sampling_temperature": Param(float, 1.0, "In inference, divisor of the logits from which samples are "
                                           "drawn; 0 always takes the likeliest level, as NVIDIA's OpenSeq2Seq does.",
                                           minimum=0.0, maximum=100.0, on_change=FREE),
@@ -53,11 +40,6 @@ class Text2SpeechWavenet(EncoderDecoderModel):
         settings = self.data_layer.settings
         return {"num_audio_features": settings.num_columns, "hop": settings.hop,
                 "batch_size": self.params["batch_size_per_gpu"]}
-
-    def num_objects(self, batch: dict[str, Any]) -> int:
-        """Counts the samples of the clips, without padding of the batch."""
-        frames = np.asarray(batch["source_tensors"][-1])
-        return int(frames.sum()) * self.data_layer.settings.hop
 
     @property
     def predicts_in_evaluation(self) -> bool:
@@ -86,25 +68,3 @@ class Text2SpeechWavenet(EncoderDecoderModel):
     def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
                            decoded: dict[str, Any]) -> list[tf.Tensor]:
         return []
-
-    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Speech]]:
-        """Returns (example, speech) for each spectrogram of the batch."""
-        batch, outputs = without_empty_rows(input_values, output_values)
-        rate = self.data_layer.settings.sample_freq
-        return [(example, Speech(sound[:samples], rate, spectrogram[:frames],
-                                 np.zeros([frames, 0]), SPECTROGRAM, []))
-                for example, sound, samples, spectrogram, frames in zip(
-                    np.asarray(batch["ids"]).tolist(), *outputs, strict=True)]
-
-    def answer(self, result: Any) -> str:
-        return f"{result.seconds:.2f} seconds of sound"
-
-    def prompt_answer(self, result: Any) -> str:
-        """Writes the sound to the first free file ``speech-1.wav``, ``speech-2.wav``, …; returns path and duration."""
-        path = free_name()
-        disk.write_new(path, encoded(result.samples, result.rate))
-        return f"{Path(path).resolve()}: {self.answer(result)}"
-
-    def open_results(self, output_file: str) -> ResultWriter:
-        return SpeechWriter(output_file, self.data_layer.settings.sample_freq, lambda example: example,
-                            lambda _, results: results[0])

@@ -13,7 +13,8 @@ from tests.unit.example_configs.recipes import EXAMPLES, assert_trains, num_weig
 FOLDER = EXAMPLES / "text2speech"
 RECIPES = sorted(FOLDER.glob("*.py"))
 NARROW = ("num_channels", "rnn_cell_dim", "src_emb_size", "emb_size", "attention_layer_size", "decoder_cell_units",
-          "prenet_units", "duration_units", "embedding_size", "output_size", "hidden_size", "prenet_hidden_size")
+          "prenet_units", "duration_units", "embedding_size", "output_size", "hidden_size", "prenet_hidden_size",
+          "inner_size")
 # Trained weights of the original, with its vocabulary of 94 symbols; its two cuDNN cells have second biases of 4 x 256.
 # The tokens of styles, 32 x 512, are not trained.
 WEIGHTS = {"tacotron_float": 26_925_153 - 2048, "tacotron_gst": 30_374_721 - 2048 + 16_384,
@@ -49,9 +50,17 @@ def test_recipe_trains(recipe: Path, voice: Path, tmp_path: Path):
                                        duration_min=0)
     if base_model == "Text2SpeechWavenet":
         params["encoder_params"].update(blocks=1, layers_per_block=3, filters=8)
+    elif base_model == "Text2SpeechVocoder":
+        params["data_layer_params"].update(sample_freq=8000, n_fft=512, segment_frames=12)
     else:
         params["data_layer_params"].update(symbols="characters", vocab_file=str(voice / "vocab.txt"))
     assert_trains(base_model, params, tmp_path)
+
+
+def test_a_vocoder_for_cpus_has_few_weights(tmp_path: Path, voice: Path):
+    base_model, params = params_of(FOLDER / "kathleen-vocoder.py")
+    params["data_layer_params"].update(dataset_files=[str(voice / "train.csv")], dataset_location=str(voice))
+    assert num_weights(base_model, params) == 1_871_107
 
 
 @pytest.mark.parametrize("recipe", WEIGHTS)

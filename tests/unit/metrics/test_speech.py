@@ -10,6 +10,7 @@ from open_seq2seq.metrics.speech import (
     analysed,
     coverage,
     diagonality,
+    log_spectral_distance,
     mel_cepstra,
     monotonicity,
     plain_words,
@@ -133,3 +134,16 @@ def test_silence_has_no_words():
     recognizer = PocketSphinx()
     assert recognizer.transcript(np.zeros([8000], np.float32), 8000) == ""
     assert recognizer.transcript(np.zeros([0], np.float32), 8000) == ""
+
+
+def test_the_log_spectral_distance_of_a_louder_sound_is_its_gain():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=4000).astype(np.float32)
+    assert log_spectral_distance(noise, noise, 8000) == 0.0
+    assert log_spectral_distance(2 * noise, noise, 8000) == pytest.approx(20 * np.log10(2), rel=1e-3)
+    assert log_spectral_distance(np.pad(2 * noise, (0, 100)), noise, 8000) == pytest.approx(20 * np.log10(2), rel=1e-3)
+    # The level of noise at a frequency has an exponential distribution of power: 5.57 dB from its mean, and twice the
+    # variance between two of them.
+    other = log_spectral_distance(rng.normal(size=80000), rng.normal(size=80000), 8000)
+    assert other == pytest.approx(np.sqrt(2) * 5.57, abs=0.2)
+    assert np.isfinite(log_spectral_distance(np.zeros(100), noise[:100], 8000))

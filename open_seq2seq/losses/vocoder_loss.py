@@ -1,0 +1,102 @@
+"""Loss of vocoders: distances of spectra at several resolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
+
+_HOPS = 4  # hops in a frame
+_TINY = 1e-9
+
+
+class VocoderLoss(Loss):
+    """Distances of spectra of the sound from those of the recording, at several resolutions (Yamamoto et al. 2020).
+
+    For each resolution, there is a term for the absolute difference of the logarithms of the magnitudes, and one for
+    the spectral convergence: the norm of the difference of the magnitudes, divided by that of the recording. Further
+    terms are the absolute differences of the logarithms of mel filters and, before the inverse transform, of the
+    network's log magnitudes. All are means over the frames of an example, and then over examples.
+
+    ``decoder_output`` is that of ``VocosEncoder``, and the ``target_tensors`` are audio ``[batch, samples]`` and its
+    lengths.
+    """
+
+    unit = "example"
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Loss.get_optional_params(),
+            "resolutions": Param(list, [512, 1024, 2048], "Lengths of the frames, multiples of 4; frames are a quarter "
+                                 "of them apart.", "samples", minimum=16, maximum=2**16),
+            "log_weight": Param(float, 1.0, "Weight of the differences of log magnitudes.", minimum=0.0),
+            "convergence_weight": Param(float, 1.0, "Weight of the spectral convergence.", minimum=0.0),
+            "mel_weight": Param(float, 1.0, "Weight of the differences of mel filters.", minimum=0.0),
+            "magnitude_weight": Param(float, 1.0, "Weight of the differences of the network's log magnitudes.",
+                                      minimum=0.0),
+            "floor": Param(float, 1e-4, "Lower bound of magnitudes before the logarithm, where white noise with a "
+                           "variance of 1 has 1.", above=0.0),
+            "settings": Param(object, None, "Settings of the spectrograms; set from the data layer.", derived=True),
+        }
+
+    def _compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
+        decoded, params = input_dict["decoder_output"], self.params
+        sound, points = decoded["sound"], params["settings"].n_fft
+        samples = tf.maximum(tf.cast(decoded["outputs_length"], tf.int32) - 1, 0) * (points // _HOPS)
+        inside = tf.sequence_mask(samples, tf.shape(sound)[1], tf.float32)
+        audio = input_dict["target_tensors"][0][:, :tf.shape(sound)[1]] * inside
+        weights, terms = example_weights(input_dict), []
+
+        def add(name: str, values: tf.Tensor, weight: float) -> None:
+            terms.append(LossTerm(tf.reduce_sum(values * weights), tf.reduce_sum(weights), weight, self.unit, name))
+
+        for size in params["resolutions"]:
+            target, given = magnitudes(audio, size), magnitudes(sound, size)
+            frames = 1 + samples // (size // _HOPS)
+            add(f"log_{size}", _mean(tf.abs(self._log(given) - self._log(target)), frames), params["log_weight"])
+            add(f"convergence_{size}", _convergence(given, target, frames), params["convergence_weight"])
+        target, given, frames = magnitudes(audio, points), magnitudes(sound, points), 1 + samples // (points // _HOPS)
+        basis = params["settings"].mel_basis
+        basis = tf.constant((basis / np.maximum(basis.sum(1, keepdims=True), _TINY)).T, tf.float32)
+        errors = self._log(tf.matmul(given, basis)) - self._log(tf.matmul(target, basis))
+        add("mel", _mean(tf.abs(errors), frames), params["mel_weight"])
+        predicted = decoded["log_magnitude"] - 0.5 * np.log(_power(points))
+        lower = tf.maximum(predicted, float(np.log(params["floor"])))
+        add("magnitude", _mean(tf.abs(lower - self._log(target)), frames), params["magnitude_weight"])
+        return terms
+
+    def _log(self, values: tf.Tensor) -> tf.Tensor:
+        return tf.math.log(tf.maximum(values, self.params["floor"]))
+
+
+def magnitudes(audio: tf.Tensor, points: int) -> tf.Tensor:
+    """Returns magnitudes ``[batch, 1 + samples // (points / 4), points / 2 + 1]`` of frames of ``points`` samples.
+
+    Frames have the periodic Hann window and are centred on multiples of a quarter of their length; white noise with a
+    variance of 1 has a mean power of 1.
+    """
+    padded = tf.pad(audio, [[0, 0], [points // 2, points // 2]])
+    spectrum = tf.signal.stft(padded, points, points // _HOPS, points)
+    power = tf.square(tf.math.real(spectrum)) + tf.square(tf.math.imag(spectrum))
+    return tf.sqrt(power / _power(points) + 1e-16)
+
+
+def _power(points: int) -> float:
+    return float(np.square(np.hanning(points + 1)[:-1]).sum())
+
+
+def _mean(values: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
+    """Returns the means ``[batch]`` of ``[batch, time, bins]`` over the first ``frames`` ``[batch]``."""
+    mask = tf.sequence_mask(frames, tf.shape(values)[1], tf.float32)
+    return tf.reduce_sum(tf.reduce_mean(values, 2) * mask, 1) / tf.cast(frames, tf.float32)
+
+
+def _convergence(given: tf.Tensor, target: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
+    mask = tf.sequence_mask(frames, tf.shape(target)[1], tf.float32)[:, :, tf.newaxis]
+    error = tf.reduce_sum(tf.square((given - target) * mask), [1, 2])
+    return tf.sqrt(error / tf.maximum(tf.reduce_sum(tf.square(target * mask), [1, 2]), 1e-12) + 1e-12)

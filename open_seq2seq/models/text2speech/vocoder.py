@@ -1,0 +1,206 @@
+"""Vocoders, which turn mel spectrograms into sound: what they have in common, and the one at the rate of frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings, to_sound, within_range
+from open_seq2seq.data.static_shapes import without_empty_rows
+from open_seq2seq.data.text2speech.wavenet import WavenetDataLayer
+from open_seq2seq.encoders.vocos_encoder import VocosEncoder
+from open_seq2seq.losses.loss import LossTerm
+from open_seq2seq.metrics.speech import log_spectral_distance, spectral_signature
+from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
+from open_seq2seq.models.part import Part
+from open_seq2seq.models.reporter import Reporter, SignedScores
+from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.text2speech.evaluation import SoundJudge, SoundMeasures, judge_params
+from open_seq2seq.models.text2speech.speech import SPECTROGRAM, Speech, SpeechWriter, free_name
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.sound_files import encoded
+
+_ITERATIONS = 60  # of Griffin and Lim's method, with which the vocoder is compared
+
+
+class Copied(NamedTuple):
+    """How the sound that is computed from the spectrogram of a recording differs from the recording.
+
+    Attributes:
+      example: index of the example.
+      distance: log-spectral distance in dB.
+      other: that of the sound by Griffin and Lim's method.
+      sound: further measures, if asked for; the speech is the vocoder's sound, and the copy that of Griffin and Lim.
+    """
+
+    example: int
+    distance: float
+    other: float
+    sound: SoundMeasures | None
+
+
+class SoundModel(EncoderDecoderModel):
+    """Base of models that read recordings or mel spectrograms, and whose results are sound files.
+
+    Inference reads the spectrograms of recordings, or files ``.npy`` that a model of speech synthesis with the same
+    features has written; see ``SpeechWriter``. ``predict`` returns ``[sound [batch, samples], its lengths,
+    spectrograms, lengths in frames]``.
+    """
+
+    object_name = "samples"
+    interactive_hint = "Type the path of a recording or of a spectrogram"
+    verb = "synthesize"
+    data_layer: WavenetDataLayer
+
+    def num_objects(self, batch: dict[str, Any]) -> int:
+        """Counts the samples of the clips, without padding of the batch."""
+        frames = np.asarray(batch["source_tensors"][-1])
+        return int(frames.sum()) * self.data_layer.settings.hop
+
+    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Speech]]:
+        """Returns (example, speech) for each spectrogram of the batch."""
+        batch, outputs = without_empty_rows(input_values, output_values)
+        rate = self.data_layer.settings.sample_freq
+        return [(example, Speech(sound[:samples], rate, spectrogram[:frames],
+                                 np.zeros([frames, 0]), SPECTROGRAM, []))
+                for example, sound, samples, spectrogram, frames in zip(
+                    np.asarray(batch["ids"]).tolist(), *outputs, strict=True)]
+
+    def answer(self, result: Any) -> str:
+        return f"{result.seconds:.2f} seconds of sound"
+
+    def prompt_answer(self, result: Any) -> str:
+        """Writes the sound to the first free file ``speech-1.wav``, ``speech-2.wav``, …; returns path and duration."""
+        path = free_name()
+        disk.write_new(path, encoded(result.samples, result.rate))
+        return f"{Path(path).resolve()}: {self.answer(result)}"
+
+    def open_results(self, output_file: str) -> ResultWriter:
+        return SpeechWriter(output_file, self.data_layer.settings.sample_freq, lambda example: example,
+                            lambda _, results: results[0])
+
+
+class Text2SpeechVocoder(SoundModel):
+    """A vocoder that computes magnitudes and phases of all frames at once, and their inverse Fourier transform.
+
+    See ``VocosEncoder``. Evaluation compares its sound, and that of Griffin and Lim's method, with the recordings.
+    """
+
+    encoder: VocosEncoder
+
+    def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
+        super().__init__(params, mode)
+        self._scores = SignedScores()
+        self._judge: SoundJudge | None = None
+
+    def connect(self) -> None:
+        super().connect()
+        if self.mode == "eval" and (self.params["sound_measures"] or self.params["recognizer"]):
+            self._judge = SoundJudge(self.data_layer.settings.sample_freq, self.params["sound_measures"],
+                                     self.params["recognizer"])
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**SoundModel.get_optional_params(), **judge_params()}
+
+    @staticmethod
+    def get_parts() -> dict[str, Part]:
+        return {name: part for name, part in EncoderDecoderModel.get_parts().items() if name != "decoder"}
+
+    def derived_params(self, part: str) -> dict[str, Any]:
+        return {"settings": self.data_layer.settings}
+
+    def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
+        encoded = self.encoder.encode(encoder_input(batch), training)
+        if self.params["loss"] is None:
+            raise ConfigError(["'loss' is missing: training and evaluation need one."])
+        terms = self.loss.compute_loss(
+            {"decoder_output": encoded, "target_tensors": batch["target_tensors"], "ids": batch["ids"]})
+        return terms, {**encoded, "outputs": [encoded["sound"]]}
+
+    def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        spectrogram, lengths = batch["source_tensors"][-2:]
+        sound = within_range(self.encoder.encode(encoder_input(batch), False)["sound"])
+        samples = tf.maximum(tf.cast(lengths, tf.int32) - 1, 0) * self.data_layer.settings.hop
+        return [sound, samples, spectrogram, lengths]
+
+    def sound_of(self, columns: tf.Tensor, lengths: tf.Tensor, settings: SpectrogramSettings) -> tf.Tensor:
+        """Returns the sound of the spectrograms of another model, whose settings fit; see ``check_vocoder``.
+
+        Args:
+          columns: spectrograms ``[batch, frames, columns]``.
+          lengths: numbers of frames ``[batch]``.
+          settings: the settings of these spectrograms.
+
+        Returns:
+          float32 ``[batch, (frames - 1) * hop]``, 0 after the ``(length - 1) * hop`` samples of each example.
+        """
+        own = self.data_layer.settings
+        mel = tf.cast(columns[:, :, :settings.mel_columns], tf.float32) * settings.std_dev + settings.mean
+        sources = [(mel - own.mean) / own.std_dev, lengths]
+        return within_range(self.encoder.encode({"source_tensors": sources}, False)["sound"])
+
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        samples = max(int(batch["source_tensors"][-1][0]) - 1, 0) * self.data_layer.settings.hop
+        reporter.sound("sample_speech", outputs[0][0, :samples], self.data_layer.settings.sample_freq)
+
+    def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
+                           decoded: dict[str, Any]) -> list[tf.Tensor]:
+        columns, lengths = batch["source_tensors"][-2:]
+        return [*self.predict(batch)[:2], to_sound(columns, lengths, self.data_layer.settings, _ITERATIONS)]
+
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Copied]:
+        batch, outputs = without_empty_rows(input_values, output_values)
+        rate, rows = self.data_layer.settings.sample_freq, []
+        for example, sound, samples, copy in zip(np.asarray(batch["ids"]).tolist(), *outputs, strict=True):
+            recording = self.data_layer.recording(example)
+            sounds = sound[:samples], copy[:samples]
+            measures = self._judge and self._judge.measures(*sounds, recording, self.data_layer.text(example))
+            rows.append(Copied(example, *(log_spectral_distance(one, recording, rate) for one in sounds), measures))
+        return rows
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        rows, of = [row for batch in results_per_batch for row in batch], "Validation " if self.validates else ""
+        name, rate = "log-spectral distance", self.data_layer.settings.sample_freq
+        distance, other = (float(np.mean([row[place] for row in rows])) for place in (1, 2))
+        signed = self._scores.signed(name, distance, spectral_signature(rate))
+        deco_print(f"{of}{name}: {distance:.3f} dB; Griffin-Lim copies: {other:.3f} dB{signed}", offset=1)
+        metrics = {f"Eval {name}": distance, f"Eval {name} of copies": other}
+        if self._judge is not None:
+            metrics |= self._judge.summary([row.sound for row in rows], self._scores, of)
+        return metrics
+
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        """Writes the scores with their signatures."""
+        self._scores.write(reporter)
+
+    def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
+        rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: -row.distance)
+        return [{"example": self.data_layer.describe_example(row.example), "distance": f"{row.distance:.2f} dB"}
+                for row in rows[:count]]
+
+
+def check_vocoder(vocoder: Any, settings: SpectrogramSettings, logdir: str) -> None:
+    """Raises UserError unless a model is a vocoder for spectrograms with these settings.
+
+    Args:
+      vocoder: the model.
+      settings: the settings of the spectrograms.
+      logdir: the log directory of the vocoder, for messages.
+    """
+    if not isinstance(vocoder, Text2SpeechVocoder):
+        raise UserError(f"'vocoder' is {logdir}, a {type(vocoder).__name__}: give the log directory of a "
+                        "Text2SpeechVocoder.")
+    if not settings.mel_columns:
+        raise UserError("'vocoder' needs mel spectrograms, but 'data_layer_params/output_type' is magnitude: leave out "
+                        "vocoder.")
+    if differences := vocoder.data_layer.settings.differences(settings):
+        raise UserError(f"The vocoder {logdir} has been trained with other features than this model "
+                        f"({', '.join(differences)}): train it with those of the model's data layer, or leave out "
+                        "vocoder.")

@@ -1,0 +1,69 @@
+"""The loss of vocoders against a computation with librosa."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings
+from open_seq2seq.losses import VocoderLoss
+from open_seq2seq.utils.librosa_import import import_librosa
+
+librosa = import_librosa()
+SETTINGS = SpectrogramSettings(num_mels=10, n_fft=128, sample_freq=8000)
+FLOOR = 1e-4
+
+
+def magnitudes(audio: np.ndarray, points: int) -> np.ndarray:
+    spectrum = librosa.stft(audio, n_fft=points, hop_length=points // 4, pad_mode="constant").T
+    return np.abs(spectrum) / np.sqrt(0.375 * points)
+
+
+def log(values: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(values, FLOOR))
+
+
+def terms_of(sound, audio, log_magnitude, frames, ids):
+    decoded = {"sound": tf.constant(sound), "log_magnitude": tf.constant(log_magnitude),
+               "outputs_length": tf.constant(frames)}
+    loss = VocoderLoss({"settings": SETTINGS, "resolutions": [64, 256], "mel_weight": 2.0})
+    terms = loss.compute_loss({"decoder_output": decoded, "target_tensors": [tf.constant(audio), None],
+                               "ids": tf.constant(ids)})
+    return {term.name: term for term in terms}
+
+
+@pytest.fixture(scope="module")
+def tensors():
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=[3, 20 * 32]).astype(np.float32) * 0.1, rng.normal(size=[3, 21 * 32]).astype(np.float32),
+            rng.normal(size=[3, 21, 65]).astype(np.float32))
+
+
+def test_terms_are_means_over_frames_and_then_over_examples(tensors):
+    sound, audio, log_magnitude = tensors
+    sound = sound.copy()
+    sound[1, 9 * 32:] = 0.0  # as the encoder returns it
+    terms = terms_of(sound, audio, log_magnitude, [21, 10, 21], [5, 3, -1])
+    expected = dict.fromkeys(terms, 0.0)
+    for row, frames in ((0, 21), (1, 10)):
+        size = (frames - 1) * 32
+        for points in (64, 256):
+            given, target = (magnitudes(one[row, :size], points) for one in (sound, audio))
+            expected[f"log_{points}"] += np.abs(log(given) - log(target)).mean()
+            expected[f"convergence_{points}"] += np.linalg.norm(given - target) / np.linalg.norm(target)
+        given, target = (magnitudes(one[row, :size], 128) for one in (sound, audio))
+        basis = SETTINGS.mel_basis / SETTINGS.mel_basis.sum(1, keepdims=True)
+        expected["mel"] += np.abs(log(given @ basis.T) - log(target @ basis.T)).mean()
+        network = log_magnitude[row, :frames] - 0.5 * np.log(0.375 * 128)
+        expected["magnitude"] += np.abs(np.maximum(network, np.log(FLOOR)) - log(target)).mean()
+    assert {name: term.sum.numpy() for name, term in terms.items()} == pytest.approx(expected, rel=1e-4)
+    assert {float(term.units) for term in terms.values()} == {2.0}
+    assert {name: term.weight for name, term in terms.items()} == {**dict.fromkeys(terms, 1.0), "mel": 2.0}
+
+
+def test_a_copy_has_no_loss(tensors):
+    _, audio, log_magnitude = tensors
+    terms = terms_of(audio[:, :20 * 32], audio, log_magnitude, [21, 21, 21], [0, 1, 2])
+    for name, term in terms.items():
+        assert name == "magnitude" or float(term.sum) == pytest.approx(0.0, abs=1e-5)
