@@ -267,8 +267,9 @@ class CentaurDecoder(FramesDecoder):
         steps, *_, guards, arrays = tf.while_loop(
             lambda step, *state: tf.reduce_any(step * per_step < state[-2].ends), body, start)
         frames, stops, magnitudes, weights = (array.gather(tf.range(steps)) for array in arrays)
-        by_row = [tf.transpose(one, [1, 0, 2]) for one in (frames, stops, magnitudes)]
-        return Predicted(*by_row, tf.split(tf.transpose(weights, [1, 2, 0, 3]), len(self.blocks), 1)), guards
+        frames, stops, magnitudes = (tf.transpose(one, [1, 0, 2]) for one in (frames, stops, magnitudes))
+        of_blocks = tf.split(tf.transpose(weights, [1, 2, 0, 3]), len(self.blocks), 1)
+        return Predicted(frames, stops, magnitudes, of_blocks), guards
 
     @property
     def _cached_layers(self) -> list[ResidualConvolution]:

@@ -95,6 +95,7 @@ class ResidualConvolution(ConvBlock):
         """Returns the kernel ``[taps · channels, channels]`` and the offset, with batch norm by moving statistics."""
         def compute() -> tuple[tf.Tensor, tf.Tensor]:
             convolution, norm = self.layers[0].convolution, self.layers[0].norm
+            assert norm is not None
             factor = tf.math.rsqrt(norm.moving_variance + norm.epsilon) * norm.gamma
             kernel = tf.reshape(convolution.kernel * factor, [-1, convolution.out_channels])
             offset = (convolution.bias - norm.moving_mean) * factor + norm.beta

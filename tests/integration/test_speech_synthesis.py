@@ -71,7 +71,8 @@ def test_centaur_trains_and_speaks(dtype, folder, tmp_path):
                    recipe="toy-centaur") == 0
     pictures = {path.name for path in run.rglob("step-4/*.png")}
     assert {"alignment.png", "alignment_0.png", "alignment_1.png", "prediction.png"} <= pictures
-    model = os2s.load(str(run), {"decoder_params/most_repeated_frames": 20})
+    # The estimation of phases enlarges rounding errors of the spectrogram.
+    model = os2s.load(str(run), {"decoder_params/most_repeated_frames": 20, "griffin_lim_iterations": 0})
     alone, rate = model.synthesize("ae i")
     assert rate == RATE and len(alone) and np.isfinite(alone).all()
     if dtype == "float32":
