@@ -11,12 +11,11 @@ from typing import Any, BinaryIO
 
 from open_seq2seq.checkpoints.packed import CARD
 from open_seq2seq.metrics.names import LOSSES, is_score, metric_name, shown_value
-from open_seq2seq.report.card import write_card
+from open_seq2seq.report.card import explaining, write_card
 from open_seq2seq.report.charts import figures
 from open_seq2seq.report.content import Content, read_content
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import UserError
 
 REPORT, COMPARISON = "report.html", "comparison.html"
 """Names of the page in the logdir: about its run, and about several runs, of which it is the first."""
@@ -64,11 +63,9 @@ def write_report(logdir: Path, *others: Path, license: str = "", languages: Sequ
     """
     contents = [read_content(one) for one in (logdir, *others)]
     path = write_page(logdir / (COMPARISON if others else REPORT), page(contents))
-    try:
+    with explaining(logdir / CARD, "a card"):
         if not others and write_card(logdir, contents[0], license, languages, datasets) is None:
             deco_print(f"{logdir / CARD} is not a card that OpenSeq2Seq has written; it is left as it is.")
-    except OSError as error:
-        raise _unwritable(path, error) from error
     return path
 
 
@@ -78,13 +75,8 @@ def write_page(path: Path, text: str) -> Path:
     Raises:
       UserError: the file cannot be written, or is not a page that this package has written.
     """
-    try:
-        with disk.writing(path, _is_report) as file:
-            file.write(_MARK + text.encode(errors="replace"))
-    except disk.ForeignError as error:
-        raise UserError(f"{path} is not a report that OpenSeq2Seq has written: move it, and start again.") from error
-    except OSError as error:
-        raise _unwritable(path, error) from error
+    with explaining(path, "a report"), disk.writing(path, _is_report) as file:
+        file.write(_MARK + text.encode(errors="replace"))
     return path
 
 
