@@ -44,8 +44,8 @@ class ServingFunction:
       expected: returns the same for one of the results of ``TrainedModel.infer``.
       resources: returns what the function uses besides the weights, such as tables; called before it is traced. Raises
         ``NoGraphForm`` if the function has no graph form.
-      numbers: computes by inference, for some inputs of ``TrainedModel.infer``, the numbers of their answers, if results
-        of ``infer`` do not have them, such as logits. The check reports how much they differ, but judges the texts.
+      numbers: computes by inference, for some inputs of ``TrainedModel.infer``, the numbers of their answers, if
+        results of ``infer`` do not have them, such as logits. The check reports how much they differ, but judges the texts.
     """
 
     name: str

@@ -80,11 +80,6 @@ def write_page(path: Path, text: str) -> Path:
     return path
 
 
-def _unwritable(path: Path, error: OSError) -> UserError:
-    return UserError(f"The report {path} cannot be written ({error.strerror}): free space, or copy the logdir to a "
-                     "folder that you may write to.")
-
-
 def _is_report(file: BinaryIO) -> bool:
     return file.read(len(_MARK)) == _MARK
 

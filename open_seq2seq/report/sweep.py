@@ -77,8 +77,9 @@ class SweepTable:
         return sorted(names, key=lambda name: (name != self.best_metric, name in LOSSES))
 
     def best(self) -> Row | None:
-        """Returns the row with the best mean of ``best_metric``; None if no run has it."""
+        """Returns the row with the best mean of ``best_metric``, if there are any, among those without diverged runs."""
         means = [(mean, row) for row in self.rows if (mean := row.mean(self.best_metric)) is not None]
+        means = [one for one in means if len(one[1].of(self.best_metric)) == len(one[1].figures)] or means
         return (max if self.rises else min)(means, key=lambda pair: pair[0])[1] if means else None
 
     def as_csv(self) -> str:
@@ -144,8 +145,10 @@ def _shown(row: Row, metric: str) -> str:
     mean, deviation = row.mean(metric), row.deviation(metric)
     if mean is None:
         return "–"
-    return shown_value(metric, mean) + ("" if deviation is None else
-                                        f" ± {deviation * metric_name(metric).factor:.2g}")
+    count = len(row.of(metric))
+    return (shown_value(metric, mean)
+            + ("" if deviation is None else f" ± {deviation * metric_name(metric).factor:.2g}")
+            + ("" if count == len(row.figures) else f" ({count} of {len(row.figures)})"))
 
 
 def _is_table(file: BinaryIO) -> bool:
@@ -156,7 +159,8 @@ def _is_table(file: BinaryIO) -> bool:
 def figures_of(metrics: Metrics, best_metric: str, rises: bool) -> dict[str, float]:
     """Returns the metrics of the evaluation of a run that is best by ``best_metric``, the first of equal ones.
 
-    Without evaluations, the result is the last ``train_loss``; without metrics, it is {}.
+    Without evaluations, the result is the last ``train_loss``; without metrics, it is {}. If no value of ``best_metric``
+    is finite, it is NaN.
 
     Args:
       metrics: the metrics of the run: name → step → value.
@@ -164,6 +168,8 @@ def figures_of(metrics: Metrics, best_metric: str, rises: bool) -> dict[str, flo
       rises: whether higher values are better.
     """
     values = {step: value for step, value in metrics.get(best_metric, {}).items() if math.isfinite(value)}
+    if best_metric in metrics and not values:
+        return {best_metric: math.nan}
     if not values:
         losses = metrics.get(LOSSES[0], {})
         return {LOSSES[0]: losses[max(losses)]} if losses else {}

@@ -71,15 +71,15 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[str]]:
         values = _divided(rest)
         if not equals or not path or not all(values):
             problems.append(f"'--sweep {text}' is not understood: write --sweep key/subkey=value,value.")
-        elif path in grid or len({*values}) < len(values):
+        elif path in grid or len({repr(parse_value(value)) for value in values}) < len(values):
             problems.append(f"'--sweep {text}' repeats {'a parameter' if path in grid else 'a value'}: give each once.")
-        elif path == "logdir":
-            problems.append("'--sweep logdir' is not possible: each run has a folder in the logdir of the sweep.")
         grid[path] = values
     if problems:
         raise ConfigError(problems)
-    parse_overrides([f"--{path}={values[0]}" for path, values in grid.items()])
-    return grid
+    overrides = parse_overrides([f"--{path}={values[0]}" for path, values in grid.items()])
+    if any(one.keys == ("logdir",) for one in overrides):
+        raise ConfigError(["'--sweep logdir' is not possible: each run has a folder in the logdir of the sweep."])
+    return {one.name: values for one, values in zip(overrides, grid.values(), strict=True)}
 
 
 def _divided(text: str) -> list[str]:
@@ -162,6 +162,7 @@ class Sweep:
     options_of: OptionsOf
     processes: int = 1
     _failed: dict[str, str] = field(default_factory=dict)
+    _changed: set[str] = field(default_factory=set)  # runs that were complete with another config
 
     def run(self) -> tuple[SweepTable | None, int | None]:
         """Trains what is not complete, and writes and prints the table.
@@ -173,11 +174,15 @@ class Sweep:
           UserError: a config has a mistake, before any training starts; or trainings failed, after all others.
         """
         cells = cells_of(self.grid, self.root)
+        if repeated := next((name for name, count in Counter(cell.name for cell in cells).items() if count > 1), ""):
+            raise UserError(f"The sweep has the run {repeated} more than once: give each value once.")
         options = [self.options_of(cell.words) for cell in cells]
         checksums = {cell.name: config_checksum(one) for cell, one in zip(cells, options, strict=True)}
         with LogDirLock(self.root):
-            complete = {name: checksum for name, checksum in self._read_list().items()
+            listed = {name: checksum for name, checksum in self._read_list().items() if (self.root / name).is_dir()}
+            complete = {name: checksum for name, checksum in listed.items()
                         if checksums.get(name, checksum) == checksum}
+            self._changed = {*listed} - {*complete}
             left = [cell for cell in cells if cell.name not in complete]
             deco_print(f"Sweep in {self.root}: {len(cells)} runs, of which {len(cells) - len(left)} are complete")
             with StopRequest() as stop:
@@ -198,13 +203,17 @@ class Sweep:
             while running or waiting and not stop.requested:
                 for slot in range(self.processes):
                     if slot not in running and waiting and not stop.requested:
-                        running[slot] = _Process(waiting.pop(0), self.words, slot, in_logs)
+                        environment = _environment(slot, self.processes)
+                        running[slot] = _Process(waiting.pop(0), self.words, environment, in_logs)
                 for slot, process in list(running.items()):
                     if stop.requested:
                         process.stop()
                     if (code := process.code()) is not None:
                         del running[slot]
-                        if code == 0:
+                        if code == 0 and process.cell.name in self._changed and not process.has_trained:
+                            self._failed[process.cell.name] = ("it is complete with another config, and has no update "
+                                                               "left: give the sweep another --logdir.")
+                        elif code == 0:
                             yield process.cell
                         elif not stop.requested:
                             self._failed[process.cell.name] = process.problem()
@@ -212,6 +221,8 @@ class Sweep:
         finally:
             for process in running.values():
                 process.stop()
+            for process in running.values():
+                process.wait()
 
     def _table(self, cells: Sequence[Cell], complete: Mapping[str, str], options: RunOptions) -> SweepTable:
         params = options.config.params("train")
@@ -268,17 +279,26 @@ def _parsed(content: bytes) -> dict[str, str] | None:
 class _Process:
     """The process that trains a cell; its output goes to a file beside the cell's folder."""
 
-    def __init__(self, cell: Cell, words: Sequence[str], slot: int, in_logs: bool) -> None:
-        self.cell = cell
-        resumes = is_marked(cell.logdir) or bool(find_checkpoints(checkpoint_folder(cell.logdir, in_logs)))
+    def __init__(self, cell: Cell, words: Sequence[str], environment: Mapping[str, str], in_logs: bool) -> None:
+        self.cell, self._in_logs = cell, in_logs
+        self._checkpoints = self._written()
+        resumes = is_marked(cell.logdir) or bool(self._checkpoints)
         self._log = disk.free_name(cell.logdir.with_name(f"{cell.name}.log"))
         deco_print(f"{cell.name}: {'resumes' if resumes else 'starts'}; output: {self._log}")
         command = [sys.executable, "-P", "-m", __name__.partition(".")[0], *words, *cell.words,
                    *(["--continue_learning"] if resumes else [])]
         with open(self._log, "xb") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                             env=_environment(slot))
+                                             env=environment)
         self._has_stopped = False
+
+    def _written(self) -> list[str]:
+        return sorted(map(str, find_checkpoints(checkpoint_folder(self.cell.logdir, self._in_logs))))
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether the process has written checkpoints."""
+        return self._written() != self._checkpoints
 
     def code(self) -> int | None:
         """Returns the exit code of the process; None while it runs."""
@@ -293,6 +313,10 @@ class _Process:
             self._has_stopped = True
             self._process.send_signal(signal.SIGTERM)
 
+    def wait(self) -> None:
+        """Waits until the process has ended."""
+        self._process.wait()
+
     def problem(self) -> str:
         """Returns the last line of the output, which says why the process failed."""
         with contextlib.suppress(DataError):
@@ -302,11 +326,14 @@ class _Process:
         return f"its output is in {self._log}."
 
 
-def _environment(slot: int) -> dict[str, str]:
-    """Returns the environment of a run, which imports from the same places; of several GPUs, it gets one."""
+def _environment(slot: int, processes: int) -> dict[str, str]:
+    """Returns the environment of a run, which imports from the same places; runs at the same time share the GPUs."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    if len(gpus := [one for one in os.environ.get(_GPUS, "").split(",") if one.strip()]) > 1:
-        environment[_GPUS] = gpus[slot % len(gpus)]
+    gpus = [one for one in os.environ.get(_GPUS, "").split(",") if one.strip()]
+    if processes > 1 and len(gpus) > 1:
+        share = max(len(gpus) // processes, 1)
+        start = slot * share % len(gpus)
+        environment[_GPUS] = ",".join(gpus[start:start + share])
     return environment
 
 
@@ -335,6 +362,8 @@ def sweep_of(words: Sequence[str], overrides: Sequence[Override], values: Mappin
       processes: number of runs at the same time.
       options_of: returns the checked options of a run with these words for its values.
     """
+    if any(one.keys == ("logdir",) for one in overrides[len(overrides) - len(values):]):
+        raise UserError("'logdir' cannot be swept: each run has a folder in the logdir of the sweep.")
     common = [one for one in overrides[:len(overrides) - len(values)] if one.keys != ("logdir",)]
     logdirs = [one.value for one in overrides if one.keys == ("logdir",)]
     swept = overrides[len(common) + len(logdirs):]
@@ -355,7 +384,7 @@ def _as_text(path: str, value: Any) -> str:
     Raises:
       UserError: the command line cannot have such a value.
     """
-    value = list(value) if isinstance(value, tuple) else value
+    value = value.tolist() if hasattr(value, "tolist") else list(value) if isinstance(value, tuple) else value
     for text in (value, repr(value)) if isinstance(value, str) else (repr(value),):
         if (parsed := parse_value(text)) == value and type(parsed) is type(value):
             return text

@@ -146,7 +146,7 @@ def _about(logdir: Any) -> dict[str, str]:
     except UserError:  # a checkpoint instead of a folder of a run
         return {}
     if path.exists():
-        newest = max((file.stat().st_mtime for file in [*path.glob("*")] or [path]))
+        newest = max(file.stat().st_mtime for file in [*path.glob("*")] or [path])
         facts["Date"] = time.strftime("%Y-%m-%d", time.localtime(newest))
     return facts
 
