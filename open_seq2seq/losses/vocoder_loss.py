@@ -59,7 +59,8 @@ class VocoderLoss(Loss):
             target, given = magnitudes(audio, size), magnitudes(sound, size)
             frames = 1 + samples // (size // _HOPS)
             add(f"log_{size}", _mean(tf.abs(self._log(given) - self._log(target)), frames), params["log_weight"])
-            add(f"convergence_{size}", _convergence(given, target, frames), params["convergence_weight"])
+            smallest = tf.square(params["floor"]) * tf.cast(frames * (size // 2 + 1), tf.float32)
+            add(f"convergence_{size}", _convergence(given, target, frames, smallest), params["convergence_weight"])
         target, given, frames = magnitudes(audio, points), magnitudes(sound, points), 1 + samples // (points // _HOPS)
         basis = params["settings"].mel_basis
         basis = tf.constant((basis / np.maximum(basis.sum(1, keepdims=True), _TINY)).T, tf.float32)
@@ -96,7 +97,8 @@ def _mean(values: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.reduce_mean(values, 2) * mask, 1) / tf.cast(frames, tf.float32)
 
 
-def _convergence(given: tf.Tensor, target: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
+def _convergence(given: tf.Tensor, target: tf.Tensor, frames: tf.Tensor, smallest: tf.Tensor) -> tf.Tensor:
+    """Returns the spectral convergence ``[batch]``; the power of the recording counts as ``smallest`` at least."""
     mask = tf.sequence_mask(frames, tf.shape(target)[1], tf.float32)[:, :, tf.newaxis]
     error = tf.reduce_sum(tf.square((given - target) * mask), [1, 2])
-    return tf.sqrt(error / tf.maximum(tf.reduce_sum(tf.square(target * mask), [1, 2]), 1e-12) + 1e-12)
+    return tf.sqrt(error / tf.maximum(tf.reduce_sum(tf.square(target * mask), [1, 2]), smallest) + 1e-12)

@@ -101,7 +101,7 @@ class MLflowTracker(Tracker):
         self._client = client = MlflowClient()
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or _PROJECT
         experiment = client.get_experiment_by_name(name)
-        place = client.create_experiment(name) if experiment is None else experiment.experiment_id
+        place = experiment.experiment_id if experiment else self._created(name)
         runs = client.search_runs([place], f"tags.`{_RUN_TAG}` = '{self.run}'", max_results=1)
         if runs:
             self._id = runs[0].info.run_id
@@ -109,6 +109,17 @@ class MLflowTracker(Tracker):
         else:
             self._id = client.create_run(place, tags={_RUN_TAG: self.run}, run_name=self.title).info.run_id
             self._log_params()
+
+    def _created(self, name: str) -> str:
+        """Returns the identifier of a new experiment, or of the one that another run has just created."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return self._client.create_experiment(name)
+        except MlflowException:
+            if (experiment := self._client.get_experiment_by_name(name)) is None:
+                raise
+            return experiment.experiment_id
 
     def _log_params(self) -> None:
         from mlflow.entities import Param

@@ -45,7 +45,8 @@ class ServingFunction:
       resources: returns what the function uses besides the weights, such as tables; called before it is traced. Raises
         ``NoGraphForm`` if the function has no graph form.
       numbers: computes by inference, for some inputs of ``TrainedModel.infer``, the numbers of their answers, if
-        results of ``infer`` do not have them, such as logits. The check reports how much they differ, but judges the texts.
+        results of ``infer`` do not have them, such as logits. The check reports how much they differ, but judges the
+        texts.
     """
 
     name: str

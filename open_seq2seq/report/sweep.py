@@ -77,7 +77,7 @@ class SweepTable:
         return sorted(names, key=lambda name: (name != self.best_metric, name in LOSSES))
 
     def best(self) -> Row | None:
-        """Returns the row with the best mean of ``best_metric``, if there are any, among those without diverged runs."""
+        """Returns the row with the best mean of ``best_metric``: one without diverged runs, if there is any."""
         means = [(mean, row) for row in self.rows if (mean := row.mean(self.best_metric)) is not None]
         means = [one for one in means if len(one[1].of(self.best_metric)) == len(one[1].figures)] or means
         return (max if self.rises else min)(means, key=lambda pair: pair[0])[1] if means else None
@@ -159,8 +159,8 @@ def _is_table(file: BinaryIO) -> bool:
 def figures_of(metrics: Metrics, best_metric: str, rises: bool) -> dict[str, float]:
     """Returns the metrics of the evaluation of a run that is best by ``best_metric``, the first of equal ones.
 
-    Without evaluations, the result is the last ``train_loss``; without metrics, it is {}. If no value of ``best_metric``
-    is finite, it is NaN.
+    Without evaluations, the result is the last ``train_loss``; without metrics, it is {}. If no value of
+    ``best_metric`` is finite, it is NaN.
 
     Args:
       metrics: the metrics of the run: name → step → value.

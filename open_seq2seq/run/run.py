@@ -148,7 +148,7 @@ class Run:
             if not isinstance(self._config, str):
                 raise UserError("A sweep starts processes, which read the config: give the path of a config file, or "
                                 "the name of a recipe.")
-            if empty := [path for path, some in values.items() if isinstance(some, str) or not some]:
+            if empty := [path for path, some in values.items() if isinstance(some, str) or not len(some)]:
                 raise UserError(f"{empty[0]!r} has to have a list of values.")
             mode, flags = "train_eval" if evaluate else "train", ["--trust_code"] if self._trust_code else []
             first = overrides_of({path: some[0] for path, some in values.items()})

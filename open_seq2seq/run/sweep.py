@@ -79,7 +79,8 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[str]]:
     overrides = parse_overrides([f"--{path}={values[0]}" for path, values in grid.items()])
     if any(one.keys == ("logdir",) for one in overrides):
         raise ConfigError(["'--sweep logdir' is not possible: each run has a folder in the logdir of the sweep."])
-    return {one.name: values for one, values in zip(overrides, grid.values(), strict=True)}
+    names = [one.name.removeprefix("--").removeprefix("base_params/") for one in overrides]
+    return dict(zip(names, grid.values(), strict=True))
 
 
 def _divided(text: str) -> list[str]:

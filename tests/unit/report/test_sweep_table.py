@@ -45,7 +45,7 @@ def test_runs_without_values_are_shown_as_such():
     figures = [{"val_loss": 1.0}, {"val_loss": float("nan")}, None, {"val_loss": 2.0}, None, None]
     table = sweep_table({"a": [], "random_seed": []}, values, figures, "val_loss", False)
     assert table.as_csv().splitlines() == ["a,runs,val_loss,val_loss deviation", "0,2,1.0,", "1,1,2.0,", "2,0,,"]
-    assert table.as_text().splitlines() == ["a  runs    Validation loss", "0  2       1",
+    assert table.as_text().splitlines() == ["a  runs    Validation loss", "0  2       1 (1 of 2)",
                                             "1  1 of 2  2", "2  0 of 2  –"]
 
 

@@ -14,7 +14,7 @@ import pytest
 from open_seq2seq.run import sweep
 from open_seq2seq.run.sweep import Sweep, cells_of, folder_of, parse_grid
 from open_seq2seq.training.loop.metrics_file import MetricsFile
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.errors import ConfigError, UserError
 
 GRID = {"lr_policy_params/learning_rate": ["1e-3", "2e-3"], "random_seed": ["0", "1", "2"]}
 
@@ -71,6 +71,8 @@ def make_sweep(root: Path, processes: int = 1, **params: Any) -> Sweep:
 class FakeProcess:
     """A run that is complete at once; ``FAILING`` fail, and ``alive`` counts those at the same time."""
 
+    has_trained = True
+
     failing: set[str] = set()
     started: list[str] = []
     alive = most = 0
@@ -123,6 +125,32 @@ def test_a_changed_config_lets_runs_continue(tmp_path):
     make_sweep(tmp_path).run()
     make_sweep(tmp_path, max_steps=20).run()
     assert len(FakeProcess.started) == 12
+
+
+def test_a_complete_run_with_another_config_and_no_update_left_fails(tmp_path, monkeypatch):
+    make_sweep(tmp_path).run()
+    monkeypatch.setattr(FakeProcess, "has_trained", False)
+    with pytest.raises(UserError, match="complete with another config, and has no update left"):
+        make_sweep(tmp_path, max_steps=20).run()
+
+
+def test_a_complete_run_whose_folder_is_gone_starts_again(tmp_path):
+    make_sweep(tmp_path).run()
+    name = FakeProcess.started[0]
+    (tmp_path / "s" / name).rename(tmp_path / "moved")
+    make_sweep(tmp_path).run()
+    assert FakeProcess.started[6:] == [name]
+
+
+@pytest.mark.parametrize("text", ["random_seed=0,0", "lr_policy_params/learning_rate=1e-3,0.001", "logdir=a,b",
+                                  "base_params/logdir=a,b"])
+def test_repeated_values_and_log_directories_are_refused(text):
+    with pytest.raises(ConfigError, match="repeats a value|is not possible"):
+        sweep.parse_grid([text])
+
+
+def test_the_section_of_all_modes_is_left_out():
+    assert [*sweep.parse_grid(["base_params/random_seed=0,1"])] == ["random_seed"]
 
 
 def test_failed_runs_are_left_out_and_tried_again(tmp_path, monkeypatch, capsys):
@@ -182,9 +210,12 @@ def test_the_folder_is_that_of_the_config_unless_given():
 
 def test_each_run_gets_one_of_several_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert [sweep._environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(3)] == ["3", "5", "3"]
+    assert [sweep._environment(slot, 2)["CUDA_VISIBLE_DEVICES"] for slot in range(3)] == ["3", "5", "3"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    assert [sweep._environment(slot, 2)["CUDA_VISIBLE_DEVICES"] for slot in range(2)] == ["0,1", "2,3"]
+    assert sweep._environment(0, 1)["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    environment = sweep._environment(1)
+    environment = sweep._environment(1, 2)
     assert environment["CUDA_VISIBLE_DEVICES"] == "3" and set(filter(None, sys.path)) <= {
         *environment["PYTHONPATH"].split(":")}
 
