@@ -11,12 +11,11 @@ from typing import Any, BinaryIO
 
 from open_seq2seq.checkpoints.packed import CARD
 from open_seq2seq.metrics.names import LOSSES, is_score, metric_name, shown_value
-from open_seq2seq.report.card import write_card
+from open_seq2seq.report.card import explaining, write_card
 from open_seq2seq.report.charts import figures
 from open_seq2seq.report.content import Content, read_content
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import UserError
 
 REPORT, COMPARISON = "report.html", "comparison.html"
 """Names of the page in the logdir: about its run, and about several runs, of which it is the first."""
@@ -64,16 +63,11 @@ def write_report(logdir: Path, *others: Path, license: str = "", languages: Sequ
     """
     contents = [read_content(one) for one in (logdir, *others)]
     path = logdir / (COMPARISON if others else REPORT)
-    try:
+    with explaining(path, "a report"):
         with disk.writing(path, _is_report) as file:
             file.write(_MARK + page(contents).encode(errors="replace"))
         if not others and write_card(logdir, contents[0], license, languages, datasets) is None:
             deco_print(f"{logdir / CARD} is not a card that OpenSeq2Seq has written; it is left as it is.")
-    except disk.ForeignError as error:
-        raise UserError(f"{path} is not a report that OpenSeq2Seq has written: move it, and start again.") from error
-    except OSError as error:
-        raise UserError(f"The report {path} cannot be written ({error.strerror}): free space, or copy the logdir to "
-                        "a folder that you may write to.") from error
     return path
 
 

@@ -26,6 +26,7 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "plots": ("pictures of alignments", ("matplotlib",)),
     "serve": ("the server of trained models", ("fastapi", "prometheus-client", "python-multipart", "uvicorn",
                                                "websockets")),
+    "wyoming": ("voice assistants at the server", ("wyoming",)),
 }
 """Extra of setup.py → (what it is for, the packages that it installs)."""
 _OTHERS = {"kenlm": ("binary n-gram models of KenLM", "pip install kenlm"),

@@ -54,8 +54,9 @@ async def hypotheses(served: Served, inputs: list[Any], n_best: int, alignment: 
 
 def translation(result: Any, n_best: int) -> dict[str, Any]:
     """Returns a result of translation as values of JSON."""
-    found = result.alignment
-    shown = found and {"source": found.source, "target": found.target, "attention": found.attention.round(4).tolist()}
+    alignment = result.alignment
+    shown = alignment and {"source": alignment.source, "target": alignment.target,
+                           "attention": alignment.attention.round(4).tolist()}
     return {"hypotheses": [{"text": one.text, "score": round(float(one.score), 4)} for one in result[:n_best]],
             "alignment": shown}
 

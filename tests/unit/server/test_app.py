@@ -25,6 +25,7 @@ from open_seq2seq.server.command import parse_key, serve  # noqa: E402
 from open_seq2seq.server.limits import Limits, Refused  # noqa: E402
 from open_seq2seq.server.served import Models, Served, parse_names  # noqa: E402
 from open_seq2seq.utils.errors import DataError, UserError  # noqa: E402
+from tests.unit.server.repeating import Repeating  # noqa: E402
 
 MARKUP = "<script>alert(1)</script>"
 LIMITS = Limits(megabytes=0.2, audio_seconds=2.0, characters=200, inputs=4, seconds=5.0)
@@ -47,26 +48,8 @@ def spoken(text):
                   [Timing("a", 0.0, 0.1)])
 
 
-def completed(text):
-    return np.arange(len(text.split()) + 8)
-
-
-class Repeating:
-    """Stands for a ``TrainedModel`` with a function from an input to its result."""
-
-    def __init__(self, verb, function, reads_lines=True, **more):
-        layer = types.SimpleNamespace(counts_examples=True, batch_budget=8, reads_lines=reads_lines,
-                                      settings=types.SimpleNamespace(sample_freq=8000), class_names=["cat", "dog"],
-                                      ids_to_text=lambda ids: " ".join(f"w{one}" for one in ids), **more)
-        self.model = types.SimpleNamespace(verb=verb, data_layer=layer, decoder=types.SimpleNamespace(
-            params={"beam_size": 2}, at_speed=None))
-        self._function = function
-
-    def infer(self, inputs, first=0):
-        return [self._function(one) for one in inputs]
-
-    def variant(self, values):
-        return self
+def completed(text, count=8):
+    return np.arange(len(text.split()) + count)
 
 
 MODELS = {
@@ -145,6 +128,20 @@ def test_completions(client):
         (0, "w0 w1 w2 w3 ", "stop"), (1, "w0 w1 w2 w3 ", "stop")]
     lines = client.post("/v1/completions", json={**asked, "stream": True}).text.split("\n\n")
     assert json.loads(lines[0][6:])["choices"][0]["text"] == " w2 w3 w4 w5 w6" and lines[2:] == ["data: [DONE]", ""]
+
+
+def test_completions_with_any_settings_need_three_compilations():
+    lm = Repeating("generate", completed, False)
+    served = Served("lm", lm, {}, LIMITS)
+    served.warm()
+    built = [*lm.variants]
+    client = TestClient(make_app(Models([served]), LIMITS, log=False))
+    for count in (1, 7, 100):
+        for settings in ({"temperature": 0}, {"temperature": 0.01}, {"temperature": 1.37}, {},
+                         {"temperature": 0.5, "top_p": 0.123}, {"top_p": 0.99}):
+            answer = client.post("/v1/completions", json={"model": "lm", "prompt": "a", "max_tokens": count, **settings})
+            assert answer.json()["usage"]["completion_tokens"] == count
+    assert lm.variants == built and len(built) == 4  # one is that of /v1/infer
 
 
 def test_own_form_for_every_task(client):
