@@ -314,8 +314,8 @@ class LanguageEncoder(Encoder):
         settings = SearchSettings(params["vocab_size"], 0, _NO_END, least=least_score())
         if params["sampling_temperature"] is None:
             return greedy_search(step, cache, limits, settings).ids[:, 0]
-        sampling = Sampling(self._value("sampling_temperature"), params["sampling_top_k"], self._value("sampling_top_p"),
-                            params["sampling_seed"])
+        temperature, top_p = map(self._value, ("sampling_temperature", "sampling_top_p"))
+        sampling = Sampling(temperature, params["sampling_top_k"], top_p, params["sampling_seed"])
         return sample(step, cache, limits, settings, sampling, examples, first).ids[:, 0]
 
 

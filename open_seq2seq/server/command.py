@@ -29,7 +29,7 @@ class Server:
 
     Args:
       app: the ASGI application.
-      bound: the socket to listen on.
+      host, port: where to listen.
       models: the models, which are closed at the end.
       seconds: how long clients may hesitate; see ``connections.impatient``.
 
@@ -38,18 +38,20 @@ class Server:
       wyoming_uri: its address for clients of Wyoming; "" if there is none.
     """
 
-    def __init__(self, app: Any, bound: socket.socket, models: Any, seconds: float, wyoming_uri: str = "") -> None:
+    def __init__(self, app: Any, host: str, port: int, models: Any, seconds: float = Limits.seconds,
+                 wyoming_uri: str = "") -> None:
         import uvicorn
 
         from open_seq2seq.server.connections import impatient
 
-        self._models, self._socket, self.wyoming_uri = models, bound, wyoming_uri
-        host, port = bound.getsockname()[:2]
+        self._models, self.wyoming_uri = models, wyoming_uri
         config = uvicorn.Config(app, host, port, log_level="warning", access_log=False, server_header=False,
                                 timeout_graceful_shutdown=_GRACE_SECONDS, timeout_keep_alive=10,
                                 ws_max_size=1 << 20, http=impatient(seconds))
         self._server = uvicorn.Server(config)
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self._socket = _bound(host, port)
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
@@ -109,12 +111,11 @@ def make_server(logdirs: Mapping[str, Any], host: str = "127.0.0.1", port: int =
     for one in models.by_name.values():
         one.warm()
     hosts = () if api_key else tuple(dict.fromkeys((*_LOCAL, host)))
-    bound = _bound(host, port)
     if wyoming is not None and wyoming_port is not None:
-        beside_bound = _bound(_LOCAL[0], wyoming_port, "--wyoming_port")
-        beside = functools.partial(wyoming.listening, beside_bound, models, chosen, log)
-        uri = f"tcp://{_LOCAL[0]}:{beside_bound.getsockname()[1]}"
-    return Server(make_app(models, chosen, api_key, log, hosts, beside), bound, models, chosen.seconds, uri)
+        bound = _bound(_LOCAL[0], wyoming_port, "--wyoming_port")
+        beside = functools.partial(wyoming.listening, bound, models, chosen, log)
+        uri = f"tcp://{_LOCAL[0]}:{bound.getsockname()[1]}"
+    return Server(make_app(models, chosen, api_key, log, hosts, beside), host, port, models, chosen.seconds, uri)
 
 
 def _wyoming_api() -> Any:
@@ -190,8 +191,8 @@ def serve_command(words: Sequence[str]) -> int:
     add("--host", default="127.0.0.1", help="address to listen on; others than those of this machine need a key "
         "(default: %(default)s)")
     add("--api_key", metavar="FILE", help=f"file with a key that requests must have; or set {_KEY}")
-    add("--wyoming_port", type=int, metavar="PORT", help="port for voice assistants on this machine that speak Wyoming, "
-        "such as Home Assistant; 10300 is customary, 0 a free one (default: none)")
+    add("--wyoming_port", type=int, metavar="PORT", help="port for voice assistants on this machine that speak "
+        "Wyoming, such as Home Assistant; 10300 is customary, 0 a free one (default: none)")
     add("--quiet", action="store_true", help="print no line for each request")
     for field in fields(Limits):
         kind = int if field.type == "int" else float

@@ -20,10 +20,11 @@ from open_seq2seq.utils.errors import ConfigError, UserError
 
 _LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
 _MOST_GATHERED = 64  # inputs, if the batch size of the config counts something else
-COMPLETIONS: dict[str, dict[str, Any]] = {name: {"infer_task": "generate", "encoder_params": params} for name, params in {
+_SAMPLING: dict[str, dict[str, Any]] = {
     "greedy": {"sampling_temperature": None, "sampling_top_k": None, "sampling_top_p": None},
     "sampled": {"sampling_temperature": 1.0, "sampling_top_p": None},
-    "nucleus": {"sampling_temperature": 1.0, "sampling_top_p": 1.0}}.items()}
+    "nucleus": {"sampling_temperature": 1.0, "sampling_top_p": 1.0}}
+COMPLETIONS = {kind: {"infer_task": "generate", "encoder_params": params} for kind, params in _SAMPLING.items()}
 """Values of the config for each kind of completion, which is compiled once; ``generating`` sets all other values."""
 
 

@@ -171,11 +171,7 @@ def _is_number(value: Any, least: int, most: int) -> bool:
 
 
 def described(models: Models) -> Info:
-    """Returns the recognisers and voices of a server; the language of a model such as ``en`` or ``en_asr`` is its name's.
-
-    Args:
-      models: the models.
-    """
+    """Returns the recognisers and voices of a server; names such as ``en`` and ``en_voice`` begin with a language."""
     def facts(served: Served) -> dict[str, Any]:
         match = _LANGUAGE.fullmatch(served.name)
         return {**program, "name": served.name, "description": str(served.about.get("Task", served.name)),

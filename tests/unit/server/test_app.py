@@ -16,6 +16,7 @@ pytest.importorskip("fastapi")
 from fastapi import WebSocketDisconnect  # noqa: E402
 from fastapi.testclient import TestClient  # noqa: E402
 
+from open_seq2seq.decoding.n_best import Candidate  # noqa: E402
 from open_seq2seq.models.speech2text.speech2text import Recognition  # noqa: E402
 from open_seq2seq.models.speech2text.subtitles import SpokenWord  # noqa: E402
 from open_seq2seq.models.text2speech.speech import Speech, Timing  # noqa: E402
@@ -40,7 +41,8 @@ def translated(text):
 def recognized(recording):
     samples, rate = recording
     words = [SpokenWord("some", 0.1, 0.3, 0.9), SpokenWord("words", 0.4, len(samples) / rate, 0.8)]
-    return Recognition("some words", words)
+    n_best = [Candidate(text, score, score, 0.0) for text, score in (("some words", -1.0), ("sum words", -2.5))]
+    return Recognition("some words", words, None, n_best)
 
 
 def spoken(text):
@@ -139,7 +141,8 @@ def test_completions_with_any_settings_need_three_compilations():
     for count in (1, 7, 100):
         for settings in ({"temperature": 0}, {"temperature": 0.01}, {"temperature": 1.37}, {},
                          {"temperature": 0.5, "top_p": 0.123}, {"top_p": 0.99}):
-            answer = client.post("/v1/completions", json={"model": "lm", "prompt": "a", "max_tokens": count, **settings})
+            body = {"model": "lm", "prompt": "a", "max_tokens": count, **settings}
+            answer = client.post("/v1/completions", json=body)
             assert answer.json()["usage"]["completion_tokens"] == count
     assert lm.variants == built and len(built) == 4  # one is that of /v1/infer
 
@@ -152,7 +155,10 @@ def test_own_form_for_every_task(client):
     assert asked("labels") == {"classes": [{"label": "cat", "score": 0.75}]}
     assert asked("voice")["sampling_rate"] == 8000
     answer = client.post("/v1/infer", data={"model": "asr"}, files={"file": ("x.wav", wav())}).json()
-    assert answer["results"][0]["words"][0]["word"] == "some"
+    assert answer["results"][0]["words"][0]["word"] == "some" and "hypotheses" not in answer["results"][0]
+    answer = client.post("/v1/infer", data={"model": "asr", "n_best": 2}, files={"file": ("x.wav", wav())}).json()
+    assert answer["results"][0]["hypotheses"] == [{"text": "some words", "score": -1.0},
+                                                  {"text": "sum words", "score": -2.5}]
 
 
 def test_metrics_health_and_pages(client):
@@ -199,6 +205,8 @@ BAD = {
         "file": wav(1.0, 192_000, kind="FLAC", value=0.0)}}, 413, "longer than 0.5 seconds"),
     "unknown format": ("/v1/audio/transcriptions", {"data": {"model": "asr", "response_format": "doc"}, "files": {
         "file": wav()}}, 400, "use json, text, srt"),
+    "a number of transcripts": ("/v1/infer", {"data": {"model": "asr", "n_best": "0"}, "files": {"file": wav()}}, 400,
+                                "'n_best' must be"),
     "no picture": ("/v1/infer", {"data": {"model": "images"}, "files": {"file": b"GIF89a"}}, 400, "JPEG or PNG"),
     "a damaged picture": ("/v1/infer", {"data": {"model": "images"}, "files": {
         "file": b"\x89PNG\r\n\x1a\n" + b"\0" * 20}}, 400, "damaged"),

@@ -137,7 +137,8 @@ MISTAKES: dict[str, tuple[list[Any], str, str]] = {
     "half a sample": ([AudioStart(8000, 2, 1), AudioChunk(8000, 2, 1, b"x"), AudioStop()], "400", "no samples"),
     "samples of 3 bytes": (recording(np.zeros(9), 8000, 3), "400", "a width of 2 or 4 bytes"),
     "no rate": ([Event("audio-chunk", {"width": 2, "channels": 1}, b"ab")], "400", "must have a rate"),
-    "a rate that changes": ([AudioChunk(8000, 2, 1, b"ab"), AudioChunk(9000, 2, 1, b"ab")], "400", "changes its format")}
+    "a rate that changes": ([AudioChunk(8000, 2, 1, b"ab"), AudioChunk(9000, 2, 1, b"ab")], "400",
+                            "changes its format")}
 
 
 @pytest.mark.parametrize("name", MISTAKES)
