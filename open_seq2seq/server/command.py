@@ -137,15 +137,18 @@ def _about(logdir: Any) -> dict[str, str]:
     """Returns what the pages say about a model, by name; {} for a model that is already loaded."""
     if not isinstance(logdir, (str, os.PathLike)):
         return {}
+    from open_seq2seq.checkpoints.packed import unpacked
     from open_seq2seq.report.content import read_content
 
     path = Path(logdir)
     try:
-        facts = read_content(path).facts()
+        facts = read_content(Path(unpacked(str(logdir)))).facts()
     except UserError:  # a checkpoint instead of a folder of a run
         return {}
-    newest = max((file.stat().st_mtime for file in path.iterdir()), default=0.0)
-    return {**facts, "Date": time.strftime("%Y-%m-%d", time.localtime(newest))}
+    if path.exists():
+        newest = max((file.stat().st_mtime for file in [*path.glob("*")] or [path]))
+        facts["Date"] = time.strftime("%Y-%m-%d", time.localtime(newest))
+    return facts
 
 
 def serve(models: Mapping[str, Any] | str | os.PathLike[str], port: int = 0, host: str = "127.0.0.1",
@@ -173,7 +176,9 @@ def serve(models: Mapping[str, Any] | str | os.PathLike[str], port: int = 0, hos
     if unknown := sorted({*limits} - known):
         raise UserError(f"There is no limit {unknown[0]!r}: use {', '.join(sorted(known))}.")
     if isinstance(models, (str, os.PathLike)):
-        models = {Path(models).resolve().stem: models}
+        from open_seq2seq.server.served import name_of
+
+        models = {name_of(models): models}
     server = make_server(models, host, port, api_key, Limits(**limits), log, wyoming_port)  # type: ignore[arg-type]
     server.start()
     return server

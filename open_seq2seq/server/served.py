@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from open_seq2seq.server.batching import Batcher
 from open_seq2seq.server.limits import Limits, Refused
 from open_seq2seq.server.streaming import Streams, in_thread
 from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.shipped import TOY
 
 _LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
 _MOST_GATHERED = 64  # inputs, if the batch size of the config counts something else
@@ -214,8 +216,13 @@ class Models:
             one.batcher.close()
 
 
+def name_of(logdir: str | os.PathLike[str]) -> str:
+    """Returns the name of a model that is given none: that of its folder, packed model or toy model."""
+    return Path(os.fspath(logdir).removeprefix(TOY)).resolve().stem
+
+
 def parse_names(words: Sequence[str]) -> dict[str, str]:
-    """Returns the logdirs of ``name=logdir`` by name; a logdir alone has the name of its folder.
+    """Returns the logdirs of ``name=logdir`` by name; a logdir alone has the name that ``name_of`` gives it.
 
     Raises:
       UserError: two models have the same name, or a name has other characters than letters, digits and ``.-_``.
@@ -224,7 +231,7 @@ def parse_names(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, equals, logdir = word.partition("=")
         if not equals:
-            name, logdir = Path(word).resolve().stem, word
+            name, logdir = name_of(word), word
         if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
             raise UserError(f"{name!r} cannot be the name of a model: use letters, digits, '.', '-' and '_', as in "
                             "en-de=LOGDIR.")

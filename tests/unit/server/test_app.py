@@ -325,7 +325,8 @@ def test_an_answer_that_takes_too_long():
 
 
 def test_names_of_models():
-    assert parse_names(["en-de=x/y", "/a/my_run"]) == {"en-de": "x/y", "my_run": "/a/my_run"}
+    assert parse_names(["en-de=x/y", "/a/my_run", "b.zip", "toy:reversal"]) == {
+        "en-de": "x/y", "my_run": "/a/my_run", "b": "b.zip", "reversal": "toy:reversal"}
     for words, message in ((["a=x", "a=y"], "Two models"), (["a b=x"], "cannot be the name"), (["=x"], "cannot be")):
         with pytest.raises(UserError, match=message):
             parse_names(words)
