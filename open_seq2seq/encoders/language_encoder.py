@@ -92,14 +92,14 @@ class LanguageEncoder(Encoder):
         if problems:
             raise ConfigError(problems)
         # Compiled functions read these variables, which are no weights, so that they serve all values.
-        dtypes = {} if mode != "infer" else dict.fromkeys(_GENERATION, tf.float32) | {"num_tokens_gen": tf.int64}
+        names = () if mode in ("train", "eval") else _GENERATION
         self._generation = SimpleNamespace(variables={
-            name: tf.Variable(self.params[name], trainable=False, dtype=dtype) for name, dtype in dtypes.items()
-            if self.params[name] is not None})
+            name: tf.Variable(value, trainable=False, dtype=tf.int64 if isinstance(value, int) else tf.float32)
+            for name in names if (value := self.params[name]) is not None})
 
     @contextlib.contextmanager
     def generating(self, values: Mapping[str, Any]) -> Iterator[None]:
-        """Context manager within which a model of the mode ``infer`` generates with other values of its parameters.
+        """Context manager within which inference generates with other values of its parameters.
 
         Functions are not compiled again, and results are those of a config with these values.
 
