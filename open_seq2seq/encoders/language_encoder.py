@@ -94,7 +94,7 @@ class LanguageEncoder(Encoder):
         # Compiled functions read these variables, which are no weights, so that they serve all values.
         names = () if mode in ("train", "eval") else _GENERATION
         self._generation = SimpleNamespace(variables={
-            name: tf.Variable(value, trainable=False, dtype=tf.int64 if isinstance(value, int) else tf.float32)
+            name: tf.Variable(value, trainable=False, dtype=tf.int64 if name == _GENERATION[0] else tf.float32)
             for name in names if (value := self.params[name]) is not None})
 
     @contextlib.contextmanager

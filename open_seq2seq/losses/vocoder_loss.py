@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import Param, shown
 from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
 
 _HOPS = 4  # hops in a frame
@@ -43,6 +44,12 @@ class VocoderLoss(Loss):
                            "variance of 1 has 1.", above=0.0),
             "settings": Param(object, None, "Settings of the spectrograms; set from the data layer.", derived=True),
         }
+
+    def _value_problems(self, params: Mapping[str, Any]) -> list[str]:
+        sizes = params["resolutions"]
+        fits = all(isinstance(size, int) and not isinstance(size, bool) and size % _HOPS == 0 for size in sizes)
+        return [*super()._value_problems(params), *([] if fits and len({*sizes}) == len(sizes) else [
+            f"'{self.params_path}/resolutions' is {shown(sizes)}, but must be different multiples of {_HOPS}."])]
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
         decoded, params = input_dict["decoder_output"], self.params

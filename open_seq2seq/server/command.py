@@ -105,7 +105,8 @@ def make_server(logdirs: Mapping[str, Any], host: str = "127.0.0.1", port: int =
                         "'open-seq2seq[serve]'`.") from error
     from open_seq2seq.server.served import Models, Served
 
-    chosen, beside, uri = limits or Limits(), contextlib.nullcontext, ""
+    chosen, uri = limits or Limits(), ""
+    beside: Any = contextlib.nullcontext
     wyoming = None if wyoming_port is None else _wyoming_api()
     models = Models([Served(name, _loaded(logdir), _about(logdir), chosen) for name, logdir in logdirs.items()])
     for one in models.by_name.values():

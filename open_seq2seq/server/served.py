@@ -26,7 +26,8 @@ _SAMPLING: dict[str, dict[str, Any]] = {
     "greedy": {"sampling_temperature": None, "sampling_top_k": None, "sampling_top_p": None},
     "sampled": {"sampling_temperature": 1.0, "sampling_top_p": None},
     "nucleus": {"sampling_temperature": 1.0, "sampling_top_p": 1.0}}
-COMPLETIONS = {kind: {"infer_task": "generate", "encoder_params": params} for kind, params in _SAMPLING.items()}
+COMPLETIONS: dict[str, dict[str, Any]] = {
+    kind: {"infer_task": "generate", "encoder_params": params} for kind, params in _SAMPLING.items()}
 """Values of the config for each kind of completion, which is compiled once; ``generating`` sets all other values."""
 
 

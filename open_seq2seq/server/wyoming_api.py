@@ -122,11 +122,11 @@ class _Conversation:
         if self._pieces is None:
             return
         pieces, self._pieces = self._pieces, None
-        rate, width, channels = format_ = tuple(data.get(name) for name in ("rate", "width", "channels"))
-        if not (_is_number(rate, 1000, 192_000) and width in _WIDTHS and _is_number(channels, 1, 16)):
+        rate, width, channels = _number(data, "rate"), _number(data, "width"), _number(data, "channels")
+        if not (1000 <= rate <= 192_000 and width in _WIDTHS and 1 <= channels <= 16):
             raise Refused(400, "The audio must have a rate from 1,000 to 192,000 Hz, a width of 2 or 4 bytes, and 1 to "
                           "16 channels.")
-        if pieces and format_ != self._format:
+        if pieces and (rate, width, channels) != self._format:
             raise Refused(400, "The audio changes its format within a recording: begin another one.")
         count = sum(map(len, pieces)) + len(payload)
         if count > self._limits.megabytes * 1e6 or count > self._limits.audio_seconds * rate * width * channels:
@@ -166,8 +166,9 @@ def _name(data: dict[str, Any]) -> str | None:
     return None if data.get("name") is None else str(data["name"])
 
 
-def _is_number(value: Any, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def _number(data: dict[str, Any], name: str) -> int:
+    """Returns a whole number of an event; 0 if it is none."""
+    return data[name] if isinstance(data.get(name), int) else 0
 
 
 def described(models: Models) -> Info:

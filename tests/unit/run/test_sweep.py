@@ -98,6 +98,9 @@ class FakeProcess:
     def stop(self):
         self.looks = 3
 
+    def wait(self):
+        pass
+
     def problem(self):
         return "the loss is NaN."
 
@@ -135,10 +138,10 @@ def test_a_complete_run_with_another_config_and_no_update_left_fails(tmp_path, m
 
 
 def test_a_complete_run_whose_folder_is_gone_starts_again(tmp_path):
-    make_sweep(tmp_path).run()
+    make_sweep(tmp_path / "s").run()
     name = FakeProcess.started[0]
     (tmp_path / "s" / name).rename(tmp_path / "moved")
-    make_sweep(tmp_path).run()
+    make_sweep(tmp_path / "s").run()
     assert FakeProcess.started[6:] == [name]
 
 

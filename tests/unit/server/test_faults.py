@@ -169,13 +169,16 @@ def test_clients_that_hesitate_lose_their_connections(port):
 
 def test_a_client_that_does_not_read_a_long_answer_loses_its_connection():
     text, head = "x" * 15_000_000, b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-    with serving(requests=1, characters=len(text), megabytes=20.0) as port, connected(port) as deaf:
+    with serving(requests=1, characters=len(text), megabytes=20.0) as port, socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)  # so that the answer does not fit into buffers
+        deaf.connect(("127.0.0.1", port))
         body = translation(q=text)
         deaf.sendall(head % len(body) + body)
-        while asked(port, "/health", method="GET")[0] != 429:  # its answer is being computed, or sent
+        while asked(port, "/health", method="GET")[0] != 429:  # its answer is being computed
             time.sleep(0.02)
         while asked(port, "/health", method="GET")[0] == 429:
             time.sleep(0.1)
+        time.sleep(2.0)  # the server waits for one second
         assert len(read(deaf)[2]) < len(text)
         check_lives(port)
 
