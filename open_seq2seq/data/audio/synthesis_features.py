@@ -94,7 +94,10 @@ class SpectrogramSettings:
         return self.data_min[kind] if isinstance(self.data_min, Mapping) else self.data_min
 
     def differences(self, other: SpectrogramSettings) -> list[str]:
-        """Returns the settings, but mean and deviation, in which mel columns differ: ``n_fft 512 instead of 1024``."""
+        """Returns the settings in which mel columns differ, such as ``n_fft 512 instead of 1024``.
+
+        Mean and standard deviation are left out.
+        """
         own, others = ({**{name: getattr(one, name) for name in _OF_MEL}, "data_min": one.smallest("mel")}
                        for one in (self, other))
         return [f"{name} {own[name]} instead of {others[name]}" for name in own if own[name] != others[name]]

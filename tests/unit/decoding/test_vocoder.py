@@ -94,8 +94,8 @@ def test_fitted_spectra_have_the_mel_values_and_keep_their_details(magnitudes):
     fitted = with_mel_values(tf.constant(given), tf.constant(mel[None]), basis, 1e-6, 20).numpy()
     np.testing.assert_allclose(fitted[0] @ basis.T, mel, rtol=0.15, atol=1e-3 * mel.max())
     filtered = basis.sum(0) > 0
-    slopes = np.diff(np.log(fitted[0, :, filtered]), axis=0).mean(1)
-    assert np.corrcoef(slopes, np.diff(np.log(comb[filtered])))[0, 1] > 0.8
+    steps = np.diff(np.log(fitted[0, :, filtered]), axis=0).mean(1)
+    assert np.corrcoef(steps, np.diff(np.log(comb[filtered])))[0, 1] > 0.8
     np.testing.assert_array_equal(fitted[..., ~filtered], given[..., ~filtered])
     below = with_mel_values(tf.constant(given), tf.fill([1, *mel.shape], 100.0), basis, 100.0, 3)
     np.testing.assert_array_equal(below, given)  # values at the floor may be less
