@@ -161,7 +161,8 @@ class Text2SpeechVocoder(SoundModel):
         for example, sound, samples, copy in zip(np.asarray(batch["ids"]).tolist(), *outputs, strict=True):
             recording = self.data_layer.recording(example)
             sounds = sound[:samples], copy[:samples]
-            measures = self._judge and self._judge.measures(*sounds, recording, self.data_layer.text(example))
+            text = self.data_layer.text(example)
+            measures = None if self._judge is None else self._judge.measures(*sounds, recording, text)
             distance, of_copy = (log_spectral_distance(one, recording, rate) for one in sounds)
             rows.append(Copied(example, distance, of_copy, measures))
         return rows
