@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 
@@ -20,6 +21,12 @@ async def fields_of(request: Request) -> dict[str, Any]:
       Refused: the body is neither.
     """
     kind = request.headers.get("content-type", "")
+    if kind.startswith("application/x-www-form-urlencoded"):  # which Starlette reads as Latin-1 where it is not quoted
+        try:
+            fields = parse_qs((await request.body()).decode(), True, errors="strict", max_num_fields=1000)
+        except ValueError as error:
+            raise Refused(400, "The body of the request is no form in UTF-8: check the encoding.") from error
+        return {name: values if len(values) > 1 else values[0] for name, values in fields.items()}
     if "form" in kind:
         form = await request.form()
         return {name: form.getlist(name) if len(form.getlist(name)) > 1 else form[name] for name in form}

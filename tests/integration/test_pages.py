@@ -160,6 +160,7 @@ def test_a_text_and_a_picture_have_classes(page, server, folder):
     open_task(page, server, "classify")
     page.select_option("#model", "letters")
     submit(page, "alpha beta alpha", "document.querySelector('.bar')")
+    assert not page.is_visible(".drop img")
     page.select_option("#model", "shapes")
     picture = next((folder / "toy_image_data").glob("*/*/*.png"))
     page.evaluate("""bytes => {

@@ -106,7 +106,9 @@ def test_reading_a_prompt_in_pieces_equals_reading_it_token_by_token(kind):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-@pytest.mark.parametrize("names", [(), ("sampling_temperature",), ("sampling_temperature", "sampling_top_p")], ids=len)
+@pytest.mark.parametrize("names", [
+    pytest.param((), marks=pytest.mark.long), pytest.param(("sampling_temperature",), marks=pytest.mark.long),
+    ("sampling_temperature", "sampling_top_p")], ids=len)
 def test_one_compiled_function_generates_with_all_settings(names):
     encoder, (ids, lengths) = make(**dict.fromkeys(names, 1.0)), batch()
     generate = compiled_generation(encoder)

@@ -82,6 +82,10 @@ def test_libretranslate(client):
     for body in ({"json": {"q": "a b", "source": "en", "target": "de"}},
                  {"data": {"q": "a b", "source": "en", "target": "de"}}):
         assert client.post("/translate", **body).json() == {"translatedText": "A B"}
+    for body in ("q=αä &source=en&target=de", "q=%CE%B1%C3%A4+&source=en&target=de"):  # as curl sends it, and quoted
+        answer = client.post("/translate", content=body.encode(), headers={
+            "Content-Type": "application/x-www-form-urlencoded"})
+        assert answer.json() == {"translatedText": "ΑÄ "}
     asked = {"q": ["a", "b"], "source": "auto", "target": "de", "alternatives": 1}
     assert client.post("/translate", json=asked).json() == {
         "translatedText": ["A", "B"], "alternatives": [["A"], ["B"]],
@@ -175,6 +179,8 @@ BAD = {
     "no JSON for LibreTranslate": ("/translate", {"content": b"{", "headers": {"content-type": "application/json"}},
                                    400, "is no JSON"),
     "invalid UTF-8": ("/v1/infer", {"content": b'{"model": "en-de", "inputs": ["\xff"]}'}, 400, "is no JSON"),
+    "a form that is not UTF-8": ("/translate", {"content": b"q=\xff&target=de", "headers": {
+        "content-type": "application/x-www-form-urlencoded"}}, 400, "no form in UTF-8"),
     "half a surrogate pair": ("/v1/infer", {"content": b'{"model": "en-de", "inputs": ["\\ud800"]}'}, 400,
                               "Unicode|JSON"),
     "a list": ("/translate", {"json": [1]}, 400, "must be an object"),
