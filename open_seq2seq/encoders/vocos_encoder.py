@@ -111,8 +111,8 @@ class VocosEncoder(Encoder):
             pitch, strength = pitch_of_mel(settings.mel_values(spectrogram), settings.mel_basis, settings.sample_freq)
             pulses, noise = excitations(pitch, lengths, settings.n_fft, settings.sample_freq)
             features = tf.concat([spectrogram, tf.stack([tf.math.log(pitch / LOWEST), strength], 2)], 2)
-            outputs = tf.split(self._network(features, lengths), 3, -1)
-            log_magnitude, direction = _excited(*outputs, pulses, noise)
+            envelope, voicing, phase = tf.split(self._network(features, lengths), 3, -1)
+            log_magnitude, direction = _excited(envelope, voicing, phase, pulses, noise)
         return tf.minimum(log_magnitude, float(np.log(settings.n_fft))), direction
 
     def _network(self, features: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:

@@ -162,7 +162,8 @@ class Text2SpeechVocoder(SoundModel):
             recording = self.data_layer.recording(example)
             sounds = sound[:samples], copy[:samples]
             measures = self._judge and self._judge.measures(*sounds, recording, self.data_layer.text(example))
-            rows.append(Copied(example, *(log_spectral_distance(one, recording, rate) for one in sounds), measures))
+            distance, other = (log_spectral_distance(one, recording, rate) for one in sounds)
+            rows.append(Copied(example, distance, other, measures))
         return rows
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
