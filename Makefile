@@ -88,7 +88,7 @@ test-onednn: $(VENV)/.installed-test  ## Run the quick numeric tests with oneDNN
 	TF_ENABLE_ONEDNN_OPTS=$$($(BIN)/python -c 'from open_seq2seq.utils.machine import has_onednn; print(int(not has_onednn()))') \
 	  $(PYTEST) $(NUMERIC_TESTS)
 
-test-outside: $(VENV)/.installed-test $(VENV)/.installed-outside  ## Run the notebook, exports in other runtimes, and configs in OPENSEQ2SEQ_ORIGINAL.
+test-outside: $(VENV)/.installed-test $(VENV)/.installed-outside  ## Run tutorials, notebooks, exports in other runtimes, and configs in OPENSEQ2SEQ_ORIGINAL.
 	$(PYTEST) -m "outside"
 
 test-all: $(VENV)/.installed-test  ## Run all tests sequentially, including long training runs.

@@ -10,6 +10,8 @@ HERE = Path(__file__).parent
 SHIPPED = ("example_configs", "scripts", "toy_models")  # installed in open_seq2seq/share
 # The server; its tests have passed with 0.165, 0.26, 0.0.34, 0.54 and 17.4.
 SERVE = ["fastapi>=0.115", "prometheus-client>=0.20", "python-multipart>=0.0.18", "uvicorn>=0.30", "websockets>=13"]
+MLFLOW = ["mlflow-skinny>=3", "alembic", "sqlalchemy>=2"]
+WYOMING = ["wyoming>=1.10,<2"]  # tried with 1.10.2
 TENSORFLOW = ">=2.18,<2.22"  # the tests have passed with 2.18 and 2.21
 # PyPI has wheels of tensorflow-cpu for Linux on x86_64 and for Windows; elsewhere, tensorflow itself has no CUDA.
 HAS_CPU_BUILD = "sys_platform == 'win32' or (sys_platform == 'linux' and platform_machine == 'x86_64')"
@@ -98,16 +100,22 @@ setup(
         "espeak": ["espeakng-loader", "phonemizer>=3.4"],  # GPL; phonemes of espeak-ng, in speech synthesis
         "numbers": ["num2words>=0.5.14"],  # texts with digits, in speech synthesis
         "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
+        # Trackers; the tests have passed with 3.17.2 and 0.31.0. Every mlflow contains mlflow-skinny; its default store
+        # is an SQLite database.
+        "mlflow": MLFLOW,
+        "wandb": ["wandb>=0.19"],
         "serve": SERVE,
+        "wyoming": WYOMING,  # serve --wyoming_port
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.
-        "test": [*SERVE, "ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "ckpt-chaos>=0.1.8", "coverage>=7.10",
-                 "ctranslate2>=4.8,<5", "huggingface_hub>=0.30", "hypothesis>=6.100", "ipykernel", "jiwer",
-                 "jsonschema>=4", "libretranslatepy>=2.1", "matplotlib", "nbclient", "num2words>=0.5.14",
-                 "onnxruntime>=1.20", "openai>=1.60", "pocketsphinx>=5.1", "pytest>=8",
-                 "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features",
-                 "setuptools>=64", "srt>=3.5", "tf2onnx>=1.17", "webvtt-py>=0.5", "wheel"],
+        "test": [*SERVE, *WYOMING, "ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "ckpt-chaos>=0.1.8",
+                 "coverage>=7.10", "ctranslate2>=4.8,<5", "huggingface_hub>=0.30", "hypothesis>=6.100", "ipykernel",
+                 "jiwer", "jsonschema>=4", "libretranslatepy>=2.1", "matplotlib", "nbclient", "num2words>=0.5.14",
+                 "onnxruntime>=1.20", "openai>=1.60", "pocketsphinx>=5.1", "pytest>=8", "pytest-cov>=7",
+                 "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features", "setuptools>=64", "srt>=3.5",
+                 "tf2onnx>=1.17", "webvtt-py>=0.5", "wheel"],
         # What make test-outside drives Chromium and compares exports with; 1.11.0, 2.0.1, 2.13 and 5.24 have passed.
-        "outside": ["argostranslate>=1.11", "playwright>=1.50", "sherpa-onnx>=2", "torch>=2.5", "transformers>=5"],
+        "outside": [*MLFLOW, "argostranslate>=1.11", "optuna>=4", "playwright>=1.50", "sherpa-onnx>=2", "torch>=2.5",
+                    "transformers>=5", "wandb>=0.19"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
     },

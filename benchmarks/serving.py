@@ -62,7 +62,7 @@ def resident_megabytes(process: int) -> float:
     return int(status.split("VmRSS:")[1].split()[0]) / 1e3 * 1.024
 
 
-def serve(pipe: Connection, logdir: str, batching: bool) -> None:
+def serve(pipe: Connection, logdir: str, values: dict[str, Any], batching: bool) -> None:
     """Serves a model in this process until it is ended; sends the port first."""
     from open_seq2seq.run.run import load
     from open_seq2seq.server.app import make_app
@@ -72,7 +72,7 @@ def serve(pipe: Connection, logdir: str, batching: bool) -> None:
     from open_seq2seq.server.served import Models, Served
 
     limits = Limits()
-    served = Served(_NAME, load(logdir), {}, limits)
+    served = Served(_NAME, load(logdir, **values), {}, limits)
     if not batching:
         served.batcher = Batcher(1, limits.waiting)
     served.warm()
@@ -132,17 +132,22 @@ def make_load(pipe: Connection, port: int, lines: list[str], clients: int, secon
     pipe.send(load._replace(seconds=time.perf_counter() - start, own_seconds=used.ru_utime + used.ru_stime))
 
 
-def reference(logdir: str, lines: list[str]) -> dict[str, str]:
+def reference(logdir: str, values: dict[str, Any], lines: list[str]) -> dict[str, str]:
     """Returns the translation of each line, computed alone."""
     from open_seq2seq.run.run import load
 
-    model = load(logdir)
+    model = load(logdir, **values)
     return {line: model.translate(line) for line in lines}
 
 
-def measure(logdir: str, lines: list[str], options: Any, batching: bool) -> tuple[Load, float, float]:
+def _values(options: Any) -> dict[str, Any]:
+    """Returns the values by which the model differs from the logdir's."""
+    return {"dtype": options.dtype} if options.dtype else {}
+
+
+def measure(options: Any, lines: list[str], batching: bool) -> tuple[Load, float, float]:
     """Returns the load, and the resident memory of the server in MB early and at the end."""
-    server, pipe = processes.start(serve, logdir, batching)
+    server, pipe = processes.start(serve, options.logdir, _values(options), batching)
     try:
         port = processes.receive(pipe)
         clients, answer = processes.start(make_load, port, lines, options.clients, options.seconds)
@@ -157,8 +162,8 @@ def measure(logdir: str, lines: list[str], options: Any, batching: bool) -> tupl
     return load, early, late
 
 
-def _row(name: str, found: tuple[Load, float, float], expected: dict[str, str], first: float) -> list[str]:
-    load, early, late = found
+def _row(name: str, measured: tuple[Load, float, float], expected: dict[str, str], first: float) -> list[str]:
+    load, early, late = measured
     if not load.latencies:
         raise processes.Failure(f"No request was answered {name}: {load.failed}.")
     speed = len(load.latencies) / load.seconds
@@ -174,6 +179,7 @@ def main(words: list[str]) -> None:
     parser = make_parser(__doc__)
     parser.add_argument("logdir", help="log directory of a trained translation model")
     parser.add_argument("--text", required=True, help="file whose lines are translated")
+    parser.add_argument("--dtype", help="dtype of the model (default: that of its config)")
     parser.add_argument("--lines", type=int, default=256, help="most lines of it (default: %(default)s)")
     parser.add_argument("--clients", type=int, default=64, help="clients at a time (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=120.0, help="duration of a load (default: %(default)s)")
@@ -183,11 +189,12 @@ def main(words: list[str]) -> None:
     lines = [line for line in dict.fromkeys(read_lines(options.text)) if line.strip()][:options.lines]
     if not lines or options.clients < 1 or options.seconds <= 0:
         raise UserError(f"There is nothing to ask: check --clients, --seconds, and the lines of {options.text}.")
-    expected = processes.call(reference, options.logdir, lines)
-    alone = measure(options.logdir, lines, options, batching=False)
-    together = measure(options.logdir, lines, options, batching=True)
+    expected = processes.call(reference, options.logdir, _values(options), lines)
+    alone = measure(options, lines, batching=False)
+    together = measure(options, lines, batching=True)
     first = len(alone[0].latencies) / alone[0].seconds
-    print(f"{describe_machine()[0]}; {options.clients} clients for {options.seconds:g} s each\n")
+    print(f"{describe_machine()[0]}; {options.dtype or 'dtype of the config'}; {options.clients} clients for "
+          f"{options.seconds:g} s each\n")
     print(markdown_table(
         ["", "answers", "failed", "unlike `infer`", "answers/s", "speed", "median s", "p95 s",
          f"MB at {options.early:g} s",

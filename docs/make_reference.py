@@ -97,9 +97,9 @@ def with_examples(page: str) -> str:
     """Returns a page with the current code in each block that follows a comment such as docs/examples/own_parts.py."""
     def filled(match: re.Match[str]) -> str:
         with open(os.path.join(ROOT, match[1]), encoding="utf-8") as file:
-            return f"<!-- {match[1]} -->\n```python\n{file.read().rstrip()}\n```"
+            return f"<!-- {match[1]} -->\n```{match[2]}\n{file.read().rstrip()}\n```"
 
-    return re.sub(r"<!-- (docs/examples/\S+\.py) -->\n```python\n.*?```", filled, page, flags=re.DOTALL)
+    return re.sub(r"<!-- (docs/examples/\S+\.(?:py|toml)) -->\n```(\w+)\n.*?```", filled, page, flags=re.DOTALL)
 
 
 def with_results(page: str) -> str:

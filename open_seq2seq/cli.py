@@ -30,7 +30,8 @@ from open_seq2seq.utils.errors import ConfigError, UserError, did_you_mean
 from open_seq2seq.utils.given_files import given_texts
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, check_output_file, is_standard_output
-from open_seq2seq.utils.tensorflow_import import in_own_process
+from open_seq2seq.utils.shipped import as_usable
+from open_seq2seq.utils.tensorflow_import import import_tensorflow, in_own_process
 from open_seq2seq.utils.trail import TRAIL
 from open_seq2seq.version import __version__
 
@@ -43,7 +44,7 @@ _ALL_MODES = (*MODES, REPORT_MODE, EXPORT_MODE)
 _LONGEST_WORD = 1000  # characters; longer words of a message are shortened
 
 _VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start",
-                "--infer_files", "--export_format", "--export_dir")
+                "--infer_files", "--export_format", "--export_dir", "--sweep", "--sweep_processes")
 _SWITCHES = {
     "--continue_learning": "resume training from the newest checkpoint in logdir",
     "--no_dir_check": "only warn about problems of the logdir and about a config that does not fit its checkpoint",
@@ -86,6 +87,8 @@ examples:
   python run.py --config_file=config.py --mode=infer --infer_output_file=out.txt
   python run.py --config_file=config.py --benchmark --bench_steps=50 --dtype=mixed
   python run.py --config_file=config.py --mode=train --check
+  python run.py --config_file=config.py --mode=train_eval --logdir=my_sweep \
+      --sweep lr_policy_params/learning_rate=1e-3,2e-3 --sweep random_seed=0,1,2
 
 without a config of your own (run.py COMMAND --help):
   python run.py recipes                                          lists the recipes
@@ -109,11 +112,15 @@ with a trained model, wherever its logdir is (run.py VERB --help):
 
 
 class _Parser(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        return as_usable(super().format_help())
+
     def error(self, message: str) -> NoReturn:
         message = re.sub(r"^argument (--\w+): must", r"\1 must", message)
         raise UserError(message[:1].upper() + message[1:] + ". See --help.")
 
 
+_NOT_OF_SWEEPS = ("check", "benchmark", "continue_learning", "elastic", "verbose")
 _NOT_OF_EXPORTS = ("check", "benchmark", "continue_learning", "no_dir_check", "enable_logs")
 
 
@@ -173,6 +180,7 @@ def make_parser() -> argparse.ArgumentParser:
                         help=f"export mode only: one of {', '.join(FORMATS)} (default: {FORMATS[0]})")
     parser.add_argument("--export_dir", metavar="FOLDER",
                         help="export mode only: folder to write; an earlier export is replaced")
+    _add_sweep(parser)
     for name, text in _SWITCHES.items():
         parser.add_argument(name, action="store_true", help=text)
     parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,
@@ -181,6 +189,15 @@ def make_parser() -> argparse.ArgumentParser:
                         help="number of steps before timing begins (default: the config's bench_start, or 10)")
     parser.add_argument("--version", action="version", version=f"open-seq2seq {__version__}")
     return parser
+
+
+def _add_sweep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sweep", metavar="KEY=VALUE,VALUE", action="append", default=[],
+                        help="train with each value, and with each combination if given several times, in folders of "
+                        "--logdir; random_seed is for repetitions, of which the table has mean and deviation. The "
+                        "same command continues a sweep")
+    parser.add_argument("--sweep_processes", metavar="N", type=_positive, default=1,
+                        help="number of trainings of a sweep at the same time (default: 1)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -309,6 +326,8 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] == EXPORT_MODE:
         arguments = _of_export(arguments)
     flags, overrides = parse_words(arguments)
+    if flags.sweep:
+        return _sweep(flags, arguments)
     if flags.mode == REPORT_MODE:
         return _report_on(overrides)
     if flags.mode == EXPORT_MODE:
@@ -371,6 +390,32 @@ def _of_export(arguments: list[str]) -> list[str]:
         raise UserError("The logdir of a trained model is missing: export LOGDIR [FILE ...] --export_dir=FOLDER.")
     files = ["--infer_files", *names[1:]] if names[1:] else []
     return [f"--mode={EXPORT_MODE}", f"--logdir={names[0]}", *files, *others]
+
+
+def _sweep(flags: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """Trains with each combination of the values of ``--sweep``."""
+    if not flags.mode.startswith("train"):
+        raise UserError(f"--sweep is for the modes train and train_eval, but the mode is {flags.mode}.")
+    if name := next((name for name in _NOT_OF_SWEEPS if getattr(flags, name)), ""):
+        raise UserError(f"--{name} has no meaning with --sweep: leave it out. The same command continues a sweep.")
+    if not is_alone():
+        raise UserError("A sweep starts processes itself: start it without mpiexec or horovodrun, and without "
+                        "TF_CONFIG.")
+    import_tensorflow()
+    from open_seq2seq.run.sweep import Sweep, folder_of, parse_grid
+
+    parser = _Parser(allow_abbrev=False, add_help=False)
+    _add_sweep(parser)
+    parser.add_argument("--logdir")
+    own, words = parser.parse_known_args([with_home(word) for word in arguments])
+    grid = parse_grid(own.sweep)
+
+    def options_of(more: Sequence[str]) -> RunOptions:
+        return parse_options([*words, *more])
+
+    root = folder_of(own.logdir, grid, options_of)
+    signum = Sweep(grid, root, words, options_of, own.sweep_processes).run()[1]
+    return 0 if signum is None else 128 + signum
 
 
 def _report_on(overrides: list[Override]) -> int:

@@ -40,12 +40,13 @@ class ToyModel(NamedTuple):
 
 _REVERSAL = {f"{part}_params/{name}": size for part in ("encoder", "decoder")
              for name, size in (("hidden_size", 64), ("filter_size", 256))}
-_MODELS = {
+MODELS = {
     "reversal": ToyModel("create_toy_data.py --output_dir=toy_text_data", "nmt-reversal-TT",
                          {**_REVERSAL, "lr_policy_params/d_model": 64, "max_steps": 2000, "eval_steps": 500}),
     "speech": ToyModel("create_toy_speech.py --output_dir=toy_speech_data --sample_freq=8000", "toy-w2l",
                        {"dtype": "float32"}),
     "labels": ToyModel("create_toy_data.py --task=labels", "toy-labels", {}),
+    "images": ToyModel("create_toy_images.py --output_dir=toy_image_data", "toy-resnet8", {}),
     "text": ToyModel("create_toy_text.py --output_dir=toy_text_lm", "toy-lm", {}),
     "voice": ToyModel("create_toy_voice.py --output_dir=toy_voice_data", "toy-durations",
                       {"decoder_params/decoder_cell_units": 64}),
@@ -54,7 +55,7 @@ _MODELS = {
 
 def make(name: str) -> None:
     """Makes the data of a toy model in the working directory, trains it there, and packs it."""
-    model = _MODELS[name]
+    model = MODELS[name]
     script, *words = model.data.split()
     subprocess.run([sys.executable, str(SCRIPTS / script), *words], check=True)
     run = Run(f"recipe:{model.recipe}", model.values, logdir=f"toy-{name}")
@@ -67,11 +68,11 @@ def main() -> None:
     """Makes the models that are named on the command line."""
     parser = ScriptParser(__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", 
-                        help=f"models to make: {', '.join(_MODELS)}; all by default")
+                        help=f"models to make: {', '.join(MODELS)}; all by default")
     chosen: argparse.Namespace = parser.parse_args()
-    if unknown := [name for name in chosen.names if name not in _MODELS]:
-        parser.error(f"there is no toy model {unknown[0]!r}; the models are {', '.join(_MODELS)}")
-    for name in chosen.names or _MODELS:
+    if unknown := [name for name in chosen.names if name not in MODELS]:
+        parser.error(f"there is no toy model {unknown[0]!r}; the models are {', '.join(MODELS)}")
+    for name in chosen.names or MODELS:
         make(name)
 
 

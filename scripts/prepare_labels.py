@@ -1,6 +1,6 @@
 """Prepares your own labelled texts for the recipe example_configs/text2label/own-labels.py.
 
-usage: python scripts/prepare_labels.py --table=reviews.csv --text_column=review --label_column=stars \
+usage: python scripts/prepare_labels.py --table=reviews.csv --text_column=review --label_column=stars
            --output_dir=own_labels
        python scripts/prepare_labels.py --folder=reviews --output_dir=own_labels
 
@@ -80,7 +80,7 @@ def read(args: argparse.Namespace) -> list[LabelledText]:
         return of_files(read_class_files(args.folder))
     table = read_own_table(args.table)
     columns = columns_of(table, _column(args.text_column), _column(args.label_column))
-    deco_print(f"Read {table.describe()}")
+    deco_print(f"Read {table.describe(columns, args.has_header)}")
     deco_print(f"text: column {columns[0]}, label: column {columns[1]}", offset=1)
     return of_table(table.rows(columns, args.has_header, "--text_column and --label_column"))
 

@@ -1,13 +1,14 @@
 """Prepares your own recordings for the recipe example_configs/speech2text/own-speech.py.
 
-usage: python scripts/prepare_speech.py --table=recordings.csv --output_dir=my_speech --lower_case \
+usage: python scripts/prepare_speech.py --table=recordings.csv --output_dir=my_speech --lower_case
            --remove_characters=".,?!" [--speaker_column=speaker]
 
 The table (CSV, TSV or JSON lines) has one row per recording, with the columns wav_filename (relative to the table) and
-transcript, or those of --columns. Tables of Common Voice and NeMo, and folders of Kaldi, of LibriSpeech, and of
-recordings with text files of the same names are read, too. Recordings that cannot be used are left out and written to
-dropped.csv with the reason. The others are split into train.csv, dev.csv and test.csv, which keep all columns; their
-alphabet is written to vocab.txt. The folder is written whole or, after an error, not at all.
+transcript, or others that are named, as by --columns=file,spoken. Tables of Common Voice and NeMo, and folders of
+Kaldi, of LibriSpeech, and of recordings with text files of the same names are read, too. Recordings that cannot be used
+are left out and written to dropped.csv with the reason. The others are split into train.csv, dev.csv and test.csv,
+which keep all columns; their alphabet is written to vocab.txt. The folder is written whole or, after an error, not at
+all.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.own_scripts import say_next
+from open_seq2seq.data.own_scripts import TwoColumns, say_next
 from open_seq2seq.data.speech2text.alphabet_creation import add_spelling_arguments, write_alphabet
 from open_seq2seq.data.speech2text.own_speech import (
     COLUMNS,
@@ -53,8 +54,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = ScriptParser(__doc__)
     parser.add_argument("--table", required=True, metavar="PATH", help="table of recordings and transcripts, or a "
                         "folder with a file wav.scp, or with transcripts beside the recordings")
-    parser.add_argument("--columns", nargs=2, metavar=("FILE", "TRANSCRIPT"), help="names of the columns of the table "
-                        f"(default: {', or '.join(' '.join(pair) for pair in COLUMNS)})")
+    parser.add_argument("--columns", nargs="+", action=TwoColumns, metavar="NAME", help="names of the columns of the "
+                        "table with the files and the transcripts, such as file,spoken (default: "
+                        f"{' or '.join(','.join(pair) for pair in COLUMNS)})")
     parser.add_argument("--speaker_column", metavar="NAME", help="column of the table with the speaker; all recordings "
                         "of a speaker are then in the same part (default: client_id of Common Voice, utt2spk of Kaldi; "
                         "--speaker_column= for none)")
@@ -120,11 +122,12 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def say_shares(parts: Sequence[Sequence[Recording]], args: argparse.Namespace) -> None:
-    """Prints how many recordings dev and test have, if it is far more than their shares, because of whole speakers."""
+    """Warns if dev and test have far more recordings than their shares, because of whole speakers."""
     held_out = sum(len(part) for part in parts[1:]) / sum(len(part) for part in parts)
     if parts[0][0].speaker is not None and held_out > 1.5 * (args.dev_share + args.test_share):
-        deco_print(f"dev and test have whole speakers, and so {held_out:.0%} of the recordings: give --speaker_column= "
-                   "to split one by one, if the recordings to be transcribed are of these speakers.")
+        deco_print(f"WARNING: Only {1 - held_out:.0%} of the recordings are for training, because dev and test have "
+                   "whole speakers: give --speaker_column= to split one by one, if the recordings to be transcribed "
+                   "are of these speakers.")
 
 
 def describe(part: Sequence[Recording]) -> str:

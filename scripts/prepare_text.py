@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.own_scripts import say_next
+from open_seq2seq.data.own_scripts import TwoColumns, say_next
 from open_seq2seq.data.sentencepiece_models import train_pieces
 from open_seq2seq.data.text2text.languages import in_wrong_order
 from open_seq2seq.data.text2text.own_text import SUFFIXES, Pair, clean, read_table, read_tmx, split
@@ -48,9 +48,10 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = ScriptParser(__doc__)
     parser.add_argument("--table", "--tsv", metavar="FILE", help="table with one pair per row: columns separated by "
                         "tabs, commas or semicolons; .jsonl or .tmx; plain or .gz")
-    parser.add_argument("--columns", nargs=2, type=column, metavar=("SOURCE", "TARGET"),
-                        help="columns of the table: names from the first row, or numbers counted from 1; 2 1 exchanges "
-                        "the languages (default: those that are named as the languages, otherwise 1 2)")
+    parser.add_argument("--columns", nargs="+", action=TwoColumns, type=column, metavar="COLUMN",
+                        help="columns of the table with source and target, such as es,en: names from the first row, or "
+                        "numbers counted from 1; 2,1 exchanges the languages (default: those that are named as the "
+                        "languages, otherwise 1,2)")
     parser.add_argument("--source", help="file of source sentences, instead of a table")
     parser.add_argument("--target", help="file of their translations")
     parser.add_argument("--languages", nargs=2, default=["source", "target"], metavar=("SOURCE", "TARGET"),

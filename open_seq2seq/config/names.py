@@ -1,8 +1,9 @@
 """Resolves names that a config gives as strings: components, optimizers, policies, hooks, initialisers and others.
 
-A string is an exported name (``TransformerEncoder``), ``package.module.Name`` or ``path/to/file.py:Name``. Every name
-has a *kind*, such as ``encoder``. Packages ``register`` their exported objects under a kind, a parameter declares the
-kind of its strings with ``Param(names="encoder")``, and ``resolve_name`` looks the object up and checks its kind.
+A string is an exported name (``TransformerEncoder``), ``package.module.Name``, ``path/to/file.py:Name``, or
+``package:Name`` of a plugin (``plugins``). Every name has a *kind*, such as ``encoder``. Packages ``register`` their
+exported objects under a kind, a parameter declares the kind of its strings with ``Param(names="encoder")``, and
+``resolve_name`` looks the object up and checks its kind.
 
 Registered names refer to objects of this package, TensorFlow or Keras, and can always be resolved. All other names
 refer to code that has to be imported or executed, which ``user_code`` refuses while an untrusted config is in use.
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from open_seq2seq.config.params import Param, declared_by
+from open_seq2seq.config.plugins import PLUGIN, plugin_object, plugins_named
 from open_seq2seq.config.user_code import attribute, imported, names_of_file, untrusted_config
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -238,11 +240,15 @@ def _found(text: str, kind: Kind, path: str) -> Any:
     in_file = _IN_FILE.fullmatch(text)
     if in_file and _IDENTIFIERS.fullmatch(in_file[2]):
         return attribute(names_of_file(in_file[1], what), in_file[1], in_file[2].split("."), what)
+    if not in_file and (plugin := PLUGIN.fullmatch(text)):
+        return plugin_object(plugin[1], plugin[2], what)
     if in_file or not _IDENTIFIERS.fullmatch(text):
         raise ConfigError([f"{what}, which is not a valid {kind.noun} name: give an exported name, "
-                           f"package.module.Name or path/to/file.py:Name.{kind.nearest(text)}"])
+                           "package.module.Name, path/to/file.py:Name, or package:Name of a plugin."
+                           f"{kind.nearest(text)}"])
     if "." not in text:
-        raise ConfigError([f"{what}, but there is no such {kind.noun}.{kind.nearest(text) or _some(kind)}"])
+        hint = plugins_named(text) or kind.nearest(text) or _some(kind)
+        raise ConfigError([f"{what}, but there is no such {kind.noun}.{hint}"])
     if untrusted_config() is None and text.startswith("tf."):
         import tensorflow as tf
 

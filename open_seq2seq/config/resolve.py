@@ -341,7 +341,8 @@ def _loss_scaling_problems(params: dict[str, Any]) -> list[str]:
     if number is not None and number > 0 and math.isfinite(number):
         params["loss_scaling"] = number
         return []
-    if isinstance(loss_scaling, type) or (isinstance(loss_scaling, str) and "." in loss_scaling and number is None):
+    if isinstance(loss_scaling, type) or (isinstance(loss_scaling, str) and number is None
+                                          and ("." in loss_scaling or ":" in loss_scaling)):
         return []  # a user-defined scaler, or the name of one
     hint = did_you_mean(loss_scaling, LOSS_SCALERS) if isinstance(loss_scaling, str) else ""
     return [f"'loss_scaling' is {loss_scaling!r} but has to be a positive number, 'Backoff' or 'LogMax'.{hint}"]

@@ -47,8 +47,8 @@ def unwritable(sections: Mapping[str, Any]) -> list[str]:
     """
     problems: list[str] = []
     for name, section in sections.items():
-        if isinstance(section, Mapping):  # hooks are not a part of the model
-            section = {key: value for key, value in section.items() if key != "hooks"}
+        if isinstance(section, Mapping):  # hooks and trackers are not a part of the model
+            section = {key: value for key, value in section.items() if key not in ("hooks", "trackers")}
         _plain(section, "" if isinstance(section, Mapping) else name, problems)
     return list(dict.fromkeys(problems))
 

@@ -61,16 +61,17 @@ def untrusted_config() -> str | None:
     return _data[-1] if _data else None
 
 
-def require_trust(what: str) -> None:
+def require_trust(what: str, code: str = "code from outside the package") -> None:
     """Raises ConfigError if an untrusted config is in use, so that code from outside the package must not run.
 
     Args:
       what: the config entry that requires the code, as the start of a sentence: ``'encoder' is 'parts.py:MyEncoder'``.
+      code: what the code is, for the message.
     """
     config = untrusted_config()
     if config is not None:
-        raise ConfigError([f"{what}, which is code from outside the package. The config {config} is in a logdir and "
-                           "must not run such code: add --trust_code if you trust the author of the config."])
+        raise ConfigError([f"{what}, which is {code}. The config {config} is in a logdir and must not run such code: "
+                           "add --trust_code if you trust the author of the config."])
 
 
 def execute_config(path: str, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:

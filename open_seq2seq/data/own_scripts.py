@@ -24,6 +24,20 @@ DROPPED = "dropped.tsv"
 _SHOWN = 12  # maximum number of classes whose counts are printed
 
 
+class TwoColumns(argparse.Action):
+    """Reads an option whose ``nargs`` is ``"+"``: two columns, as two words or with a comma between them."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+                 option_string: str | None = None) -> None:
+        convert = self.type if callable(self.type) else str
+        is_one_word = len(values) == 1 and isinstance(values[0], str)
+        columns = [convert(word) for word in values[0].split(",")] if is_one_word else values
+        if len(columns) != 2:
+            parser.error(f"{option_string} needs two columns, such as {option_string}=1,2, but got "
+                         f"{','.join(map(str, columns))}")
+        setattr(namespace, self.dest, columns)
+
+
 def add_split_arguments(parser: argparse.ArgumentParser, noun: str, output_dir: str) -> None:
     """Adds the options of the output folder and of the split; ``noun`` is a word for an example, in the singular."""
     parser.add_argument("--output_dir", default=output_dir, help="folder to write to (default: %(default)s)")
@@ -95,4 +109,6 @@ def say_next(recipe: str, config: str, settings: Mapping[str, Any]) -> None:
         values = value if isinstance(value, tuple) else (value,)
         texts = [json.dumps(one, ensure_ascii=False) if isinstance(one, str) else repr(one) for one in values]
         deco_print(as_usable(f"{names} = {', '.join(texts)}"), offset=1)
-    deco_print(as_usable(f"Then: python run.py --config_file={config} --mode=train_eval --check"))
+    command = as_usable(f"python run.py --config_file={config} --mode=train_eval")
+    deco_print(f"Then check it: {command} --check")
+    deco_print(f"Then train: {command}")

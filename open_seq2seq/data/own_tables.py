@@ -80,15 +80,24 @@ class OwnTable:
     records: Rows
     delimiter: str | None
 
-    def describe(self) -> str:
-        """Returns what has been read, for the output of scripts: file, number of rows, format."""
-        breaks = sum("\n" in value for _, cells in self.records for value in cells)
-        return f"{shown(self.path)}: {format_count(len(self.records), 'row')}, {self.form}" + (
+    def describe(self, columns: Sequence[int | str] = (), has_names: bool = False) -> str:
+        """Returns what has been read, for the output of scripts: file, number of rows below the names, format.
+
+        Args:
+          columns: the columns that will be read; see ``rows``.
+          has_names: whether the first row contains names although the columns are given by number.
+        """
+        records = self._below_names(has_names or self.has_names(columns))
+        breaks = sum("\n" in value for _, cells in records for value in cells)
+        return f"{shown(self.path)}: {format_count(len(records), 'row')}, {self.form}" + (
             f", {format_count(breaks, 'value')} with line breaks" if breaks else "")
 
     def has_names(self, columns: Sequence[int | str]) -> bool:
         """Returns whether the first row names the columns: the file is JSON lines, or a column is given by its name."""
         return self.delimiter is None or any(isinstance(column, str) for column in columns)
+
+    def _below_names(self, named: bool) -> Rows:
+        return self.records[1:] if named and self.delimiter else self.records
 
     def rows(self, columns: Sequence[int | str], has_names: bool = False, option: str = "--columns") -> Rows:
         """Returns the line numbers and the values of some columns; a row that lacks one of them has empty values.
@@ -105,7 +114,7 @@ class OwnTable:
           DataError: there is no such column or no row, or more than 5 % of the rows lack a column or have too many.
         """
         named = has_names or self.has_names(columns)
-        records = self.records[1:] if named and self.delimiter else self.records
+        records = self._below_names(named)
         indices = [self.place(column, option) for column in columns]
         if not records:
             raise DataError(f"{shown(self.path)} has no rows" + (" below its header." if named else "."))
@@ -122,13 +131,23 @@ class OwnTable:
         return [(line, [""] * len(indices) if line in lines else [cells[place] for place in indices])
                 for line, cells in records]
 
-    def place(self, column: int | str, option: str = "--columns") -> int:
-        """Returns the index of a column; raises DataError, which names the option, if there is none of this name."""
+    def place(self, column: int | str, option: str = "--columns", taken: Sequence[int | str] = ()) -> int:
+        """Returns the index of a column.
+
+        Args:
+          column: its name, or its number from 1.
+          option: the option that gives it, for messages.
+          taken: columns of other options, which this one hardly means.
+
+        Raises:
+          DataError: no column has this name, or several have.
+        """
         if isinstance(column, int):
             return column - 1
         if column not in self.names:
+            others = [name for name in self.names if name not in taken]
             raise DataError(f"{shown(self.path)}:1: there is no column named {column!r} for {option}: the columns are "
-                            f"{', '.join(self.names)[:200]}.{did_you_mean(column, self.names)}")
+                            f"{', '.join(self.names)[:200]}.{did_you_mean(column, others)}")
         if self.names.count(column) > 1:
             raise DataError(f"{shown(self.path)}:1: the header has the column {column} more than once: remove or "
                             "rename the others.")

@@ -497,8 +497,7 @@ class AutoregressiveDecoder(Decoder):
 
 def _follow(scorer: PrefixScorer, prefixes: Any, ids: tf.Tensor, step: tf.Tensor) -> Any:
     """Extends the prefixes by the newest ids, except at the first step, where the newest ids are start ids."""
-    if current_pass().portable:  # without conditions, whose results have no static rank in some runtimes
-        grown = tuple(tf.where(step > 0, *pair) for pair in zip(scorer.follow(prefixes, ids), prefixes, strict=True))
-    else:
-        grown = tf.cond(step > 0, lambda: tuple(scorer.follow(prefixes, ids)), lambda: tuple(prefixes))
+    # Without a condition, whose result has no static rank in some runtimes, and in which the scorer's loop would wait
+    # forever for a thread if TensorFlow has only one.
+    grown = (tf.where(step > 0, *pair) for pair in zip(scorer.follow(prefixes, ids), prefixes, strict=True))
     return type(prefixes)(*(in_shape(new, old.shape) for new, old in zip(grown, prefixes, strict=True)))

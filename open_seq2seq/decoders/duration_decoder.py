@@ -103,10 +103,11 @@ class DurationDecoder(SpectrogramDecoder):
 
     def _more_problems(self, names: Sequence[str]) -> list[str]:
         kind = self.params["decoder_type"]
-        return [f"'{self.params_path}/{name}' is only for decoder_type {wanted}, but it is {kind}: leave it out, or "
-                f"set it to {DROP} if it is inherited."
-                for wanted, params in _PARAMS_OF.items() if wanted != kind and self.mode == "train"
-                for name in names if name in params]
+        return [*super()._more_problems(names), *(
+            f"'{self.params_path}/{name}' is only for decoder_type {wanted}, but it is {kind}: leave it out, or "
+            f"set it to {DROP} if it is inherited."
+            for wanted, params in _PARAMS_OF.items() if wanted != kind and self.mode == "train"
+            for name in names if name in params)]
 
     @property
     def state_of_speech(self) -> Sequence[tf.Variable]:

@@ -1,4 +1,4 @@
-"""The base of decoders that predict spectrograms: prenet, recurrent layers, postnet, and from mel to magnitudes."""
+"""The bases of decoders that predict spectrograms: prenet, recurrent layers, postnet, and from mel to magnitudes."""
 
 from __future__ import annotations
 
@@ -19,60 +19,41 @@ from open_seq2seq.utils.errors import ConfigError
 _ACTIVATION = Param((callable, str, type(None)), None, "Activation of the layer.", names="activation")
 
 
-class SpectrogramDecoder(Decoder):
-    """Base of decoders that predict spectrograms.
+class FramesDecoder(Decoder):
+    """Base of decoders whose results are the frames of spectrograms.
 
     Attributes:
       memory_size: number of channels of the encoder's output.
-      num_features: number of features of a frame before magnitudes are computed.
-      prenet: the prenet, or None.
-      postnet: the postnet, or None.
-      magnitude: the network that computes magnitudes, or None.
+      num_features: number of features of a frame, without magnitudes if output_type is both.
+      num_bins: number of magnitudes of a frame if output_type is both, else 0.
     """
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **Decoder.get_optional_params(),
-            **_step_params(),
-            "enable_postnet": Param(bool, True, "Whether convolutions correct the spectrogram."),
-            "postnet_conv_layers": Param((list, type(None)), None, "These convolutions, each a dict with kernel_size "
-                                         "and stride (lists with one number; the stride has to be 1), num_channels "
-                                         "(-1: the number of features), padding (SAME) and activation_fn.",
-                                         on_change=REFUSE),
-            "postnet_bn_momentum": Param(float, 0.1, "Fraction of batch norm's old moving statistics kept at each "
-                                         "step.", minimum=0.0, below=1.0),
-            "postnet_bn_epsilon": Param(float, 1e-5, "Small number that batch norm adds to the variance.", above=0.0,
-                                        on_change=REFUSE),
-            "postnet_keep_dropout_prob": Param(float, 0.5, "Keep probability of dropout after these convolutions.",
-                                               above=0.0, maximum=1.0),
             "encoder_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default the "
                                   "encoder's output_size.", minimum=1),
             "num_audio_features": Param((int, dict, type(None)), None, "Number of features of each frame, or a dict "
                                         "with mel and magnitude; set from the data layer.", derived=True),
             "output_type": Param(["mel", "magnitude", "both"], "mel", "Kind of spectrogram; set from the data layer.",
                                  derived=True),
-            "exp_mag": Param(bool, False, "With output_type both, whether magnitudes are not logarithms; set from the "
-                             "data layer.", derived=True),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
         names, params = list(params), self.params
         size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
-        self._postnet_layers, problems = self._checked_postnet()
-        if size is None:
-            problems.append(f"'{self.params_path}/encoder_size' is missing: set it, because the encoder has no "
-                            "output_size.")
+        problems = [] if size is not None else [
+            f"'{self.params_path}/encoder_size' is missing: set it, because the encoder has no output_size."]
         problems += self._feature_problems() + self._more_problems(names)
         if problems:
             raise ConfigError(problems)
         features = params["num_audio_features"]
+        has_both = isinstance(features, Mapping)
         self.memory_size: int = size
-        self.num_features: int = features["mel"] if isinstance(features, Mapping) else features
-        self.prenet: Prenet | None = None
-        self.postnet: Postnet | None = None
-        self.magnitude: MagnitudeNet | None = None
+        self.num_features: int = features["mel"] if has_both else features
+        self.num_bins: int = features["magnitude"] if has_both else 0
 
     @property
     def state_of_speech(self) -> Sequence[tf.Variable]:
@@ -92,8 +73,44 @@ class SpectrogramDecoder(Decoder):
                 f"{'a dict with mel and magnitude' if wanted else 'an integer'} for output_type "
                 f"{params['output_type']}."]
 
-    def _checked_postnet(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Returns the checked layers of the postnet, and the problems found in them."""
+
+class SpectrogramDecoder(FramesDecoder):
+    """Base of decoders with a prenet, recurrent layers and a postnet.
+
+    Attributes:
+      prenet: the prenet, or None.
+      postnet: the postnet, or None.
+      magnitude: the network that computes magnitudes, or None.
+    """
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **FramesDecoder.get_optional_params(),
+            **_step_params(),
+            "enable_postnet": Param(bool, True, "Whether convolutions correct the spectrogram."),
+            "postnet_conv_layers": Param((list, type(None)), None, "These convolutions, each a dict with kernel_size "
+                                         "and stride (lists with one number; the stride has to be 1), num_channels "
+                                         "(-1: the number of features), padding (SAME) and activation_fn.",
+                                         on_change=REFUSE),
+            "postnet_bn_momentum": Param(float, 0.1, "Fraction of batch norm's old moving statistics kept at each "
+                                         "step.", minimum=0.0, below=1.0),
+            "postnet_bn_epsilon": Param(float, 1e-5, "Small number that batch norm adds to the variance.", above=0.0,
+                                        on_change=REFUSE),
+            "postnet_keep_dropout_prob": Param(float, 0.5, "Keep probability of dropout after these convolutions.",
+                                               above=0.0, maximum=1.0),
+            "exp_mag": Param(bool, False, "With output_type both, whether magnitudes are not logarithms; set from the "
+                             "data layer.", derived=True),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        self.prenet: Prenet | None = None
+        self.postnet: Postnet | None = None
+        self.magnitude: MagnitudeNet | None = None
+
+    def _more_problems(self, names: Sequence[str]) -> list[str]:
+        """Returns the problems in the postnet's layers, and keeps the checked layers."""
         params, path = self.params, f"{self.params_path}/postnet_conv_layers"
         layers, problems = check_convolutions(params["postnet_conv_layers"] or [], path,
                                               optional={"activation_fn": _ACTIVATION})
@@ -102,7 +119,8 @@ class SpectrogramDecoder(Decoder):
         problems += [f"'{path}' has a layer with stride {layer['stride']} and padding {layer['padding']}: use the "
                      "stride [1] and SAME, which keep the number of frames."
                      for layer in layers if layer["stride"] != [1] or layer["padding"] != "SAME"]
-        return layers, problems
+        self._postnet_layers = layers
+        return problems
 
     def _make_prenet(self) -> None:
         params = self.params
@@ -133,8 +151,7 @@ class SpectrogramDecoder(Decoder):
             self.postnet = Postnet(self._postnet_layers, self.num_features, 1.0 - params["postnet_keep_dropout_prob"],
                                    settings, self.params_path)
         if params["output_type"] == "both":
-            self.magnitude = MagnitudeNet(self.num_features, params["num_audio_features"]["magnitude"],
-                                          params["exp_mag"], settings)
+            self.magnitude = MagnitudeNet(self.num_features, self.num_bins, params["exp_mag"], settings)
 
     def _previous_frames(self, targets: tf.Tensor, frames: int | tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         """Returns what each step reads in teacher forcing: the last frame of the step before, after the prenet.

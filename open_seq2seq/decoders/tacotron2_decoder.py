@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -14,7 +14,7 @@ from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
 from open_seq2seq.parts.rnn.attentive import AttentiveStack
 from open_seq2seq.parts.rnn.core_cells import old_layer_params
 from open_seq2seq.parts.rnn.location import DynamicConvolutionAttention, LocationAttention
-from open_seq2seq.parts.tacotron import Dense, ReductionSchedule, reduction_problems
+from open_seq2seq.parts.tacotron import Dense, ReductionSchedule, reduction_problems, unpadded_lengths
 
 DURATIONS = "predicted durations"
 ENDINGS = ("stop token", "maximum length", "attention at the end", "repeated frames", DURATIONS)
@@ -77,14 +77,7 @@ class Tacotron2Decoder(SpectrogramDecoder):
             "stop_token_input": Param(["spectrogram", "decoder"], "spectrogram", "What stop tokens are computed from: "
                                       "the predicted frames, as in NVIDIA's OpenSeq2Seq, or the output of the "
                                       "recurrent layers and the context, as in the paper.", on_change=REFUSE),
-            "max_frames_per_symbol": Param(float, 10.0, "Maximum length of a spectrogram divided by the number of "
-                                           "symbols.", "frames per symbol", above=0.0, maximum=10**6, on_change=FREE),
-            "most_end_frames": Param((int, type(None)), None, "In inference, the attention may be at the last two "
-                                     "symbols for this number of frames before the speech is ended. None: no limit.",
-                                     "frames", minimum=1, on_change=FREE),
-            "most_repeated_frames": Param((int, type(None)), None, "In inference, speech is ended before this number "
-                                          "of consecutive frames that hardly differ. None: no limit.", "frames",
-                                          minimum=1, on_change=FREE),
+            **ending_params(),
             "parallel_iterations": Param(int, 32, "Accepted for old configs; has no effect.", on_change=FREE),
             "time_major": old["time_major"],
             "use_swap_memory": old["use_swap_memory"],
@@ -106,7 +99,8 @@ class Tacotron2Decoder(SpectrogramDecoder):
 
     def _more_problems(self, names: Sequence[str]) -> list[str]:
         params = self.params
-        problems = reduction_problems(params["reduction_factor"], f"{self.params_path}/reduction_factor")
+        problems = super()._more_problems(names)
+        problems += reduction_problems(params["reduction_factor"], f"{self.params_path}/reduction_factor")
         if not params["bahdanau_normalize"] or params["attention_type"] == "bahdanau":
             return problems
         return [*problems, f"'{self.params_path}/bahdanau_normalize' has no meaning with attention_type "
@@ -144,7 +138,9 @@ class Tacotron2Decoder(SpectrogramDecoder):
         source = tf.cast(encoded["outputs"], self.dtype_of("recurrence"))
         memory = self.stack.memory(source, lengths_of(encoded))
         if targets is None:
-            *searched, endings = self._search(memory, lengths_of(encoded), _unpadded_lengths(encoded))
+            lengths, ids = lengths_of(encoded), encoded.get("encoder_input")
+            *searched, endings = self._search(memory, lengths, lengths if ids is None else unpadded_lengths(
+                ids, lengths))
             return {**self._result(*searched), "symbols": lengths_of(encoded), "endings": endings}
         result = self._teacher_force(targets[0], targets[2], memory)
         return {**self._result(*result), "symbols": lengths_of(encoded)}
@@ -190,7 +186,7 @@ class Tacotron2Decoder(SpectrogramDecoder):
         """
         per_step, batch = self._frames_per_step(), tf.shape(lengths)[0]
         static = None if self.reduction else per_step
-        limits = tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * self.params["max_frames_per_symbol"]), tf.int32)
+        limits = most_frames(lengths, self.params["max_frames_per_symbol"])
         most = (tf.reduce_max(tf.concat([limits, [0]], 0)) + per_step - 1) // per_step
         size = self.num_features if self.prenet is None else self.params["prenet_units"]
         state, advance = self.stack.fed_stepper(size, memory)
@@ -242,13 +238,23 @@ class Tacotron2Decoder(SpectrogramDecoder):
                 "stop_token_prediction": stops, "alignments": weights[:, :, tf.newaxis]}
 
 
-def _unpadded_lengths(encoded: Mapping[str, Any]) -> tf.Tensor:
-    """Returns the lengths ``[batch]`` of texts without the symbols of padding, whose id is 0, at their ends."""
-    ids, lengths = encoded.get("encoder_input"), lengths_of(encoded)
-    if ids is None:
-        return lengths
-    positions = tf.range(1, tf.shape(ids)[1] + 1)
-    return tf.minimum(lengths, tf.reduce_max(tf.where(ids == 0, 0, positions), 1))
+def ending_params() -> dict[str, Any]:
+    """Returns the specs of the parameters that end speech whose end the model does not predict; see ``Guards``."""
+    return {
+        "max_frames_per_symbol": Param(float, 10.0, "Maximum length of a spectrogram divided by the number of symbols.",
+                                       "frames per symbol", above=0.0, maximum=10**6, on_change=FREE),
+        "most_end_frames": Param((int, type(None)), None, "In inference, the attention may be at the last two symbols "
+                                 "for this number of frames before the speech is ended. None: no limit.", "frames",
+                                 minimum=1, on_change=FREE),
+        "most_repeated_frames": Param((int, type(None)), None, "In inference, speech is ended before this number of "
+                                      "consecutive frames that hardly differ. None: no limit.", "frames", minimum=1,
+                                      on_change=FREE),
+    }
+
+
+def most_frames(lengths: tf.Tensor, per_symbol: float) -> tf.Tensor:
+    """Returns the maximum numbers of frames ``[batch]`` of texts of these lengths ``[batch]``."""
+    return tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * per_symbol), tf.int32)
 
 
 class Guards(NamedTuple):

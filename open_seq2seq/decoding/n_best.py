@@ -60,6 +60,24 @@ def rows_of(name: str, transcripts: Sequence[Transcript | Candidate]) -> Iterato
             for rank, t in enumerate(transcripts))
 
 
+def best_choices(lists: Sequence[Sequence[Transcript | Candidate]], count: int) -> list[tuple[int, ...]]:
+    """Returns the choices of one hypothesis from each list whose sums of scores are highest, best first.
+
+    Args:
+      lists: lists of at least one hypothesis, best first.
+      count: most choices that are returned.
+
+    Returns:
+      Choices, each of them the rank in every list.
+    """
+    choices: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    for candidates in lists:
+        longer = [(score + candidate.score, (*ranks, rank)) for score, ranks in choices
+                  for rank, candidate in enumerate(candidates)]
+        choices = sorted(longer, key=lambda choice: -choice[0])[:count]
+    return [ranks for _, ranks in choices]
+
+
 def write_n_best(path: str, n_best: Mapping[str, Sequence[Transcript | Candidate]]) -> None:
     """Writes n-best lists as tab-separated values with a header: utterance, rank from 0, three scores, text."""
     with OutputFiles() as outputs:

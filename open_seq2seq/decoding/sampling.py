@@ -24,7 +24,7 @@ _ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tens
 
 
 class Sampling(NamedTuple):
-    """How ids are drawn.
+    """How ids are drawn. The temperature and ``top_p`` may be FP32 scalars, with the same draws as equal numbers.
 
     Attributes:
       temperature: divisor of the logits, above 0; 1 keeps the model's own probabilities.
@@ -34,9 +34,9 @@ class Sampling(NamedTuple):
       seed: random seed; the draws also depend on the example, the index of the sample and the step.
     """
 
-    temperature: float = 1.0
+    temperature: float | tf.Tensor = 1.0
     top_k: int | None = None
-    top_p: float | None = None
+    top_p: float | tf.Tensor | None = None
     seed: int = 0
 
 
@@ -165,16 +165,22 @@ def _draw(logits: tf.Tensor, uniform: tf.Tensor, sampling: Sampling) -> tf.Tenso
     if sampling.top_p is not None:
         before = tf.cumsum(probabilities, axis=2, exclusive=True)
         # The first id is always kept: a smaller top_p would count as 0.
-        probabilities = tf.where(before < max(sampling.top_p, _SMALLEST), probabilities, 0.0)
+        probabilities = tf.where(before < _positive(sampling.top_p), probabilities, 0.0)
     return tf.gather(ids, _inverse(probabilities, uniform), batch_dims=2)
 
 
-def _tempered(logits: tf.Tensor, temperature: float) -> tf.Tensor:
+def _tempered(logits: tf.Tensor, temperature: float | tf.Tensor) -> tf.Tensor:
     """Returns the softmax of logits ``[batch, hypotheses, ids]`` divided by a temperature above 0."""
     # The largest logit becomes 0 before the division, which could overflow. Temperatures below the smallest normal
     # number could count as 0, and 0 / 0 is NaN.
     below = logits - tf.reduce_max(logits, axis=2, keepdims=True)
-    return tf.nn.softmax(below / max(temperature, _SMALLEST))
+    divisor = _positive(temperature)
+    # Compiled functions multiply by the reciprocal of a constant, which may differ from the quotient by a rounding.
+    return tf.nn.softmax(below * tf.math.reciprocal(divisor) if tf.is_tensor(divisor) else below / divisor)
+
+
+def _positive(number: float | tf.Tensor) -> Any:
+    return tf.maximum(number, _SMALLEST) if tf.is_tensor(number) else max(number, _SMALLEST)
 
 
 def _inverse(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:

@@ -3,6 +3,7 @@
 import sys
 
 from open_seq2seq.config.names import exported, register
+from open_seq2seq.encoders.centaur_encoder import CentaurEncoder
 from open_seq2seq.encoders.cnn_encoder import CNNEncoder
 from open_seq2seq.encoders.convs2s_encoder import ConvS2SEncoder
 from open_seq2seq.encoders.deep_speech2_encoder import DeepSpeech2Encoder
@@ -27,10 +28,10 @@ from open_seq2seq.encoders.transformer_lm_encoder import TransformerLMEncoder
 from open_seq2seq.encoders.vocos_encoder import VocosEncoder
 from open_seq2seq.encoders.wavenet_encoder import WavenetEncoder
 
-__all__ = ["BidirectionalRNNEncoderWithEmbedding", "CNNEncoder", "ConvS2SEncoder", "DeepSpeech2Encoder", "Encoder",
-           "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN", "LMEncoder", "LanguageEncoder",
-           "ListenAttendSpellEncoder", "MultiEncoder", "NgramEncoder", "ResNetEncoder", "SpeechEncoder", "TDNNEncoder",
-           "Tacotron2Encoder", "TransformerEncoder", "TransformerLMEncoder", "UnidirectionalRNNEncoderWithEmbedding",
-           "VocosEncoder", "WavenetEncoder"]
+__all__ = ["BidirectionalRNNEncoderWithEmbedding", "CNNEncoder", "CentaurEncoder", "ConvS2SEncoder",
+           "DeepSpeech2Encoder", "Encoder", "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN",
+           "LMEncoder", "LanguageEncoder", "ListenAttendSpellEncoder", "MultiEncoder", "NgramEncoder", "ResNetEncoder",
+           "SpeechEncoder", "TDNNEncoder", "Tacotron2Encoder", "TransformerEncoder", "TransformerLMEncoder",
+           "UnidirectionalRNNEncoderWithEmbedding", "VocosEncoder", "WavenetEncoder"]
 
 register("encoder", exported(sys.modules[__name__]), base=Encoder)

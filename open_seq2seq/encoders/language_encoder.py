@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
+from open_seq2seq.config.params import FREE, REFUSE, Param, check_params, with_change
 from open_seq2seq.decoding.beam_search import SearchSettings, StepFunction
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
 from open_seq2seq.decoding.search_loop import growing_shape
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer, checked_adaptive
+from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.output_layer import OutputLayer, needs_logits
 from open_seq2seq.parts.pooling import pooled
 from open_seq2seq.parts.portable import least_score
@@ -21,6 +24,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 _READ_AT_ONCE = 256  # maximum number of tokens of a prompt per call of ``read``; limits the memory of attention
 _NO_END = -1  # an end id that no token has, so that generation continues after the end of a line
+_GENERATION = ("num_tokens_gen", "sampling_temperature", "sampling_top_p")  # what ``generating`` changes
 
 
 class LanguageEncoder(Encoder):
@@ -87,6 +91,44 @@ class LanguageEncoder(Encoder):
         problems = sampling_problems(self.params, self.params_path) + self._adaptive_problems() + self._problems()
         if problems:
             raise ConfigError(problems)
+        # Compiled functions read these variables, which are no weights, so that they serve all values.
+        names = () if mode in ("train", "eval") else _GENERATION
+        self._generation = SimpleNamespace(variables={
+            name: tf.Variable(value, trainable=False, dtype=tf.int64 if name == _GENERATION[0] else tf.float32)
+            for name in names if (value := self.params[name]) is not None})
+
+    @contextlib.contextmanager
+    def generating(self, values: Mapping[str, Any]) -> Iterator[None]:
+        """Context manager within which inference generates with other values of its parameters.
+
+        Functions are not compiled again, and results are those of a config with these values.
+
+        Args:
+          values: ``num_tokens_gen``, ``sampling_temperature`` and ``sampling_top_p``, or some of them. The last two can
+            only be changed if the config sets them.
+
+        Raises:
+          ConfigError: a value is not allowed, or cannot be changed.
+        """
+        variables = self._generation.variables
+        checked, problems = check_params(values, {}, {name: self.get_optional_params()[name] for name in _GENERATION},
+                                         self.params_path)
+        problems += [f"'{self.params_path}/{name}' is not set, so that it cannot be changed: set it in the config."
+                     for name in values if name in _GENERATION and name not in variables]
+        if problems:
+            raise ConfigError(problems)
+        for name in values:
+            variables[name].assign(checked[name])
+        try:
+            yield
+        finally:
+            for name in values:
+                variables[name].assign(self.params[name])
+
+    def _value(self, name: str) -> Any:
+        """Returns the value of a parameter of generation, as a scalar if compiled functions serve all values."""
+        variable = None if current_pass().portable else self._generation.variables.get(name)
+        return self.params[name] if variable is None else variable.read_value()
 
     def _adaptive_problems(self) -> list[str]:
         params, path = self.params, self.params_path
@@ -252,7 +294,7 @@ class LanguageEncoder(Encoder):
             return self.step(tf.where(number < lengths[:, tf.newaxis], given, newest), number, cache, prepared)
 
         cache = _read_until(read, first, self.initial_cache(tf.shape(ids)[0]))
-        left, count = lengths - first, self.params["num_tokens_gen"]
+        left, count = lengths - first, tf.cast(self._value("num_tokens_gen"), tf.int32)
         found = self._search(step, cache, left - 1 + count, first, examples)
         # Step left - 1 reads the last token of the prompt and finds the first new token.
         return tf.gather(found, left[:, tf.newaxis] - 1 + tf.range(count), batch_dims=1)
@@ -272,8 +314,8 @@ class LanguageEncoder(Encoder):
         settings = SearchSettings(params["vocab_size"], 0, _NO_END, least=least_score())
         if params["sampling_temperature"] is None:
             return greedy_search(step, cache, limits, settings).ids[:, 0]
-        sampling = Sampling(params["sampling_temperature"], params["sampling_top_k"], params["sampling_top_p"],
-                            params["sampling_seed"])
+        temperature, top_p = map(self._value, ("sampling_temperature", "sampling_top_p"))
+        sampling = Sampling(temperature, params["sampling_top_k"], top_p, params["sampling_seed"])
         return sample(step, cache, limits, settings, sampling, examples, first).ids[:, 0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -32,7 +33,7 @@ class Report:
     Attributes:
       examples: number of results compared; an example counts twice if it was computed both alone and in a batch.
       equal: number of those whose texts are equal.
-      largest_difference: largest difference between numbers such as scores, where the texts are equal.
+      largest_difference: largest difference between numbers such as scores or logits, where the texts are equal.
       seconds: median time of an example that is computed alone, without the first.
       seconds_of_infer: the same for ``TrainedModel.infer``.
       first_unequal: (expected, found) of the first example that is not equal.
@@ -71,12 +72,23 @@ def check(chosen: Format, functions: Sequence[ServingFunction], folder: Path, in
     reports = {}
     for function in functions:
         indices = [index for index, (one, _) in enumerate(calls) if one is function]
-        pairs = [(function.expected(results[number]), answer) for index in indices
+        expected = _expected(function, results, examples)
+        pairs = [(expected[number], answer) for index in indices
                  for number, answer in zip(calls[index][1], function.answers(outputs[index]), strict=True)]
         alone = [seconds[index] for index in indices if len(calls[index][1]) == 1]
         reports[function.name] = _compared(pairs, float(np.median(alone[1:] or alone)), seconds_of_infer)
         _judge(chosen, function, reports[function.name])
     return reports
+
+
+def _expected(function: ServingFunction, results: Sequence[Any], examples: Sequence[Any]) -> list[Answer]:
+    """Returns what a function should answer to each example, given the results of inference."""
+    answers = [function.expected(result) for result in results]
+    if function.numbers is None:
+        return answers
+    numbers = [one for begin in range(0, len(examples), _IN_BATCH)
+               for one in function.numbers(examples[begin:begin + _IN_BATCH])]
+    return [answer._replace(numbers=one) for answer, one in zip(answers, numbers, strict=True)]
 
 
 def _times(call: Callable[[int], Any], count: int) -> float:
@@ -90,11 +102,17 @@ def _times(call: Callable[[int], Any], count: int) -> float:
 
 def _compared(pairs: Sequence[tuple[Answer, Answer]], seconds: float, seconds_of_infer: float) -> Report:
     unequal = [pair for pair in pairs if pair[0].texts != pair[1].texts]
-    differences = [np.max(np.abs(np.subtract(expected.numbers, answer.numbers)), initial=0.0)
+    differences = [_difference(expected.numbers, answer.numbers)
                    for expected, answer in pairs if expected.texts == answer.texts]
     largest = float(np.max(differences)) if differences else 0.0  # NaN if one of them is
     return Report(len(pairs), len(pairs) - len(unequal), largest, seconds, seconds_of_infer,
                   unequal[0] if unequal else None)
+
+
+def _difference(expected: Any, numbers: Any) -> float:
+    if np.shape(expected) != np.shape(numbers):
+        return math.inf
+    return float(np.max(np.abs(np.subtract(expected, numbers)), initial=0.0))
 
 
 def _judge(chosen: Format, function: ServingFunction, report: Report) -> None:
@@ -105,9 +123,10 @@ def _judge(chosen: Format, function: ServingFunction, report: Report) -> None:
         raise UserError(f"{name} computes only {report.equal} of {report.examples} results as inference does, so "
                         f"nothing was written; the first that differs is {answer.texts!r:.200} instead of "
                         f"{expected.texts!r:.200}.")
-    if not report.largest_difference <= chosen.most_difference:
+    most = chosen.most_difference if function.numbers is None else sys.float_info.max
+    if not report.largest_difference <= most:
         raise UserError(f"{name} computes numbers that differ by {report.largest_difference:.2g} from those of "
-                        f"inference, but at most {chosen.most_difference:g} is accepted, so nothing was written.")
+                        f"inference, but at most {most:g} is accepted, so nothing was written.")
 
 
 def _run(chosen: Format, folder: Path,

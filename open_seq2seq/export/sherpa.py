@@ -52,7 +52,8 @@ def functions(model: Any) -> list[ServingFunction]:
 
     return [dataclasses.replace(
         logits, name="transcribe", function=call, inputs={"waveforms": logits.inputs["waveforms"]}, answers=answers,
-        outputs={"logits": logits.outputs["logits"]}, expected=lambda result: Answer((result.text.strip(),)))]
+        outputs={"logits": logits.outputs["logits"]}, expected=lambda result: Answer((result.text.strip(),)),
+        numbers=None)]
 
 
 def _refusal(model: Any) -> str | None:

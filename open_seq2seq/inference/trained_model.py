@@ -93,7 +93,7 @@ class TrainedModel:
         verbs = [verb for verb in (self.model.verb, "infer", "score" if self._can_score else None) if verb]
         return f"<{type(self).__name__}: {type(self.model).__name__}{of}; {', '.join(verbs)}>"
 
-    def infer(self, inputs: Sequence[Any], first: int = 0) -> list[Any]:
+    def infer(self, inputs: Sequence[Any], first: int = 0, generation: Mapping[str, Any] | None = None) -> list[Any]:
         """Returns the full result of each input, in order.
 
         For translation, a result is a list of pairs (score, text), best first, where the score is a log probability
@@ -104,15 +104,19 @@ class TrainedModel:
           inputs: sentences for translation, recordings for speech recognition (see ``transcribe``), and otherwise
             what the data layer's ``make_interactive_batch`` accepts.
           first: index of the first input; random samples depend on the index of their input.
+          generation: for language models, other values of some parameters; see ``LanguageEncoder.generating``.
 
         Raises:
           DataError: ``inputs`` is not a list, or an element cannot be used.
+          ConfigError: a value of ``generation`` is not allowed, or cannot be changed.
         """
         _check_listed(inputs)
         if not len(inputs):
             return []
         parts = [self.model.divided(given) for given in inputs]
-        results = self._inferred([part for group in parts for part in group], first)
+        encoder: Any = getattr(self.model, "encoder", None)
+        with self._lock, encoder.generating(generation) if generation else contextlib.nullcontext():
+            results = self._inferred([part for group in parts for part in group], first)
         ends = np.cumsum([len(group) for group in parts]).tolist()
         return [self.model.joined(given, results[end - len(group):end])
                 for given, group, end in zip(inputs, parts, ends, strict=True)]

@@ -25,11 +25,11 @@ _MARGIN = 0.01  # least progress of a step, in shares of the mean progress
 class Text2SpeechLoss(Loss):
     """Mean errors of the spectrograms and mean cross-entropy of the stop tokens over all frames; errors of durations.
 
-    ``decoder_output`` is that of ``Tacotron2Decoder`` or ``DurationDecoder``, and the ``target_tensors`` are
-    spectrograms ``[batch, time, features]``, stop tokens ``[batch, time]``, lengths ``[batch]`` and, for
-    ``DurationDecoder``, durations ``[batch, text]`` in frames. There is a term for the spectrogram before the postnet,
-    one for the final spectrogram, one for the magnitudes, if any, and one for the stop tokens, or the mean squared
-    error over all symbols of the logarithm of 1 + duration.
+    ``decoder_output`` is that of ``Tacotron2Decoder``, ``CentaurDecoder`` or ``DurationDecoder``, and the
+    ``target_tensors`` are spectrograms ``[batch, time, features]``, stop tokens ``[batch, time]``, lengths ``[batch]``
+    and, for ``DurationDecoder``, durations ``[batch, text]`` in frames. There is a term for the spectrogram before the
+    postnet, one for the final spectrogram, one for the magnitudes, if any, and one for the stop tokens, or the mean
+    squared error over all symbols of the logarithm of 1 + duration.
     """
 
     unit = "frame"
@@ -65,7 +65,7 @@ class Text2SpeechLoss(Loss):
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
         decoded, params = input_dict["decoder_output"], self.params
-        before, after, _, _, _, magnitude = decoded["outputs"]
+        before, after, _, _, _, magnitude = decoded["outputs"][:6]
         target, stops, lengths = input_dict["target_tensors"][:3]
         mels, bins = after.shape[-1], magnitude.shape[-1]
         time = tf.maximum(tf.shape(target)[1], tf.shape(after)[1])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import Param, shown
 from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
 
 _HOPS = 4  # hops in a frame
@@ -44,6 +45,12 @@ class VocoderLoss(Loss):
             "settings": Param(object, None, "Settings of the spectrograms; set from the data layer.", derived=True),
         }
 
+    def _value_problems(self, params: Mapping[str, Any]) -> list[str]:
+        sizes = params["resolutions"]
+        fits = all(isinstance(size, int) and not isinstance(size, bool) and size % _HOPS == 0 for size in sizes)
+        return [*super()._value_problems(params), *([] if fits and len({*sizes}) == len(sizes) else [
+            f"'{self.params_path}/resolutions' is {shown(sizes)}, but must be different multiples of {_HOPS}."])]
+
     def _compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
         decoded, params = input_dict["decoder_output"], self.params
         sound, points = decoded["sound"], params["settings"].n_fft
@@ -59,7 +66,8 @@ class VocoderLoss(Loss):
             target, given = magnitudes(audio, size), magnitudes(sound, size)
             frames = 1 + samples // (size // _HOPS)
             add(f"log_{size}", _mean(tf.abs(self._log(given) - self._log(target)), frames), params["log_weight"])
-            add(f"convergence_{size}", _convergence(given, target, frames), params["convergence_weight"])
+            smallest = tf.square(params["floor"]) * tf.cast(frames * (size // 2 + 1), tf.float32)
+            add(f"convergence_{size}", _convergence(given, target, frames, smallest), params["convergence_weight"])
         target, given, frames = magnitudes(audio, points), magnitudes(sound, points), 1 + samples // (points // _HOPS)
         basis = params["settings"].mel_basis
         basis = tf.constant((basis / np.maximum(basis.sum(1, keepdims=True), _TINY)).T, tf.float32)
@@ -96,7 +104,8 @@ def _mean(values: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.reduce_mean(values, 2) * mask, 1) / tf.cast(frames, tf.float32)
 
 
-def _convergence(given: tf.Tensor, target: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
+def _convergence(given: tf.Tensor, target: tf.Tensor, frames: tf.Tensor, smallest: tf.Tensor) -> tf.Tensor:
+    """Returns the spectral convergence ``[batch]``; the power of the recording counts as ``smallest`` at least."""
     mask = tf.sequence_mask(frames, tf.shape(target)[1], tf.float32)[:, :, tf.newaxis]
     error = tf.reduce_sum(tf.square((given - target) * mask), [1, 2])
-    return tf.sqrt(error / tf.maximum(tf.reduce_sum(tf.square(target * mask), [1, 2]), 1e-12) + 1e-12)
+    return tf.sqrt(error / tf.maximum(tf.reduce_sum(tf.square(target * mask), [1, 2]), smallest) + 1e-12)

@@ -13,6 +13,7 @@ from open_seq2seq.models.part import Part
 from open_seq2seq.models.speech2text import Speech2Text
 from open_seq2seq.models.text2label import Text2Label
 from open_seq2seq.models.text2speech import (
+    Text2SpeechCentaur,
     Text2SpeechDurationModel,
     Text2SpeechTacotron,
     Text2SpeechVocoder,
@@ -21,7 +22,7 @@ from open_seq2seq.models.text2speech import (
 from open_seq2seq.models.text2text import Text2Text
 
 __all__ = ["LSTMLM", "EncoderDecoderModel", "Image2Label", "LanguageModel", "Model", "MultiDecoderModel", "Part",
-           "Speech2Text", "Text2Label", "Text2SpeechDurationModel", "Text2SpeechTacotron", "Text2SpeechVocoder",
-           "Text2SpeechWavenet", "Text2Text"]
+           "Speech2Text", "Text2Label", "Text2SpeechCentaur", "Text2SpeechDurationModel", "Text2SpeechTacotron",
+           "Text2SpeechVocoder", "Text2SpeechWavenet", "Text2Text"]
 
 register("model", exported(sys.modules[__name__]), base=Model)

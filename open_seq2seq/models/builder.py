@@ -20,6 +20,7 @@ from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.config.user_code import untrusted, untrusted_config
 from open_seq2seq.data.contiguous import contiguous_problems
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.metrics.trackers import missing_libraries
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.model_params import SUMMARIES
 from open_seq2seq.models.part import Part
@@ -41,6 +42,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 # Assumed memory of a GPU in bytes, more than any GPU has, because TensorFlow does not report how much there is.
 _LARGEST_GPU = 512 * GIB
+_OF_TRAINING = ("hooks", "trackers")  # lists of classes that only training creates
 _NAMED = 3  # number of variables that the error message names
 
 
@@ -224,7 +226,8 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     spec = ModelSpec(cls, dict(params), mode, given or {}, untrusted_config())
     training = mode == "train"
     if not training:
-        spec.params.pop("hooks", None)  # only training calls them, so a trained model does not need their code
+        for name in _OF_TRAINING:  # only training calls them, so a trained model does not need their code
+            spec.params.pop(name, None)
     problems = (_list_problems(spec.params) if training else []) + _resolve_model_names(spec)
     suggest = functools.partial(suggestion, cls, spec.params)
     declared = declared_by(cls)
@@ -232,7 +235,8 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     problems += own_problems
     if training and not problems:
         problems += optimizers.argument_problems(checked)
-    problems += _summaries_problems(spec.params) if training else []
+    if training:
+        problems += [*_summaries_problems(spec.params), *missing_libraries(spec.params.get("trackers"))]
     problems += optimizers.combination_problems(spec.params) + choice_problems(spec.params)
     for name, part in cls.all_parts().items():
         part_class, part_params = spec.params.get(name), spec.params.get(f"{name}_params") or {}
@@ -273,12 +277,15 @@ def _resolve_model_names(spec: ModelSpec) -> list[str]:
 
 
 def _list_problems(params: dict[str, Any]) -> list[str]:
-    """Returns a message if ``hooks`` is not a list, and removes it, so that no later check reports it again."""
-    if "hooks" not in params or isinstance(params["hooks"], (list, tuple)):
-        return []
-    hooks = params.pop("hooks")
-    listed = f", such as [{hooks!r}]" if isinstance(hooks, str) else ""
-    return [f"'hooks' is {shown(hooks)} but has to be a list of hook classes or their names{listed}."]
+    """Returns messages about what has to be a list but is not, and removes it, so that no later check reports it."""
+    problems = []
+    for name in _OF_TRAINING:
+        if name in params and not isinstance(params[name], (list, tuple)):
+            value = params.pop(name)
+            listed = f", such as [{value!r}]" if isinstance(value, str) else ""
+            problems.append(f"'{name}' is {shown(value)} but has to be a list of {name[:-1]} classes or their names"
+                            f"{listed}.")
+    return problems
 
 
 def _summaries_problems(params: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.names import register
 from open_seq2seq.config.params import FREE, SAY, Param, without_effect
+from open_seq2seq.metrics.trackers import TRACKERS
 from open_seq2seq.parts.randomness import LARGEST_SEED
 
 SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables",
@@ -253,6 +254,8 @@ def reporting_params() -> dict[str, Any]:
                                      minimum=1),
         "bench_start": Param(int, 10, "Number of updates at the start of a process that are not timed.", "updates",
                              minimum=0),
+        "trackers": Param(list, [], "Trackers of experiments that get the metrics, as the table metrics.csv does: any "
+                          f"of {', '.join(TRACKERS)}, or subclasses of Tracker.", names="tracker", on_change=FREE),
         "summaries": Param(list, ["learning_rate", "global_gradient_norm", "loss_scale", "skipped_updates",
                                   "gradient_overflows", "gradient_underflow"],
                            "Summaries written to TensorBoard, any of " + ", ".join(SUMMARIES) + "."),

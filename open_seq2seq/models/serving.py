@@ -44,6 +44,9 @@ class ServingFunction:
       expected: returns the same for one of the results of ``TrainedModel.infer``.
       resources: returns what the function uses besides the weights, such as tables; called before it is traced. Raises
         ``NoGraphForm`` if the function has no graph form.
+      numbers: computes by inference, for some inputs of ``TrainedModel.infer``, the numbers of their answers, if
+        results of ``infer`` do not have them, such as logits. The check reports how much they differ, but judges the
+        texts.
     """
 
     name: str
@@ -55,6 +58,7 @@ class ServingFunction:
     answers: Callable[[Mapping[str, np.ndarray]], list[Answer]]
     expected: Callable[[Any], Answer]
     resources: Callable[[], Sequence[Any]] = tuple
+    numbers: Callable[[Sequence[Any]], Sequence[np.ndarray]] | None = None
 
 
 def answer_of_ids(ids: np.ndarray) -> Answer:

@@ -121,10 +121,10 @@ class Dense(Module):
 
 
 class Prenet(Module):
-    """Dense layers with dropout in and outside of training.
+    """Dense layers with dropout, usually also outside of training.
 
     Outside of training, the same elements are dropped in all examples, so that a text sounds the same in any batch: the
-    random numbers depend only on the seed and the step.
+    random numbers depend only on the seed and the step. Or none are dropped.
 
     Args:
       input_size: number of features of a frame.
@@ -135,12 +135,14 @@ class Prenet(Module):
       seed: seed of the dropout outside of training.
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
+      drops_always: whether elements are dropped outside of training, too.
     """
 
     def __init__(self, input_size: int, units: int, count: int, activation: Activation | None, rate: float, seed: int,
-                 initializer: Any, regularizer: Any) -> None:
+                 initializer: Any, regularizer: Any, drops_always: bool = True) -> None:
         super().__init__(name="prenet")
         self._activation, self._rate, self._seed, self._units = activation, rate, seed, units
+        self._drops_always = drops_always
         self.layers = [Dense(input_size if number == 0 else units, units, initializer, regularizer)
                        for number in range(count)]
 
@@ -155,7 +157,7 @@ class Prenet(Module):
         for number, layer in enumerate(self.layers):
             y = layer(x)
             x = y if self._activation is None else self._activation(y)
-            if self._rate > 0.0:
+            if self._rate > 0.0 and (training or self._drops_always):
                 keep = keep_mask_of(x, self._rate) if training else self._keep(steps, number)
                 x = tf.where(keep, x * tf.cast(keep_scale(self._rate), x.dtype), tf.zeros([], x.dtype))
         return x
@@ -218,6 +220,17 @@ def reduction_problems(value: Any, path: str) -> list[str]:
         return []
     return [f"'{path}' is {value} but has to be a number of frames from 1 to 1000, or a list of pairs of an update and "
             "such a number, with increasing updates from 0, such as [[0, 6], [2000, 2]]."]
+
+
+def unpadded_lengths(ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Returns the lengths ``[batch]`` of texts without the symbols of padding, whose id is 0, at their ends.
+
+    Args:
+      ids: the symbols ``[batch, text]``.
+      lengths: the lengths with padding ``[batch]``.
+    """
+    positions = tf.range(1, tf.shape(ids)[1] + 1)
+    return tf.minimum(lengths, tf.reduce_max(tf.where(ids == 0, 0, positions), 1))
 
 
 class Postnet(Module):

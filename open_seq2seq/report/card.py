@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,31 @@ from open_seq2seq.metrics.names import LOSSES, metric_name, shown_value
 from open_seq2seq.models.model import COMMANDS
 from open_seq2seq.report.content import Content
 from open_seq2seq.utils import disk
+from open_seq2seq.utils.errors import UserError
 
 _MARK = b"---\n# Written by OpenSeq2Seq, and written again by --mode=report unless this line is removed.\n"
 _LIBRARY = "open-seq2seq"
+
+
+@contextlib.contextmanager
+def explaining(path: Path, what: str) -> Iterator[None]:
+    """Context manager that turns errors of writing a file into a sentence.
+
+    Args:
+      path: the file.
+      what: what it contains, such as ``a report``.
+
+    Raises:
+      UserError: the file cannot be written, or is not one of this package.
+    """
+    try:
+        yield
+    except disk.ForeignError as error:
+        raise UserError(f"{path} is not {what} that OpenSeq2Seq has written ({error.strerror}): move it, or give "
+                        "another name.") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}): free space, or choose a folder that you may "
+                        "write to.") from error
 
 
 def write_card(logdir: Path, content: Content, license: str = "", languages: Sequence[str] = (),

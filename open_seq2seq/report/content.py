@@ -81,9 +81,9 @@ class Content:
     @property
     def scores(self) -> dict[str, float]:
         """The metrics of the checkpoint that inference uses, the main one first."""
-        found = {str(name): float(value) for name, value in (self.state.get(METRICS) or {}).items()}
+        scores = {str(name): float(value) for name, value in (self.state.get(METRICS) or {}).items()}
         main = self.section("base_params").get("best_metric")
-        return dict(sorted(found.items(), key=lambda one: (one[0] in LOSSES, one[0] != main)))
+        return dict(sorted(scores.items(), key=lambda one: (one[0] in LOSSES, one[0] != main)))
 
     def facts(self) -> dict[str, str]:
         """Returns what the head of a page says about the run, by name; what is unknown is left out."""
@@ -108,12 +108,12 @@ class Content:
 
     def data_files(self) -> dict[str, str]:
         """Returns the first file of the data of training and of evaluation, by ``training`` and ``evaluation``."""
-        data, found = self.state.get("data") or {}, {}
+        data, paths = self.state.get("data") or {}, {}
         for section, title in (("train", "training"), ("eval", "evaluation")):
             files = data.get(section, {}).get("files", {})
             first: dict[str, str] = next(iter(files.values()), {})
-            found[title] = str(first.get("path", ""))
-        return {title: path for title, path in found.items() if path}
+            paths[title] = str(first.get("path", ""))
+        return {title: path for title, path in paths.items() if path}
 
     def best(self) -> str:
         """Returns the main metric of the checkpoint that inference uses, or the best loss, in words."""
@@ -159,8 +159,8 @@ def _read_model(content: Content) -> None:
         paths = offered(content.folder, content.section("base_params")).paths
         content.state = next((read_state(path) for path in paths[:1]), {})
     for path in _plain(content.folder, "overview.txt*"):
-        found = _PARAMETERS.search(_text(path))
-        content.parameters = found[1] if found else content.parameters
+        match = _PARAMETERS.search(_text(path))
+        content.parameters = match[1] if match else content.parameters
 
 
 def _read_samples(content: Content) -> None:

@@ -14,10 +14,9 @@ from open_seq2seq.checkpoints.choosing import for_inference
 from open_seq2seq.checkpoints.folders import KEPT_FILES, checkpoint_folder, regular_name
 from open_seq2seq.checkpoints.packed import CARD, LICENSE, SUMS, sums_text
 from open_seq2seq.checkpoints.state import AVERAGE, sha256
-from open_seq2seq.report.card import model_card
+from open_seq2seq.report.card import explaining, model_card
 from open_seq2seq.report.content import read_content
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.errors import UserError
 
 # What only the continuation of a run needs; without it, the error of such an attempt says what to do instead.
 _OF_TRAINING = ("micro_batch", "data", "divergence")
@@ -53,14 +52,8 @@ def pack(logdir: Path, target: Path, license: str = "", languages: Sequence[str]
     files[CARD] = place / CARD
     if (logdir / LICENSE).is_file() and not (logdir / LICENSE).is_symlink():
         files[LICENSE] = logdir / LICENSE
-    try:
-        with disk.writing(target, _is_packed, durable=True) as file:
-            _write(file, files)
-    except disk.ForeignError as error:
-        raise UserError(f"{target} is not a packed model ({error.strerror}): give another name.") from error
-    except OSError as error:
-        raise UserError(f"The packed model {target} cannot be written ({error.strerror}): give another name, or free "
-                        "space.") from error
+    with explaining(target, "a packed model"), disk.writing(target, _is_packed, durable=True) as file:
+        _write(file, files)
     return target
 
 

@@ -11,12 +11,11 @@ from typing import Any, BinaryIO
 
 from open_seq2seq.checkpoints.packed import CARD
 from open_seq2seq.metrics.names import LOSSES, is_score, metric_name, shown_value
-from open_seq2seq.report.card import write_card
+from open_seq2seq.report.card import explaining, write_card
 from open_seq2seq.report.charts import figures
 from open_seq2seq.report.content import Content, read_content
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import UserError
 
 REPORT, COMPARISON = "report.html", "comparison.html"
 """Names of the page in the logdir: about its run, and about several runs, of which it is the first."""
@@ -63,17 +62,21 @@ def write_report(logdir: Path, *others: Path, license: str = "", languages: Sequ
       UserError: a logdir contains no run, or the page cannot be written.
     """
     contents = [read_content(one) for one in (logdir, *others)]
-    path = logdir / (COMPARISON if others else REPORT)
-    try:
-        with disk.writing(path, _is_report) as file:
-            file.write(_MARK + page(contents).encode(errors="replace"))
+    path = write_page(logdir / (COMPARISON if others else REPORT), page(contents))
+    with explaining(logdir / CARD, "a card"):
         if not others and write_card(logdir, contents[0], license, languages, datasets) is None:
             deco_print(f"{logdir / CARD} is not a card that OpenSeq2Seq has written; it is left as it is.")
-    except disk.ForeignError as error:
-        raise UserError(f"{path} is not a report that OpenSeq2Seq has written: move it, and start again.") from error
-    except OSError as error:
-        raise UserError(f"The report {path} cannot be written ({error.strerror}): free space, or copy the logdir to "
-                        "a folder that you may write to.") from error
+    return path
+
+
+def write_page(path: Path, text: str) -> Path:
+    """Writes the result of ``page`` to a file; returns its path.
+
+    Raises:
+      UserError: the file cannot be written, or is not a page that this package has written.
+    """
+    with explaining(path, "a report"), disk.writing(path, _is_report) as file:
+        file.write(_MARK + text.encode(errors="replace"))
     return path
 
 
@@ -81,18 +84,25 @@ def _is_report(file: BinaryIO) -> bool:
     return file.read(len(_MARK)) == _MARK
 
 
-def page(contents: Sequence[Content]) -> str:
-    """Returns the page about one or several runs, without its first line, which marks the file as a report."""
+def page(contents: Sequence[Content], title: str = "", first: Mapping[str, str] | None = None) -> str:
+    """Returns the page about one or several runs, without its first line, which marks the file as a report.
+
+    Args:
+      contents: what was read of each run; of a sweep, there may be none.
+      title: title of the page; by default, the names of the runs.
+      first: sections before those about the runs: heading → HTML.
+    """
     names = _names(contents)
-    name = escape(", ".join(names))
-    sections = {"Results": _results(names, contents), "Curves": _curves(names, contents)}
-    for title, show in (("Samples", _samples), ("Worst examples", _worst), ("Settings", _settings)):
+    name = escape(title or ", ".join(names))
+    sections = {**(first or {}), "Results": _results(names, contents), "Curves": _curves(names, contents)}
+    for heading, show in (("Samples", _samples), ("Worst examples", _worst), ("Settings", _settings)):
         shown = {of: text for of, content in zip(names, contents, strict=True) if (text := show(content))}
-        if title == "Settings" and len(contents) > 1:
+        if heading == "Settings" and len(contents) > 1:
             sections["Settings that differ"] = _differences(names, contents)
-        sections[title] = "".join((f"<h3>{escape(of)}</h3>" if len(contents) > 1 else "") + text
-                                  for of, text in shown.items())
-    body = _head(names, contents) + "".join(f"<h2>{title}</h2>{text}" for title, text in sections.items() if text)
+        sections[heading] = "".join((f"<h3>{escape(of)}</h3>" if len(contents) > 1 else "") + text
+                                    for of, text in shown.items())
+    body = (_head(names, contents) if contents else "") + "".join(
+        f"<h2>{heading}</h2>{text}" for heading, text in sections.items() if text)
     return (f'<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
             f"<title>{name}</title><style>{_STYLE}</style></head><body><h1>{name}</h1>{body}</body></html>\n")

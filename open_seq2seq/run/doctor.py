@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from open_seq2seq.config.plugins import plugins
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.machine import GIB, available_bytes, cpu_name, onednn_setting, speed_flags
 from open_seq2seq.utils.shipped import SCRIPTS
@@ -22,10 +23,13 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "onnx": ("exports for ONNX Runtime and sherpa-onnx", ("onnxruntime", "tf2onnx")),
     "align": ("alignment of recordings with texts", ("pocketsphinx",)),
     "espeak": ("phonemes of espeak-ng", ("espeakng-loader", "phonemizer")),
+    "mlflow": ("metrics in MLflow", ("mlflow-skinny", "alembic", "sqlalchemy")),
+    "wandb": ("metrics in Weights & Biases", ("wandb",)),
     "numbers": ("texts with digits, in speech synthesis", ("num2words",)),
     "plots": ("pictures of alignments", ("matplotlib",)),
     "serve": ("the server of trained models", ("fastapi", "prometheus-client", "python-multipart", "uvicorn",
                                                "websockets")),
+    "wyoming": ("voice assistants at the server", ("wyoming",)),
 }
 """Extra of setup.py → (what it is for, the packages that it installs)."""
 _OTHERS = {"kenlm": ("binary n-gram models of KenLM", "pip install kenlm"),
@@ -43,7 +47,7 @@ def doctor() -> int:
     except UserError as error:
         problem = f"TensorFlow: {error}"
     lines = [_versions(), problem] if problem else [_versions(), *_devices()]
-    for line in (*lines, *_parts()):
+    for line in (*lines, *_parts(), *_plugins()):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     return 2 if problem else 0
@@ -126,6 +130,16 @@ def _parts() -> Iterator[str]:
         yield _part(what, packages, f"pip install 'open-seq2seq[{extra}]'")
     for package, (what, command) in _OTHERS.items():
         yield _part(what, (package,), command)
+
+
+def _plugins() -> Iterator[str]:
+    """Yields lines about the plugins, none of which is imported."""
+    names: dict[str, list[str]] = {}
+    for package, number, entry in plugins():
+        names.setdefault(f"{package} {number}", []).append(entry.name)
+    yield "Plugins:" if names else "Plugins: none"
+    for package, of_package in names.items():
+        yield f"  {package}: {', '.join(of_package)}"
 
 
 def _part(what: str, packages: tuple[str, ...], command: str) -> str:

@@ -88,16 +88,20 @@ def time_remark(trainer: Trainer, eval_model: Model | None) -> str:
     updates, seconds = trainer.last_step, watch.lasting()
     mean, error = _mean_and_error(seconds)
     total, uncertainty = updates * mean, updates * error
-    parts = f"{format_count(updates, 'update')} of {mean:.2g} s, measured on {len(seconds)}"
+    parts = f"{format_count(updates, 'update')} of {_brief(mean)}, measured on {len(seconds)}"
     if eval_model is not None:
         evaluations = -(-updates // eval_model.params["eval_steps"])
         seconds, rounds = EvaluationPass(eval_model, trainer.runner).time_rounds(_SECONDS, _MOST_SECONDS)
         mean, error = _mean_and_error(seconds)
         total, uncertainty = total + evaluations * rounds * mean, uncertainty + evaluations * rounds * error
-        parts += (f", and {format_count(evaluations, 'evaluation')} of {rounds * mean:.2g} s, measured on "
+        parts += (f", and {format_count(evaluations, 'evaluation')} of {_brief(rounds * mean)}, measured on "
                   f"{len(seconds):,} of {rounds:,} batch{'es' * (rounds > 1)}")
     low, high = format_time(total - uncertainty), format_time(total + uncertainty)
     return f"Time: about {format_time(total)} ({low} to {high}) for {parts}"
+
+
+def _brief(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 10 else format_time(seconds)
 
 
 def _mean_and_error(seconds: Sequence[float]) -> tuple[float, float]:

@@ -129,7 +129,7 @@ def write_mark(root: Path, run: str, options: RunOptions) -> None:
         root.mkdir(parents=True, exist_ok=True)
         disk.remove_unfinished(root)
         with disk.writing(root / START_MARK, _is_mark) as file:
-            file.write(json.dumps({_RUN: run, _CONFIG: _config_checksum(options)}).encode())
+            file.write(json.dumps({_RUN: run, _CONFIG: config_checksum(options)}).encode())
     except OSError as error:
         raise UserError(f"The log directory {root} cannot be written: {error.strerror} ({error.filename}).") from error
 
@@ -142,10 +142,11 @@ def is_marked(root: Path) -> bool:
 def started_run(root: Path, options: RunOptions) -> str:
     """Returns the name of the run that has started in a log directory, or a new name if its config was another one."""
     mark = _read(root) or {}
-    return mark[_RUN] if mark.get(_CONFIG) == _config_checksum(options) else uuid.uuid4().hex
+    return mark[_RUN] if mark.get(_CONFIG) == config_checksum(options) else uuid.uuid4().hex
 
 
-def _config_checksum(options: RunOptions) -> str:
+def config_checksum(options: RunOptions) -> str:
+    """Returns the SHA-256 of the config of a run, with the values that replace others, as hexadecimal digits."""
     return hashlib.sha256(to_yaml(options.config.as_sections()).encode()).hexdigest()
 
 

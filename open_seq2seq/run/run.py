@@ -20,7 +20,7 @@ from open_seq2seq.config.loader import (
     lies_in_logdir,
     possible_keys,
 )
-from open_seq2seq.config.overrides import Override, check_words, overrides_of
+from open_seq2seq.config.overrides import Override, check_words, overrides_of, parse_overrides
 from open_seq2seq.config.recipes import find_recipe
 from open_seq2seq.config.resolve import Benchmark
 from open_seq2seq.utils.console import in_python
@@ -30,6 +30,7 @@ from open_seq2seq.utils.tensorflow_import import import_tensorflow
 if TYPE_CHECKING:
     from open_seq2seq.config.resolve import RunOptions
     from open_seq2seq.inference.trained_model import TrainedModel
+    from open_seq2seq.report.sweep import SweepTable
     from open_seq2seq.run.session import Outcome
 
 Folder = str | os.PathLike[str]
@@ -122,6 +123,42 @@ class Run:
         if outcome.signum is not None:
             signal.raise_signal(outcome.signum)
         return outcome.metrics
+
+    def sweep(self, values: Mapping[str, Sequence[Any]], *, evaluate: bool = False, processes: int = 1) -> SweepTable:
+        """Trains the model with each combination of values, in folders of the log directory; see ``run.sweep``.
+
+        Each training is a process of its own. The same call continues a sweep that was stopped or killed.
+
+        Args:
+          values: path of a parameter → its values; those of ``random_seed`` are repetitions.
+          evaluate: whether to evaluate during training, as in the mode ``train_eval``.
+          processes: number of trainings at the same time.
+
+        Returns:
+          The table, with the mean and the deviation of each metric over the repetitions.
+
+        Raises:
+          UserError: the config is not a file, a value cannot be used, or trainings failed.
+          KeyboardInterrupt: the sweep was interrupted by Ctrl-C.
+        """
+        import_tensorflow()
+        from open_seq2seq.run.sweep import sweep_of
+
+        with self._speaking():
+            if not isinstance(self._config, str):
+                raise UserError("A sweep starts processes, which read the config: give the path of a config file, or "
+                                "the name of a recipe.")
+            if empty := [path for path, some in values.items() if isinstance(some, str) or not len(some)]:
+                raise UserError(f"{empty[0]!r} has to have a list of values.")
+            mode, flags = "train_eval" if evaluate else "train", ["--trust_code"] if self._trust_code else []
+            first = overrides_of({path: some[0] for path, some in values.items()})
+            overrides = self._with([*self._overrides, *first]).options(mode).config.overrides
+            table, signum = sweep_of([f"--config_file={self._config}", f"--mode={mode}", *flags], overrides, values,
+                                     processes, lambda words: self._with(parse_overrides(words)).options(mode))
+        if signum is not None:
+            signal.raise_signal(signum)
+        assert table is not None
+        return table
 
     def evaluate(self, *, no_dir_check: bool = False, verbose: bool = False) -> dict[str, float]:
         """Evaluates the model of the log directory; returns the metrics by name.
@@ -247,9 +284,8 @@ class Run:
             names = [os.fspath(file) for file in files]
             if "-" in names:
                 raise UserError("An export is checked with files, not with standard input: give the names of files.")
-            run = copy.copy(self)
-            if not any(one.keys == ("dtype",) for one in self._overrides):
-                run._overrides = [*self._overrides, Override(None, ("dtype",), "float32")]
+            needs_dtype = not any(one.keys == ("dtype",) for one in self._overrides)
+            run = self._with([*self._overrides, *([Override(None, ("dtype",), "float32")] if needs_dtype else [])])
             options = run.options("interactive_infer", verbose=verbose)
             from open_seq2seq.run.exporting import export_run
 
@@ -318,6 +354,12 @@ class Run:
     def _perform(self, mode: str, **options: Any) -> Outcome:
         with self._speaking():
             return self.perform(mode, **options)
+
+    def _with(self, overrides: Sequence[Override]) -> Run:
+        """Returns a copy of this run with other values."""
+        run = copy.copy(self)
+        run._overrides = list(overrides)
+        return run
 
     def _speaking(self) -> contextlib.AbstractContextManager[None]:
         """Returns the context manager that words messages for Python, unless the run is that of a command line."""

@@ -240,8 +240,8 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
     print_model(model, named_variables(model), runner, options.verbose)
     if options.members:
         model.join(dict(_member(member, runner) for member in options.members))
-    for name, place in model.needed_models().items():
-        model.use(name, _member(_options_of(place), runner)[1])
+    for name, other in model.needed_models().items():
+        model.use(name, _member(_options_of(other), runner)[1])
     return model, path
 
 

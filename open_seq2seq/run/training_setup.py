@@ -18,6 +18,7 @@ from open_seq2seq.config.data_note import as_comment
 from open_seq2seq.config.overrides import apply_overrides
 from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.config.serialize import to_plain, to_yaml, unwritable
+from open_seq2seq.metrics.trackers import Tracker, flattened
 from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
@@ -202,7 +203,8 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
     summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
     metrics = MetricsFile(logdir.checkpoint_dir) if saver and logdir.checkpoint_dir else None
     with runner.scope():
-        trainer = Trainer(model, eval_model, runner, seed, saver, summaries_dir, metrics)
+        trainer = Trainer(model, eval_model, runner, seed, saver, summaries_dir, metrics,
+                          _trackers(options, model, logdir) if saver else ())
     if eval_model is not None:
         best = trainer.early_stopping.metric
         trainer.early_stopping.resume(runner.share({} if metrics is None else metrics.history(best)))
@@ -210,6 +212,12 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
         deco_print("WARNING: 'average_after_evals_without_gain' has no effect without evaluations: use "
                    "--mode=train_eval.")
     return trainer
+
+
+def _trackers(options: RunOptions, model: Model, logdir: LogDir) -> list[Tracker]:
+    title = logdir.root.resolve().name if logdir.root else ""
+    params = flattened(to_plain(options.config.params("train"))) if model.params["trackers"] else {}
+    return [tracker(logdir.run, title, params) for tracker in model.params["trackers"]]
 
 
 def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state: Mapping[str, Any] | None) -> None:
@@ -269,6 +277,13 @@ def _lacks_average(trainer: Trainer) -> bool:
 
 def finish(trainer: Trainer, signum: int | None) -> None:
     """Finishes a run after its last update, or after the signal that stopped it."""
+    with contextlib.ExitStack() as stack:
+        for tracker in trainer.trackers:
+            stack.callback(tracker.end, signum is None)
+        _finish(trainer, signum)
+
+
+def _finish(trainer: Trainer, signum: int | None) -> None:
     if signum is not None:
         remaining = "no step is left" if trainer.finished else "resume with --continue_learning"
         deco_print(f"Stopped at step {trainer.step}; {remaining}.")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
+import socket
 import sys
 import threading
 import time
@@ -24,18 +27,27 @@ _GRACE_SECONDS = 30
 class Server:
     """A running server.
 
+    Args:
+      app: the ASGI application.
+      host, port: where to listen.
+      models: the models, which are closed at the end.
+      seconds: how long clients may hesitate; see ``connections.impatient``.
+
     Attributes:
       url: its address.
+      wyoming_uri: its address for clients of Wyoming; "" if there is none.
     """
 
-    def __init__(self, app: Any, host: str, port: int, models: Any) -> None:
+    def __init__(self, app: Any, host: str, port: int, models: Any, seconds: float = Limits.seconds,
+                 wyoming_uri: str = "") -> None:
         import uvicorn
 
-        self._models = models
+        from open_seq2seq.server.connections import impatient
 
+        self._models, self.wyoming_uri = models, wyoming_uri
         config = uvicorn.Config(app, host, port, log_level="warning", access_log=False, server_header=False,
                                 timeout_graceful_shutdown=_GRACE_SECONDS, timeout_keep_alive=10,
-                                ws_max_size=1 << 20)
+                                ws_max_size=1 << 20, http=impatient(seconds))
         self._server = uvicorn.Server(config)
         self._socket = _bound(host, port)
         shown = f"[{host}]" if ":" in host else host
@@ -63,9 +75,7 @@ class Server:
             self._thread.join()
 
 
-def _bound(host: str, port: int) -> Any:
-    import socket
-
+def _bound(host: str, port: int, option: str = "--port") -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -73,17 +83,17 @@ def _bound(host: str, port: int) -> Any:
         bound.bind((host, port))
     except (OSError, OverflowError) as error:
         bound.close()
-        raise UserError(f"The server cannot listen on {host}, port {port} ({error}): choose another --port, or 0 for a "
-                        "free one.") from error
+        raise UserError(f"The server cannot listen on {host}, port {port} ({error}): choose another {option}, or 0 for "
+                        "a free one.") from error
     return bound
 
 
 def make_server(logdirs: Mapping[str, Any], host: str = "127.0.0.1", port: int = 8000, api_key: str = "",
-                limits: Limits | None = None, log: bool = True) -> Server:
-    """Loads models and returns the server, which does not run yet.
+                limits: Limits | None = None, log: bool = True, wyoming_port: int | None = None) -> Server:
+    """Loads models and returns the server, which does not run yet; see ``serve``.
 
     Raises:
-      UserError: FastAPI is missing, a model cannot be loaded, or the address cannot be used.
+      UserError: FastAPI or wyoming is missing, a model cannot be loaded, or an address cannot be used.
     """
     if host not in _LOCAL and not api_key:
         raise UserError(f"The server would listen on {host}, where others can reach it, without a key: give --api_key "
@@ -95,12 +105,27 @@ def make_server(logdirs: Mapping[str, Any], host: str = "127.0.0.1", port: int =
                         "'open-seq2seq[serve]'`.") from error
     from open_seq2seq.server.served import Models, Served
 
-    chosen = limits or Limits()
+    chosen, uri = limits or Limits(), ""
+    beside: Any = contextlib.nullcontext
+    wyoming = None if wyoming_port is None else _wyoming_api()
     models = Models([Served(name, _loaded(logdir), _about(logdir), chosen) for name, logdir in logdirs.items()])
     for one in models.by_name.values():
         one.warm()
     hosts = () if api_key else tuple(dict.fromkeys((*_LOCAL, host)))
-    return Server(make_app(models, chosen, api_key, log, hosts), host, port, models)
+    if wyoming is not None and wyoming_port is not None:
+        bound = _bound(_LOCAL[0], wyoming_port, "--wyoming_port")
+        beside = functools.partial(wyoming.listening, bound, models, chosen, log)
+        uri = f"tcp://{_LOCAL[0]}:{bound.getsockname()[1]}"
+    return Server(make_app(models, chosen, api_key, log, hosts, beside), host, port, models, chosen.seconds, uri)
+
+
+def _wyoming_api() -> Any:
+    try:
+        from open_seq2seq.server import wyoming_api
+    except ImportError as error:
+        raise UserError("A server of Wyoming needs the package wyoming: run `pip install "
+                        "'open-seq2seq[wyoming]'`.") from error
+    return wyoming_api
 
 
 def _loaded(logdir: Any) -> Any:
@@ -113,19 +138,22 @@ def _about(logdir: Any) -> dict[str, str]:
     """Returns what the pages say about a model, by name; {} for a model that is already loaded."""
     if not isinstance(logdir, (str, os.PathLike)):
         return {}
+    from open_seq2seq.checkpoints.packed import unpacked
     from open_seq2seq.report.content import read_content
 
     path = Path(logdir)
     try:
-        facts = read_content(path).facts()
+        facts = read_content(Path(unpacked(str(logdir)))).facts()
     except UserError:  # a checkpoint instead of a folder of a run
         return {}
-    newest = max((file.stat().st_mtime for file in path.iterdir()), default=0.0)
-    return {**facts, "Date": time.strftime("%Y-%m-%d", time.localtime(newest))}
+    if path.exists():
+        newest = max(file.stat().st_mtime for file in [*path.glob("*")] or [path])
+        facts["Date"] = time.strftime("%Y-%m-%d", time.localtime(newest))
+    return facts
 
 
 def serve(models: Mapping[str, Any] | str | os.PathLike[str], port: int = 0, host: str = "127.0.0.1",
-          api_key: str = "", log: bool = False, **limits: float) -> Server:
+          api_key: str = "", log: bool = False, wyoming_port: int | None = None, **limits: float) -> Server:
     """Serves models in a thread, as for a notebook.
 
     >>> server = open_seq2seq.serve({"en-de": "my_run"})  # doctest: +SKIP
@@ -139,6 +167,7 @@ def serve(models: Mapping[str, Any] | str | os.PathLike[str], port: int = 0, hos
       host: address to listen on; others than those of this machine need a key.
       api_key: key that requests must have; "" for none.
       log: whether to print a line for each request to standard error.
+      wyoming_port: port for clients of Wyoming on this machine; 0 for a free one, None for none.
       **limits: other values of the attributes of ``server.limits.Limits``.
 
     Raises:
@@ -148,8 +177,10 @@ def serve(models: Mapping[str, Any] | str | os.PathLike[str], port: int = 0, hos
     if unknown := sorted({*limits} - known):
         raise UserError(f"There is no limit {unknown[0]!r}: use {', '.join(sorted(known))}.")
     if isinstance(models, (str, os.PathLike)):
-        models = {Path(models).resolve().stem: models}
-    server = make_server(models, host, port, api_key, Limits(**limits), log)  # type: ignore[arg-type]
+        from open_seq2seq.server.served import name_of
+
+        models = {name_of(models): models}
+    server = make_server(models, host, port, api_key, Limits(**limits), log, wyoming_port)  # type: ignore[arg-type]
     server.start()
     return server
 
@@ -166,6 +197,8 @@ def serve_command(words: Sequence[str]) -> int:
     add("--host", default="127.0.0.1", help="address to listen on; others than those of this machine need a key "
         "(default: %(default)s)")
     add("--api_key", metavar="FILE", help=f"file with a key that requests must have; or set {_KEY}")
+    add("--wyoming_port", type=int, metavar="PORT", help="port for voice assistants on this machine that speak "
+        "Wyoming, such as Home Assistant; 10300 is customary, 0 a free one (default: none)")
     add("--quiet", action="store_true", help="print no line for each request")
     for field in fields(Limits):
         kind = int if field.type == "int" else float
@@ -176,8 +209,9 @@ def serve_command(words: Sequence[str]) -> int:
 
     limits = Limits(**{field.name: getattr(chosen, field.name) for field in fields(Limits)})
     server = make_server(parse_names(chosen.models), chosen.host, chosen.port, parse_key(chosen.api_key), limits,
-                         not chosen.quiet)
-    deco_print(f"Serving on {server.url} (pages, APIs; /openapi.json lists them); Ctrl+C ends it")
+                         not chosen.quiet, chosen.wyoming_port)
+    wyoming = f", and Wyoming on {server.wyoming_uri}" if server.wyoming_uri else ""
+    deco_print(f"Serving on {server.url} (pages, APIs; /openapi.json lists them){wyoming}; Ctrl+C ends it")
     sys.stdout.flush()
     server.run()
     return 0

@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from open_seq2seq.server.limits import Limits, Refused
@@ -87,9 +87,7 @@ class Guard:
             seconds = time.perf_counter() - begin
             self._metrics.count(path, status, seconds)
             if self._log:
-                line = {"time": round(time.time(), 3), "method": scope["method"], "path": path, "status": status,
-                        "seconds": round(seconds, 4), "client": (scope.get("client") or ("",))[0]}
-                print(json.dumps(line), file=sys.stderr, flush=True)
+                log_line(scope["method"], path, status, begin, scope.get("client"))
 
     def _may_open(self, scope: Any) -> bool:
         """Returns whether a WebSocket is of this host's own pages, or of a program, which names no origin."""
@@ -144,6 +142,19 @@ class Guard:
                 raise too_large
             if not message.get("more_body"):
                 return b"".join(pieces)
+
+
+def log_line(method: str, path: str, status: int, begin: float, client: Sequence[Any] | None) -> None:
+    """Prints a line of the access log to standard error.
+
+    Args:
+      method, path, status: what was asked, and the status of the answer.
+      begin: when the request came, by ``time.perf_counter``.
+      client: address and port of the client, if they are known.
+    """
+    line = {"time": round(time.time(), 3), "method": method, "path": path, "status": status,
+            "seconds": round(time.perf_counter() - begin, 4), "client": (client or ("",))[0]}
+    print(json.dumps(line), file=sys.stderr, flush=True)
 
 
 def key_in(scope: Any) -> str:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from open_seq2seq.models.speech2text.subtitles import formatted, subtitles_of
 from open_seq2seq.server.limits import Limits, Refused, check_texts
 from open_seq2seq.server.own_api import file_of
-from open_seq2seq.server.served import Models, Served
+from open_seq2seq.server.served import COMPLETIONS, Models, Served
 from open_seq2seq.server.uploads import recording_of, sound_file
 from open_seq2seq.utils.errors import ConfigError, UserError
 
@@ -110,45 +110,39 @@ async def _until_an_error(events: AsyncIterator[str]) -> AsyncIterator[str]:
         yield _event({"error": {"message": str(error), "type": "server_error", "param": None, "code": None}})
 
 
-def _sampling(asked: CompletionAsked) -> dict[str, Any]:
-    """Returns the values of the config with which a completion is computed.
-
-    Each combination is compiled once, so lengths are powers of 2, and numbers have one decimal.
-    """
-    length = 1 << (asked.max_tokens - 1).bit_length()
-    top_p = max(round(asked.top_p, 1), 0.1)
-    sampled = {"sampling_temperature": max(round(asked.temperature, 1), 0.1),
-               "sampling_top_p": None if top_p == 1.0 else top_p}
-    none = {"sampling_temperature": None, "sampling_top_k": None, "sampling_top_p": None}
-    return {"infer_task": "generate",
-            "encoder_params": {"num_tokens_gen": length, **(sampled if asked.temperature > 0 else none)}}
+def _generation(asked: CompletionAsked) -> tuple[str, dict[str, Any]]:
+    """Returns the kind of a completion, and the values with which it is generated."""
+    values: dict[str, Any] = {"num_tokens_gen": asked.max_tokens}
+    if asked.temperature == 0:
+        return "greedy", values
+    values["sampling_temperature"] = asked.temperature
+    return ("sampled", values) if asked.top_p == 1 else ("nucleus", {**values, "sampling_top_p": asked.top_p})
 
 
-def _choice(served: Served, ids: np.ndarray, length: int, asked: CompletionAsked, index: int) -> tuple[Any, int, int]:
+def _choice(served: Served, ids: np.ndarray, asked: CompletionAsked, index: int) -> tuple[Any, int, int]:
     """Returns a choice, and its numbers of tokens of the prompt and of the completion."""
     layer: Any = served.trained.model.data_layer
-    count = len(ids) - length
-    new = ids[count:count + asked.max_tokens]
-    head, whole = layer.ids_to_text(ids[:count]), layer.ids_to_text(ids[:count + len(new)])
-    text = whole[len(head):] if whole.startswith(head) else layer.ids_to_text(new)
+    count = len(ids) - asked.max_tokens
+    head, whole = layer.ids_to_text(ids[:count]), layer.ids_to_text(ids)
+    text = whole[len(head):] if whole.startswith(head) else layer.ids_to_text(ids[count:])
     stops = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
     ends = [place for stop in stops if stop and (place := text.find(stop)) >= 0]
     text = text[:min(ends)] if ends else text
     shown = (head if asked.echo else "") + text
     return ({"text": shown, "index": index, "logprobs": None, "finish_reason": "stop" if ends else "length"}, count,
-            len(new))
+            asked.max_tokens)
 
 
 async def _completed(served: Served, asked: CompletionAsked) -> dict[str, Any]:
     prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
-    values = _sampling(asked)
+    kind, values = _generation(asked)
     inputs = [prompt for prompt in prompts for _ in range(asked.n)]
     # Samples depend on the numbers of their inputs: those of another seed are other samples.
     first = asked.seed * _MOST_SAMPLES if asked.temperature > 0 else None
-    results = await served.infer(inputs, values, first)
+    results = await served.infer(inputs, COMPLETIONS[kind], first, values)
     choices, usage = [], {"prompt_tokens": 0, "completion_tokens": 0}
     for index, ids in enumerate(results):
-        choice, before, new = _choice(served, ids, values["encoder_params"]["num_tokens_gen"], asked, index)
+        choice, before, new = _choice(served, ids, asked, index)
         choices.append(choice)
         usage["prompt_tokens"] += before if index % asked.n == 0 else 0
         usage["completion_tokens"] += new

@@ -54,8 +54,9 @@ async def hypotheses(served: Served, inputs: list[Any], n_best: int, alignment: 
 
 def translation(result: Any, n_best: int) -> dict[str, Any]:
     """Returns a result of translation as values of JSON."""
-    found = result.alignment
-    shown = found and {"source": found.source, "target": found.target, "attention": found.attention.round(4).tolist()}
+    alignment = result.alignment
+    shown = alignment and {"source": alignment.source, "target": alignment.target,
+                           "attention": alignment.attention.round(4).tolist()}
     return {"hypotheses": [{"text": one.text, "score": round(float(one.score), 4)} for one in result[:n_best]],
             "alignment": shown}
 
@@ -86,6 +87,13 @@ async def file_of(form: Any, name: str = "file") -> bytes:
     if not isinstance(file, UploadFile):
         raise Refused(400, f"The form has no file {name!r}: send one as multipart/form-data.", name)
     return await file.read()
+
+
+def _count(form: Any) -> int:
+    given = str(form.get("n_best", 1))
+    if not given.isdecimal() or len(given) > 4 or not 1 <= int(given) <= 1000:
+        raise Refused(400, "The field 'n_best' must be a number from 1 to 1000.", "n_best")
+    return int(given)
 
 
 def given_input(served: Served, content: bytes, limits: Limits) -> Any:
@@ -120,14 +128,15 @@ def router(models: Models, limits: Limits, allows: Any, uploads: asyncio.Semapho
     @routes.post("/v1/infer", openapi_extra={"requestBody": {"content": {
         "application/json": {"schema": Asked.model_json_schema()},
         "multipart/form-data": {"schema": {"type": "object", "properties": {
-            "model": {"type": "string"}, "file": {"type": "string", "format": "binary"}}}}}}})
+            "model": {"type": "string"}, "file": {"type": "string", "format": "binary"},
+            "n_best": {"type": "integer"}}}}}}})
     async def infer(request: Request) -> dict[str, Any]:
         if request.headers.get("content-type", "").startswith("multipart/form-data"):
             form = await request.form()
             served = models.named(str(form.get("model", "")))
             async with uploads:
                 given = await asyncio.to_thread(given_input, served, await file_of(form), limits)
-                return {"model": served.name, "results": await answers(served, [given])}
+                return {"model": served.name, "results": await answers(served, [given], _count(form))}
         asked = Asked.model_validate_json(await request.body())
         served = models.named(asked.model)
         if served.input != "text":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -17,9 +18,17 @@ from open_seq2seq.server.batching import Batcher
 from open_seq2seq.server.limits import Limits, Refused
 from open_seq2seq.server.streaming import Streams, in_thread
 from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.shipped import TOY
 
 _LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
 _MOST_GATHERED = 64  # inputs, if the batch size of the config counts something else
+_SAMPLING: dict[str, dict[str, Any]] = {
+    "greedy": {"sampling_temperature": None, "sampling_top_k": None, "sampling_top_p": None},
+    "sampled": {"sampling_temperature": 1.0, "sampling_top_p": None},
+    "nucleus": {"sampling_temperature": 1.0, "sampling_top_p": 1.0}}
+COMPLETIONS: dict[str, dict[str, Any]] = {
+    kind: {"infer_task": "generate", "encoder_params": params} for kind, params in _SAMPLING.items()}
+"""Values of the config for each kind of completion, which is compiled once; ``generating`` sets all other values."""
 
 
 class Served:
@@ -82,14 +91,15 @@ class Served:
                 "task": self.task, "input": self.input, "source": self.source, "target": self.target,
                 "about": self.about}
 
-    async def infer(self, inputs: Sequence[Any], values: Mapping[str, Any] | None = None,
-                    first: int | None = None) -> list[Any]:
+    async def infer(self, inputs: Sequence[Any], values: Mapping[str, Any] | None = None, first: int | None = None,
+                    generation: Mapping[str, Any] | None = None) -> list[Any]:
         """Returns the full result of each input, in order.
 
         Args:
           inputs: what ``TrainedModel.infer`` accepts.
           values: values of the config for this request.
           first: number of the first input, on which random samples depend; the request then shares no batch.
+          generation: what ``TrainedModel.infer`` accepts, for values that need no variant of the model.
 
         Raises:
           Refused: too many inputs wait, or the time is over.
@@ -97,10 +107,11 @@ class Served:
         """
         if self.input != "text" and any(isinstance(one, str) for one in inputs):  # which would be read as a path
             raise Refused(400, f"The model {self.name} reads a {self.input}, not a text.")
-        key = repr(values) if first is None else f"{values} {id(inputs)}"
+        key = f"{values} {generation}" if first is None else f"{values} {id(inputs)}"
 
         def compute(gathered: list[Any]) -> list[Any]:
-            return (self.trained if values is None else self.trained.variant(values)).infer(gathered, first or 0)
+            variant = self.trained if values is None else self.trained.variant(values)
+            return variant.infer(gathered, first or 0, generation)
 
         return await self.computed(inputs, compute, key)
 
@@ -130,7 +141,8 @@ class Served:
         if self.task == "translate":
             self._build_variants()
         elif self.task == "generate":
-            self.trained.variant({"infer_task": "generate"})
+            for values in ({"infer_task": "generate"}, *COMPLETIONS.values()):
+                self.trained.variant(values)
         inputs = {"text": "a", "image": np.zeros([64, 64, 3], np.uint8),
                   "recording": (np.random.default_rng(0).uniform(-0.1, 0.1, 16_000).astype(np.float32), 16_000)}
         with contextlib.suppress(UserError):
@@ -205,8 +217,13 @@ class Models:
             one.batcher.close()
 
 
+def name_of(logdir: str | os.PathLike[str]) -> str:
+    """Returns the name of a model that is given none: that of its folder, packed model or toy model."""
+    return Path(os.fspath(logdir).removeprefix(TOY)).resolve().stem
+
+
 def parse_names(words: Sequence[str]) -> dict[str, str]:
-    """Returns the logdirs of ``name=logdir`` by name; a logdir alone has the name of its folder.
+    """Returns the logdirs of ``name=logdir`` by name; a logdir alone has the name that ``name_of`` gives it.
 
     Raises:
       UserError: two models have the same name, or a name has other characters than letters, digits and ``.-_``.
@@ -215,7 +232,7 @@ def parse_names(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, equals, logdir = word.partition("=")
         if not equals:
-            name, logdir = Path(word).resolve().stem, word
+            name, logdir = name_of(word), word
         if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
             raise UserError(f"{name!r} cannot be the name of a model: use letters, digits, '.', '-' and '_', as in "
                             "en-de=LOGDIR.")

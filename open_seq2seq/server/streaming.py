@@ -99,12 +99,12 @@ async def first_message(socket: WebSocket, seconds: float) -> dict[str, Any]:
       DataError: it is something else, or did not come in this time.
     """
     try:
-        found = json.loads(await asyncio.wait_for(socket.receive_text(), seconds))
+        message = json.loads(await asyncio.wait_for(socket.receive_text(), seconds))
     except (ValueError, KeyError, RecursionError, TimeoutError):
-        found = None
-    if not isinstance(found, dict):
+        message = None
+    if not isinstance(message, dict):
         raise DataError('The first message must be an object such as {"model": "asr", "rate": 16000}.')
-    return found
+    return message
 
 
 async def recognize(socket: WebSocket, streams: Streams, rate: Any, idle_seconds: float, most_seconds: float) -> None:

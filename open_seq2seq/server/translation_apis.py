@@ -51,11 +51,11 @@ def router(models: Models, limits: Limits) -> APIRouter:
         served = models.translating(str(fields.get("source", "auto")), str(fields.get("target", "")))
         check_texts(texts, limits, "q")
         count = _count(fields.get("alternatives", 0))
-        found = await hypotheses(served, texts, 1 + count)
-        best = [one[0].text for one in found]
+        translations = await hypotheses(served, texts, 1 + count)
+        best = [one[0].text for one in translations]
         answer: dict[str, Any] = {"translatedText": best if isinstance(given, list) else best[0]}
         if count:
-            others = [[other.text for other in one[1:1 + count]] for one in found]
+            others = [[other.text for other in one[1:1 + count]] for one in translations]
             answer["alternatives"] = others if isinstance(given, list) else others[0]
         if fields.get("source") == "auto":
             detected: Any = {"confidence": 0, "language": served.source}  # nothing is detected: the model reads one

@@ -27,6 +27,8 @@ def rescued(trainer: Trainer) -> Iterator[None]:
     except Regroup:
         raise
     except (Exception, SystemExit) as error:
+        for tracker in trainer.trackers:
+            tracker.end(False)
         if trainer.is_whole:
             saved = trainer.step > first and not isinstance(error, CheckpointError) and _save(trainer)
             error.add_note(f"Training ended after step {trainer.step}" + (

@@ -7,11 +7,13 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 from open_seq2seq.utils.console import enduring_output
 from open_seq2seq.utils.environment import problem_of, with_home
 from open_seq2seq.utils.errors import UserError, nearest_name
+from open_seq2seq.utils.shipped import as_usable
 from open_seq2seq.utils.tensorflow_import import import_tensorflow, in_own_process, keep_freed_memory
 
 
@@ -63,7 +65,8 @@ class ScriptParser(argparse.ArgumentParser):
     """
 
     def __init__(self, description: str) -> None:
-        super().__init__(description=description, allow_abbrev=False,
+        program = "python " + "/".join(Path(sys.argv[0]).parts[-2:])
+        super().__init__(as_usable(program), description=as_usable(description), allow_abbrev=False,
                          formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:

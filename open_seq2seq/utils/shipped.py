@@ -24,7 +24,7 @@ def without_repository(text: str) -> str:
     """Returns a text whose commands, such as ``python scripts/x.py``, work wherever the package is installed."""
     text = re.sub(r"(?:python )?\bscripts/(\w+)\.py", r"open_seq2seq script \1", text)
     text = re.sub(r"\bexample_configs/([\w./-]+)\.py", rf"{RECIPE}\1", text)
-    return text.replace("python run.py", "open_seq2seq")
+    return re.sub(r"(?<![\w/.])(?:python )?run\.py\b", "open_seq2seq", text)
 
 
 def as_usable(text: str) -> str:

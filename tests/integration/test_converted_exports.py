@@ -22,7 +22,7 @@ from tests.integration.toy_data import make_toy_data
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "example_configs"
 RECORDED = json.loads((ROOT / "docs/export-results.json").read_text(encoding="utf-8"))
-COUNTS = {"savedmodel": 200, "litert": 20, "onnx": 20}
+COUNT = 200  # inputs in padded batches, of which the check also computes 50 one by one
 RANDOM = np.random.default_rng
 RUNTIMES = {"savedmodel": (), "litert": ("ai_edge_litert",), "onnx": ("tf2onnx", "onnxruntime")}
 VOCABULARY = {"data_layer_params/vocab_file": "toy_speech_data/vocab.txt"}
@@ -38,12 +38,12 @@ TRANSFORMER = {
     "data_layer_params/carry_state": False}
 
 
-def sounds(rate: int, count: int) -> list[np.ndarray]:
-    """Sliding tones in noise, of several lengths."""
+def sounds(rate: int, count: int, seconds: float = 2.0) -> list[np.ndarray]:
+    """Sliding tones in noise, of several lengths up to a number of seconds."""
     random = RANDOM(0)
     return [(np.sin(np.cumsum(random.uniform(0.05, 1.0, 4)[np.arange(size) * 4 // size]))
              + 0.05 * random.normal(size=size)).astype(np.float32)
-            for size in random.integers(rate // 4, 2 * rate, count).tolist()]
+            for size in random.integers(rate // 4, int(seconds * rate), count).tolist()]
 
 
 def lines(count: int) -> list[str]:
@@ -69,7 +69,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], Callable[[int], Sequence[Any]]]] 
         **VOCABULARY, "encoder_params/convnet_layers": [
             separable(1, 11, stride=2), separable(2, 11, residual=True), separable(1, 15, dilation=2, residual=True)]},
         lambda count: sounds(16000, count)),
-    "joint CTC and attention": ("speech2text/digits-jca.py", VOCABULARY, lambda count: sounds(8000, count)),
+    # Random weights score symbols nearly alike: in a longer search, features that differ by rounding change the result.
+    "joint CTC and attention": ("speech2text/digits-jca.py", VOCABULARY, lambda count: sounds(8000, count, 0.6)),
     "LAS": ("speech2text/digits-jca.py", {**VOCABULARY, "decoder_params/beam_search_params": {"ctc_weight": 0.0}},
             lambda count: sounds(8000, count)),
     "images": ("image2label/toy-resnet8.py", {}, images),
@@ -120,7 +121,7 @@ def test_the_results_name_every_family_and_format():
 def test_results_are_those_of_inference(folder: Path, name: str, format_name: str):
     for package in RUNTIMES[format_name]:
         pytest.importorskip(package, reason=f"needs the extra {format_name} of setup.py")
-    model, examples = trained(name, COUNTS[format_name])
+    model, examples = trained(name, COUNT)
     target = folder / f"{name}-{format_name}"
     target.mkdir()
     recorded = RECORDED[name][format_name]
@@ -128,12 +129,8 @@ def test_results_are_those_of_inference(folder: Path, name: str, format_name: st
         with pytest.raises(UserError, match="ids, because it has no operation for the random numbers of sampling"):
             export(model.model, format_name, target, model.infer, lambda: examples, str(target))
         return
-    equal, _, compared = recorded.split()
-    if equal != compared:  # the check refuses such an export
-        with pytest.raises(UserError, match=f"computes only {recorded} results as inference does"):
-            export(model.model, format_name, target, model.infer, lambda: examples, str(target))
-        return
     report = export(model.model, format_name, target, model.infer, lambda: examples, str(target))
     for function, found in report["functions"].items():
         assert f"{found['equal']} of {found['examples']}" == recorded, \
             f"{function}: correct docs/export-results.json, and run python docs/make_reference.py"
+        assert found["largest_difference"] < 1e-4, function  # of scores, probabilities or logits

@@ -118,6 +118,7 @@ def test_all_forms_of_the_same_pairs(tmp_path, form, monkeypatch, capsys):
     out = capsys.readouterr().out
     shown = f"es: {files['dev.es'][0]} / en: {files['dev.en'][0]}"[:60]
     for words in ("own_text/dev.es and own_text/dev.en: 8 pairs, such as\n***    " + shown, 'data_dir = "own_text/"',
-                  'source, target = "es", "en"', "Then: python run.py --config_file=my.py --mode=train_eval --check"):
+                  'source, target = "es", "en"', "Then check it: python run.py --config_file=my.py ",
+                  "Then train: python run.py --config_file=my.py --mode=train_eval\n"):
         assert words in out
     assert ".tmp-" not in out and [path.name for path in tmp_path.glob(".*")] == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -20,17 +19,11 @@ import numpy as np
 import pytest
 import soundfile
 
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-# Name of a model → script of its data, recipe, and updates; a recogniser must have learnt what it shall recognise.
-MODELS = {
-    "translator": ("create_toy_data --output_dir=toy_text_data", "text2text/toy-reversal/nmt-reversal-TT.py", 60),
-    "listener": ("create_toy_speech --output_dir=toy_speech_data --sample_freq=8000", "speech2text/toy-w2l.py", 300),
-    "voice": ("create_toy_voice --output_dir=toy_voice_data", "text2speech/toy-durations.py", 20),
-    "letters": ("create_toy_data --task=labels", "text2label/toy-labels.py", 20),
-    "shapes": ("create_toy_images --output_dir=toy_image_data", "image2label/toy-resnet8.py", 20),
-    "writer": ("create_toy_text --output_dir=toy_text_lm", "lm/toy-lm.py", 20),
-}
+from tests.integration.toy_models import ENVIRONMENT, ROOT, train_toy
+
+# Name of a model → task and updates; a recogniser must have learnt what it shall recognise.
+MODELS = {"translator": ("translate", 60), "listener": ("transcribe", 300), "voice": ("synthesize", 20),
+          "letters": ("classify", 20), "shapes": ("see", 20), "writer": ("generate", 20)}
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--autoplay-policy=no-user-gesture-required",
          "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
@@ -39,19 +32,12 @@ MARKUP = "<img src=x onerror='window.broken=1'>&amp;"
 pytestmark = [pytest.mark.outside, pytest.mark.timeout(1800)]
 
 
-def python(folder: Path, *words: str) -> None:
-    subprocess.run([sys.executable, *words], cwd=folder, env=ENVIRONMENT, check=True, capture_output=True, timeout=1200)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """A folder with the trained models, and with the speech that the microphone hears."""
     root = tmp_path_factory.mktemp("pages")
-    for name, (data, recipe, steps) in MODELS.items():
-        script, *words = data.split()
-        python(root, str(ROOT / "scripts" / f"{script}.py"), *words)
-        python(root, str(ROOT / "run.py"), f"--config_file={ROOT}/example_configs/{recipe}", "--mode=train_eval",
-               f"--logdir={name}", f"--max_steps={steps}")
+    for name, (task, steps) in MODELS.items():
+        train_toy(root, name, task, steps, "--mode=train_eval")
     pieces = [soundfile.read(path)[0] for path in sorted((root / "toy_speech_data/wav").glob("dev-*"))[:5]]
     soundfile.write(root / "spoken.wav", np.concatenate(pieces), 8000, subtype="PCM_16")
     return root

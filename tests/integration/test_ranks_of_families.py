@@ -79,6 +79,22 @@ def voice(root: Path) -> dict[str, Any]:
                                   "n_fft": 512, "pad_to": 2}}
 
 
+def convolutional_voice(root: Path) -> dict[str, Any]:
+    """A small Centaur with all its dropout, on the clips of ``voice``."""
+    conv = {"kernel_size": [3], "stride": [1], "num_channels": 8, "padding": "SAME"}
+    causal = {**conv, "padding": "VALID", "is_causal": True}
+    params = voice(root)
+    return {**params, "encoder": "CentaurEncoder",
+            "encoder_params": {"embedding_size": 8, "output_size": 8, "conv_layers": [conv], "cnn_dropout_prob": 0.1},
+            "decoder": "CentaurDecoder",
+            "decoder_params": {"prenet_layers": 1, "prenet_hidden_size": 8, "hidden_size": 8, "conv_layers": [causal],
+                               "mag_conv_layers": [causal], "attention_layers": 2, "reduction_factor": 2,
+                               "self_attention_conv_params": causal, "attention_dropout": 0.1,
+                               "layer_postprocess_dropout": 0.1},
+            "data_layer_params": {**params["data_layer_params"], "output_type": "both",
+                                  "num_audio_features": {"mel": 10, "magnitude": 257}}}
+
+
 @pytest.fixture(scope="module")
 def configs(tmp_path_factory: pytest.TempPathFactory, corpus: dict[str, Any]) -> dict[str, Path]:  # noqa: F811
     """The config file of each family."""
@@ -90,7 +106,8 @@ def configs(tmp_path_factory: pytest.TempPathFactory, corpus: dict[str, Any]) ->
         "several languages": ("MultiDecoderModel", params_in(root)),
         "language model": ("LSTMLM", language_model(root)),
         "images": ("Image2Label", image_classifier(root)),
-        "voice": ("Text2SpeechTacotron", voice(root))}
+        "voice": ("Text2SpeechTacotron", voice(root)),
+        "convolutional voice": ("Text2SpeechCentaur", convolutional_voice(root))}
     files = {}
     for family, (model, params) in families.items():
         files[family] = root / f"{family.replace(' ', '_')}.yaml"
@@ -129,7 +146,8 @@ def saved(folder: Path, run: str, file: str, step: int = STEPS) -> dict[str, np.
 
 
 STATISTICS = ("/moving_mean", "/moving_variance")
-FAMILIES = ("recurrent", "convolutional", "several languages", "language model", "images", "voice")
+FAMILIES = ("recurrent", "convolutional", "several languages", "language model", "images", "voice",
+            "convolutional voice")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,27 +28,20 @@ import srt  # noqa: E402
 import webvtt  # noqa: E402
 
 import open_seq2seq  # noqa: E402
-from tests.integration.test_pages import ENVIRONMENT, ROOT, python  # noqa: E402
+from tests.integration.toy_models import ENVIRONMENT, ROOT, train_toy  # noqa: E402
 
 pytestmark = pytest.mark.long
 
-MODELS = {
-    "en-de": ("create_toy_data --output_dir=toy_text_data", "text2text/toy-reversal/nmt-reversal-TT.py", 60),
-    "asr": ("create_toy_speech --output_dir=toy_speech_data --sample_freq=8000", "speech2text/toy-w2l.py", 120),
-    "voice": ("create_toy_voice --output_dir=toy_voice_data", "text2speech/toy-durations.py", 10),
-    "lm": ("create_toy_text --output_dir=toy_text_lm", "lm/toy-lm.py", 20),
-}
+# Name → task and updates.
+MODELS = {"en-de": ("translate", 60), "asr": ("transcribe", 120), "voice": ("synthesize", 10), "lm": ("generate", 20)}
 SENTENCES = ["a b c", "d", "e f g h i j", "b a", "c c c c", "j i h g f e d c b a", "a", "f g"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("served")
-    for name, (data, recipe, steps) in MODELS.items():
-        script, *words = data.split()
-        python(root, str(ROOT / "scripts" / f"{script}.py"), *words)
-        python(root, str(ROOT / "run.py"), f"--config_file={ROOT}/example_configs/{recipe}", "--mode=train",
-               f"--logdir={name}", f"--max_steps={steps}", "--save_checkpoint_steps=1000")
+    for name, (task, steps) in MODELS.items():
+        train_toy(root, name, task, steps, "--mode=train", "--save_checkpoint_steps=1000")
     return root
 
 
@@ -168,23 +162,66 @@ def test_a_server_that_was_killed_leaves_everything_and_starts_again(folder):
     assert {path: path.stat().st_mtime_ns for path in (folder / "en-de").rglob("*")} == before
 
 
-def test_a_model_whose_folder_disappears_goes_on(folder, tmp_path):
-    import shutil
+def every_answer(url: str, recording: Path) -> dict[str, Any]:
+    """Asks every model for everything, also for what needs other compiled functions than the first answer."""
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
 
-    shutil.copytree(folder / "en-de", tmp_path / "moved")
-    shutil.copytree(folder / "toy_text_data", tmp_path / "toy_text_data")
-    server = open_seq2seq.serve({"en-de": tmp_path / "moved"})
-    client = libretranslatepy.LibreTranslateAPI(f"{server.url}/")
-    before = client.translate("a b c", "en", "de")
-    shutil.rmtree(tmp_path / "moved")
-    assert client.translate("a b c", "en", "de") == before
+    def transcript(**more: Any) -> Any:
+        with open(recording, "rb") as file:
+            return client.audio.transcriptions.create(model="asr", file=file, **more)
+
     body = json.dumps({"model": "en-de", "inputs": ["a b c"], "n_best": 2, "alignment": True}).encode()
-    asked = urllib.request.Request(f"{server.url}/v1/infer", body)
-    (result,) = json.load(urllib.request.urlopen(asked, timeout=60))["results"]
-    assert len(result["hypotheses"]) == 2 and result["alignment"]["target"]
+    answers = {"all": json.load(urllib.request.urlopen(urllib.request.Request(f"{url}/v1/infer", body), timeout=60)),
+               "best": libretranslatepy.LibreTranslateAPI(f"{url}/").translate("a b c", "en", "de"),
+               "text": transcript().text, "stream": [event.model_dump() for event in transcript(stream=True)],
+               "sound": [client.audio.speech.create(model="voice", voice="any", input="ae", response_format="pcm",
+                                                    speed=speed).content for speed in (1.0, 0.5)]}
+    for settings in ({"temperature": 0}, {"temperature": 0.7}, {"temperature": 1.5, "top_p": 0.8}):
+        completion = client.completions.create(model="lm", prompt="bago", max_tokens=9, **settings)
+        answers[str(settings)] = completion.choices[0].text
+    return answers
+
+
+@pytest.mark.parametrize("what", ["disappears", "is replaced by another", "is damaged"])
+def test_models_whose_folder_changes_go_on(folder, recordings, tmp_path, what):
+    """Nothing is asked before, so that everything that the folders are needed for would be missed."""
+    names = {"all": tmp_path / "all", "other": tmp_path / "other"}
+    shutil.copytree(folder, names["all"])
+    expected = open_seq2seq.load(folder / "en-de").translate("a b c")
+    server = open_seq2seq.serve({name: names["all"] / name for name in MODELS})
+    if what == "is damaged":
+        for path in filter(Path.is_file, names["all"].rglob("*")):
+            path.write_bytes(b"x" * 100)
+    else:
+        names["all"].rename(names["other"])
+    if what == "is replaced by another":
+        for name, (task, _) in MODELS.items():
+            names["all"].mkdir(exist_ok=True)
+            shutil.copytree(folder / ("en-de" if task != "translate" else "asr"), names["all"] / name)
+    answers = every_answer(server.url, recordings[0])
+    assert answers["best"] == expected and answers == every_answer(server.url, recordings[0])
     server.stop()
     with pytest.raises(OSError):
         urllib.request.urlopen(f"{server.url}/health", timeout=5)
+    unchanged = open_seq2seq.serve({name: folder / name for name in MODELS})
+    assert every_answer(unchanged.url, recordings[0]) == answers
+    unchanged.stop()
+
+
+def test_the_next_start_serves_a_model_that_has_replaced_another(folder, tmp_path):
+    train_toy(tmp_path, "other", "translate", 5, "--mode=train", "--save_checkpoint_steps=1000")
+    expected = {name: open_seq2seq.load(path).translate("a b c")
+                for name, path in (("old", folder / "en-de"), ("new", tmp_path / "other"))}
+    shutil.copytree(folder / "en-de", tmp_path / "run")
+    for name in ("old", "new"):
+        server = open_seq2seq.serve({"en-de": tmp_path / "run"})
+        client = libretranslatepy.LibreTranslateAPI(f"{server.url}/")
+        assert client.translate("a b c", "en", "de") == expected[name]
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        (tmp_path / "other").rename(tmp_path / "run") if name == "old" else None
+        assert client.translate("a b c", "en", "de") == expected[name]
+        server.stop()
+    assert expected["old"] != expected["new"]
 
 
 def test_connections_that_send_nothing_do_not_keep_others_waiting(url):

@@ -70,6 +70,10 @@ def test_the_installed_package_lists_copies_trains_and_translates(command: Path,
     results = [checked(command, "translate", logdir, "letters.txt", cwd=tmp_path)
                for logdir in ("nmt-reversal-RR", "mine")]
     assert results[0] == results[1] and len(results[0].splitlines()) == 2
+    checked(command, "--mode=report", "--logdir=mine", cwd=tmp_path)
+    assert {"report.html", "README.md"} <= {path.name for path in (tmp_path / "mine").iterdir()}
+    done = started(command, "script", "prepare_text", "--help", cwd=tmp_path)
+    assert "usage: open_seq2seq script prepare_text --table" in done.stdout and "scripts/" not in done.stdout
 
     program = 'from open_seq2seq import Run; Run("recipe:nmt-reversal-TT", {"max_steps": 2}).check()'
     assert "The config can be run." in checked(python, "-c", program, cwd=tmp_path)

@@ -172,6 +172,7 @@ _STYLE = "tacotron2_encoder/style_encoder"
 # Cells have the names CELL and CUDNN_CELL, whatever their class; see ``plain_cells``.
 CUDNN_CELL = "cudnn_cell"
 _CELL = f"(?:cell|{CUDNN_CELL})"
+_CENTAUR_BLOCK, _CENTAUR_NORM = "centaur_decoder/attention_block_{a}", "batch_norm_1d/bn_"
 _SPELLER = "(?:jca_decoder/)?las_decoder/decoder/attention_wrapper"
 
 # Our part; the same part there, below ForwardPass; what it consists of. The groups a and b, which are numbers, are
@@ -260,6 +261,25 @@ _PLACES: tuple[tuple[str, str, Kind], ...] = (
     ("decoder/magnitude/projection", "tacotron_2_decoder/post_net_proj", DENSE),
     ("decoder/projection", "tacotron_2_decoder/decoder/output_proj", DENSE),
     ("decoder/stop_token", "tacotron_2_decoder/decoder/stop_token_proj", DENSE),
+    (r"encoder/block_(?P<a>\d+)/layer_0/convolution", "centaur_encoder/layer_{a}/conv_{a}", CONVOLUTION),
+    (r"encoder/block_(?P<a>\d+)/layer_0/norm", f"centaur_encoder/layer_{{a}}/{_CENTAUR_NORM}{{a}}", NORM),
+    ("encoder/projection", "centaur_encoder/linear_projection", DENSE),
+    (r"decoder/prenet/layer_(?P<a>\d+)", "centaur_decoder/prenet/layer_{a}", DENSE),
+    ("decoder/input_projection", "centaur_decoder/linear_projection", DENSE),
+    (r"decoder/block_(?P<a>\d+)/convolution/layer_0/convolution", f"{_CENTAUR_BLOCK}/conv/conv_0", CONVOLUTION),
+    (r"decoder/block_(?P<a>\d+)/convolution/layer_0/norm", f"{_CENTAUR_BLOCK}/conv/{_CENTAUR_NORM}0", NORM),
+    (r"decoder/block_(?P<a>\d+)/attention", f"{_CENTAUR_BLOCK}/attention/attention", ATTENTION),
+    (r"decoder/block_(?P<a>\d+)/(?P<side>attention|feed_forward)_norm",
+     f"{_CENTAUR_BLOCK}/{{side}}/layer_normalization", NORM),
+    (r"decoder/block_(?P<a>\d+)/feed_forward", f"{_CENTAUR_BLOCK}/feed_forward/dense", DENSE),
+    ("decoder/output_norm", "centaur_decoder/layer_normalization", NORM),
+    *((rf"decoder/{ours}convolution_(?P<a>\d+)/layer_0/{part}",
+       f"centaur_decoder/{theirs}conv_layers/layer_{{a}}/{place}{{a}}", kind)
+      for ours, theirs in (("", ""), ("magnitude_", "mag_"))
+      for part, place, kind in (("convolution", "conv_", CONVOLUTION), ("norm", _CENTAUR_NORM, NORM))),
+    ("decoder/projection", "centaur_decoder/mel_projection", DENSE),
+    ("decoder/magnitude_projection", "centaur_decoder/mag_projection", DENSE),
+    ("decoder/stop_token", "centaur_decoder/stop_token_projection", DENSE),
     ("encoder/preprocess/convolution", "wavenet_encoder/preprocess", CONVOLUTION),
     ("encoder/preprocess/norm", "wavenet_encoder/preprocess/bn", NORM),
     ("encoder/(?P<side>filter|gate)_condition", "wavenet_encoder/{side}_condition", CONVOLUTION),

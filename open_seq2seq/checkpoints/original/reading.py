@@ -21,7 +21,6 @@ _FP32 = "Loss_Optimization/FP32-master-copy/"
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _INDEX = ".index"
 _BIASES_OF_CUDNN = re.compile(r"/bias_cudnn[_ ]\d+$")  # their sums are in the checkpoint, too
-_ABSENT = {"centaur_encoder": "Centaur"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def read_original(files: OriginalFiles) -> OriginalCheckpoint:
     """Reads a checkpoint of the original.
 
     Raises:
-      CheckpointError: it is damaged or of another program, or its model does not exist here.
+      CheckpointError: it is damaged or of another program.
     """
     prefix = files.prefix
     try:
@@ -102,9 +101,6 @@ def _check_names(prefix: Path, names: list[str]) -> None:
     if _OBJECTS in names or not any(name.startswith(_WEIGHTS) for name in names):
         raise CheckpointError(f"{prefix} is not a checkpoint of NVIDIA's OpenSeq2Seq, whose variables are below "
                               f"{_WEIGHTS[:-1]}: give one of it, or the logdir of a model of this package.")
-    for scope, model in _ABSENT.items():
-        if any(name.startswith(f"{_WEIGHTS}{scope}/") for name in names):
-            raise CheckpointError(f"{prefix} is a checkpoint of {model}, which does not exist in this package.")
 
 
 def read_converted(files: OriginalFiles, model: Model) -> tuple[int, Conversion]:

@@ -67,7 +67,7 @@ class AudioFeatures:
     def _normalized(self, audio: tf.Tensor) -> tf.Tensor:
         if self.settings.gain is not None:
             return audio * self.settings.gain
-        return audio / (tf.reduce_max(tf.abs(audio), axis=1, keepdims=True) + PEAK_EPSILON)
+        return audio * _gain_of(tf.reduce_max(tf.abs(audio), axis=1, keepdims=True))
 
     def _num_frames(self, lengths: tf.Tensor, pad_signal: bool | None = None) -> tf.Tensor:
         """Returns ``settings.num_frames`` of int32 tensors; ``pad_signal`` replaces that of the settings."""
@@ -198,6 +198,28 @@ def reflected(indices: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     period = tf.maximum(1, 2 * (lengths - 1))
     folded = tf.abs(indices) % period
     return tf.clip_by_value(tf.minimum(folded, period - folded), 0, tf.maximum(lengths - 1, 0))
+
+
+def _gain_of(peaks: tf.Tensor) -> tf.Tensor:
+    """Returns 1 / (peak + ``PEAK_EPSILON``), rounded once from double precision, as NumPy computes it.
+
+    Another last bit makes 16-bit samples round to the other side. Runtimes without double precision have pairs of
+    float32 instead: Dekker 1971, "A floating-point technique for extending the available precision".
+    """
+    divisor, epsilon = peaks + PEAK_EPSILON, tf.constant(PEAK_EPSILON, tf.float32)
+    added = divisor - peaks
+    rest = (peaks - (divisor - added)) + (epsilon - added)  # what rounding has taken from the divisor
+    gain = 1.0 / divisor
+    (high, low), (gain_high, gain_low) = _halves(divisor), _halves(gain)
+    error = ((1.0 - high * gain_high) - high * gain_low - low * gain_high) - low * gain_low - rest * gain
+    return gain + gain * error
+
+
+def _halves(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns two numbers of 12 bits with the sum ``x``; their products are exact."""
+    large = x * 4097.0
+    high = large - (large - x)
+    return high, x - high
 
 
 def _emphasized(audio: tf.Tensor) -> tf.Tensor:

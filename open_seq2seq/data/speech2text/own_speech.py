@@ -282,7 +282,7 @@ def read_recordings(path: str, columns: Sequence[str] | None = None, speaker_col
 def _read_table(path: str, columns: Sequence[str] | None, speaker_column: str | None,
                 ) -> tuple[list[str], list[Recording]]:
     table = read_own_table(path)
-    deco_print(table.describe())
+    deco_print(table.describe(has_names=True))
     names = table.names
     columns = tuple(columns or ()) or next((pair for pair in COLUMNS if set(pair) <= set(names)), None)
     if columns is None:
@@ -291,7 +291,7 @@ def _read_table(path: str, columns: Sequence[str] | None, speaker_column: str | 
     indices = [table.place(column, "--columns") for column in columns]
     if speaker_column is None and _SPEAKER_OF_COMMON_VOICE in names and columns == COLUMNS[1]:
         speaker_column = _SPEAKER_OF_COMMON_VOICE
-    speaker = table.place(speaker_column, "--speaker_column") if speaker_column else None
+    speaker = table.place(speaker_column, "--speaker_column", columns) if speaker_column else None
     renamed = dict(zip(indices, (FILE_COLUMN, TEXT_COLUMN), strict=True))
     parts = {name: names.index(name) for name in _PART if name in names and columns == COLUMNS[2]}
     others = [place for place, name in enumerate(names) if place in renamed or (

@@ -138,7 +138,6 @@ def read_table(path: str, languages: Sequence[str], columns: Sequence[int | str]
       DataError: the table cannot be read, or more than 5 % of its rows lack one of the columns.
     """
     table = read_own_table(path)
-    deco_print(table.describe())
     names = [known_language(name) or name.lower() for name in table.names]
     wanted = [known_language(language) or language.lower() for language in languages]
     if columns is None and wanted[0] != wanted[1] and all(names.count(name) == 1 for name in wanted):
@@ -148,7 +147,9 @@ def read_table(path: str, languages: Sequence[str], columns: Sequence[int | str]
                         "with --columns.")
     columns = columns or [1, 2]
     titles = {names[column - 1] for column in columns if isinstance(column, int) and column <= len(names)}
-    rows = table.rows(columns, titles == set(wanted) or bool(titles and titles <= _NAMES))
+    has_names = titles == set(wanted) or bool(titles and titles <= _NAMES)
+    deco_print(table.describe(columns, has_names))
+    rows = table.rows(columns, has_names)
     for place, column in enumerate(columns):
         count = sum(bool(values[place]) and not any(map(str.isalpha, values[place])) for _, values in rows)
         if count > _MOST_WITHOUT_LETTERS * len(rows):

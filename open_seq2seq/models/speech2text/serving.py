@@ -14,6 +14,7 @@ from open_seq2seq.data.sentencepiece_models import BLANK
 from open_seq2seq.data.speech2text.alphabet import Alphabet, Pieces
 from open_seq2seq.models.encoder_decoder import decoded_freely
 from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
+from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.errors import NoGraphForm
 
@@ -62,9 +63,7 @@ def recognizing(model: Any) -> list[ServingFunction]:
         return {"texts": texts_of(layer.alphabet, *ids(inputs).values())}
 
     def logits(inputs: Tensors) -> Tensors:
-        outputs = decoded(inputs)
-        outputs = outputs.get("ctc_output", outputs)
-        return {"logits": outputs["logits"], "logit_lengths": lengths_of(outputs, "the decoder")}
+        return dict(zip(("logits", "logit_lengths"), _ctc_logits(decoded(inputs)), strict=True))
 
     def resources() -> Sequence[Any]:
         if model.beam_search is not None:
@@ -73,25 +72,49 @@ def recognizing(model: Any) -> list[ServingFunction]:
         return ()
 
     def function(name: str, call: Callable[[Tensors], Tensors], outputs: dict[str, str],
-                 answers: Callable[[Mapping[str, np.ndarray]], list[str]],
-                 needs: Callable[[], Sequence[Any]] = tuple) -> ServingFunction:
+                 answers: Callable[[Mapping[str, np.ndarray]], list[Answer]], **others: Any) -> ServingFunction:
         return ServingFunction(name, call, waveform_specs(), outputs, name != "transcribe",
-                               feed_of_waveforms(layer.settings.sample_freq),
-                               lambda arrays: [Answer((text,)) for text in answers(arrays)],
-                               lambda result: Answer((result.text,)), needs)
+                               feed_of_waveforms(layer.settings.sample_freq), answers,
+                               lambda result: Answer((result.text,)), **others)
 
-    cores = [function("ids", ids, {"ids": "ids of the symbols [batch, symbols], int32",
-                                   "id_lengths": "number of symbols [batch], int32"},
-                      lambda arrays: [layer.ids_to_text(row[:length]) for row, length
-                                      in zip(arrays["ids"], arrays["id_lengths"], strict=True)], resources)]
+    functions = [
+        function("transcribe", transcribe, {"texts": "transcripts [batch]"},
+                 lambda arrays: [Answer((text.decode(),)) for text in arrays["texts"].tolist()], resources=resources),
+        function("ids", ids, {"ids": "ids of the symbols [batch, symbols], int32",
+                              "id_lengths": "number of symbols [batch], int32"},
+                 lambda arrays: [Answer((layer.ids_to_text(row[:length]),)) for row, length
+                                 in zip(arrays["ids"], arrays["id_lengths"], strict=True)], resources=resources)]
     if model.has_ctc_results:
-        cores.append(function("logits", logits, {
+        functions.append(function("logits", logits, {
             "logits": "scores of the symbols, the blank last [batch, steps, symbols], float32",
             "logit_lengths": "number of steps [batch], int32"},
-            lambda arrays: [_text(model, row[:length]) for row, length
-                            in zip(arrays["logits"], arrays["logit_lengths"], strict=True)]))
-    return [function("transcribe", transcribe, {"texts": "transcripts [batch]"},
-                     lambda arrays: [text.decode() for text in arrays["texts"].tolist()], resources), *cores]
+            lambda arrays: [Answer((_text(model, row[:length]),), row[:length]) for row, length
+                            in zip(arrays["logits"], arrays["logit_lengths"], strict=True)],
+            numbers=_inferred_logits(model)))
+    return functions
+
+
+def _ctc_logits(decoded: dict[str, Any]) -> list[tf.Tensor]:
+    """Returns the logits of CTC ``[batch, steps, symbols]``, and the number of steps ``[batch]``."""
+    decoded = decoded.get("ctc_output", decoded)
+    return [decoded["logits"], lengths_of(decoded, "the decoder")]
+
+
+def _inferred_logits(model: Any) -> Callable[[Sequence[Any]], list[np.ndarray]]:
+    """Returns a function from recordings to their logits, each ``[steps, symbols]``, computed as in inference."""
+    layer = model.data_layer
+
+    @tf.function(input_signature=[layer.input_signature])
+    def logits(batch: dict[str, Any]) -> list[tf.Tensor]:
+        with forward_pass():
+            return _ctc_logits(decoded_freely(model, {**batch, "source_tensors": layer.features(batch)}))
+
+    def inferred(recordings: Sequence[Any]) -> list[np.ndarray]:
+        rows, lengths = logits(layer.make_interactive_batch(recordings))
+        rows = tf.cast(rows, tf.float32).numpy()
+        return [row[:length] for row, length in zip(rows, lengths.numpy(), strict=True)]
+
+    return inferred
 
 
 def texts_of(alphabet: Alphabet, ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:

@@ -20,7 +20,7 @@ from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, wor
 from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import LogitsFile, is_pickle
 from open_seq2seq.decoding.ctc.word_times import Alignment
-from open_seq2seq.decoding.n_best import HEADER, rows_of
+from open_seq2seq.decoding.n_best import HEADER, Candidate, best_choices, rows_of
 from open_seq2seq.encoders.speech_encoder import time_windows_of
 from open_seq2seq.metrics.wer import count_errors, error_rates, report
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
@@ -44,13 +44,16 @@ class Recognition(NamedTuple):
       words: the words with times and confidences; None if attention decodes, or nobody wants them: the mode ``infer``
         computes them for ``write_word_times``, for formats with times, and for long recordings.
       logits: ``[time, vocabulary]``; None unless the decoder's parameter ``infer_logits_to_pickle`` is True.
-      n_best: the best hypotheses, best first; None without prefix beam search.
+      n_best: the best hypotheses, best first; None without prefix beam search. Those of a long recording are made of
+        hypotheses of its windows, and their scores are sums.
+      n_best_words: the words of each hypothesis, from which those of a long recording are made; None for one alone.
     """
 
     text: str
     words: list[SpokenWord] | None = None
     logits: np.ndarray | None = None
-    n_best: list[Transcript] | None = None
+    n_best: list[Transcript] | list[Candidate] | None = None
+    n_best_words: list[list[SpokenWord]] | None = None
 
 
 class Speech2Text(EncoderDecoderModel):
@@ -250,7 +253,22 @@ class Speech2Text(EncoderDecoderModel):
 
     def _joined(self, results: list[Recognition], starts: list[float]) -> Recognition:
         words = joined_words([result.words or () for result in results], starts, self._window_seconds)
-        return Recognition(" ".join(word.text for word in words), words)
+        return Recognition(_text_of(words), words, None, self._joined_lists(results, starts))
+
+    def _joined_lists(self, results: list[Recognition], starts: list[float]) -> list[Candidate] | None:
+        """Returns the best hypotheses of a recording, with the hypotheses of its windows; None without them."""
+        if self._search is None:
+            return None
+        lists = [result.n_best or [] for result in results]
+        candidates: dict[str, Candidate] = {}
+        for ranks in best_choices(lists, self._search.params["n_best"]):
+            words = [(result.n_best_words or [result.words or []])[rank]
+                     for result, rank in zip(results, ranks, strict=True)]
+            text = _text_of(joined_words(words, starts, self._window_seconds))
+            chosen = [hypotheses[rank] for hypotheses, rank in zip(lists, ranks, strict=True)]
+            score, acoustic, lm = (sum(getattr(one, name) for one in chosen) for name in ("score", "acoustic", "lm"))
+            candidates.setdefault(text, Candidate(text, score, acoustic, lm))
+        return list(candidates.values())
 
     def _joined_examples(self, examples: list[int], results: list[Recognition]) -> Recognition:
         return self._joined(results, [self.data_layer.window_of(example)[1] for example in examples])
@@ -292,8 +310,12 @@ class Speech2Text(EncoderDecoderModel):
             deco_print("Some logits are NaN or infinite, so the model may have diverged: such frames are decoded as "
                        "blanks.")
         hypotheses = search.decode(logits)
-        words = self._in_seconds(search.words(logits, hypotheses[0])) if self._wants_times else None
-        return Recognition(hypotheses[0].text, words, None, hypotheses)
+        if not self._wants_times:
+            return Recognition(hypotheses[0].text, None, None, hypotheses)
+        joins = self._window_seconds and (self.mode == "interactive_infer" or self.data_layer.has_windows)
+        timed = hypotheses if joins else hypotheses[:1]
+        words = [self._in_seconds(search.words(logits, hypothesis)) for hypothesis in timed]
+        return Recognition(hypotheses[0].text, words[0], None, hypotheses, words if words[1:] else None)
 
     @property
     def _gives_times(self) -> bool:
@@ -323,6 +345,10 @@ class Speech2Text(EncoderDecoderModel):
     def _in_seconds(self, words: list[Word]) -> list[SpokenWord]:
         step = self.step_seconds
         return [SpokenWord(word.text, word.start * step, word.end * step, word.confidence) for word in words]
+
+
+def _text_of(words: Sequence[SpokenWord]) -> str:
+    return " ".join(word.text for word in words)
 
 
 def _row(outputs: list[np.ndarray], row: int) -> np.ndarray:

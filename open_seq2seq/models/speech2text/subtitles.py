@@ -54,8 +54,8 @@ def joined_words(windows: Sequence[Sequence[SpokenWord]], starts: Sequence[float
       seconds: duration of a window.
     """
     words: list[SpokenWord] = []
-    for place, (found, start) in enumerate(zip(windows, starts, strict=True)):
-        later = [word._replace(start=word.start + start, end=word.end + start) for word in found]
+    for place, (window, start) in enumerate(zip(windows, starts, strict=True)):
+        later = [word._replace(start=word.start + start, end=word.end + start) for word in window]
         cut = _cut(words, later, start, starts[place - 1] + seconds) if place else 0.0
         while words and _middle(words[-1]) >= cut:
             words.pop()

@@ -173,7 +173,7 @@ class SpeechWriter(ResultWriter):
         else:
             disk.write_new(self._folder / _TABLE, self._table.getvalue())
         for ending in ENDINGS[1:]:
-            if self._endings[ending]:
+            if self._endings[ending] and ending != DURATIONS:
                 deco_print(f"Texts at which the model did not stop, ended by {ending}: {self._endings[ending]:,}")
 
 

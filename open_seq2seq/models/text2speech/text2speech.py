@@ -95,7 +95,7 @@ class Text2Speech(EncoderDecoderModel):
         return int(np.asarray(tensors).sum())
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
-        _, final, alignments, _, lengths, magnitudes = decoded["outputs"]
+        _, final, alignments, _, lengths, magnitudes = decoded["outputs"][:6]
         final, rows = tf.cast(final, tf.float32), tf.shape(lengths)[0]
         durations = decoded.get("durations", tf.zeros([rows, 0]))
         endings = decoded.get("endings", tf.fill([rows], ENDINGS.index(DURATIONS)))

@@ -161,11 +161,10 @@ class Text2SpeechVocoder(SoundModel):
         for example, sound, samples, copy in zip(np.asarray(batch["ids"]).tolist(), *outputs, strict=True):
             recording = self.data_layer.recording(example)
             sounds = sound[:samples], copy[:samples]
-            measures = None
-            if self._judge is not None:
-                measures = self._judge.measures(*sounds, recording, self.data_layer.text(example))
-            distance, other = (log_spectral_distance(one, recording, rate) for one in sounds)
-            rows.append(Copied(example, distance, other, measures))
+            text = self.data_layer.text(example)
+            measures = None if self._judge is None else self._judge.measures(*sounds, recording, text)
+            distance, of_copy = (log_spectral_distance(one, recording, rate) for one in sounds)
+            rows.append(Copied(example, distance, of_copy, measures))
         return rows
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:

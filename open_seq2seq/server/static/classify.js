@@ -15,7 +15,7 @@ export function render(body, model) {
   const text = submitByKey(h("textarea", { id: "text" }));
   const file = h("input", { type: "file", id: "file" });
   const button = h("button", {}, "Classify");
-  const show = found => bars.replaceChildren(...found.results[0].classes.slice(0, MOST).map(bar));
+  const show = answer => bars.replaceChildren(...answer.results[0].classes.slice(0, MOST).map(bar));
   const submit = action(button, said, async () => {
     const since = performance.now();
     if (readsFiles) {

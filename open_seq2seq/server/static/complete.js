@@ -13,10 +13,10 @@ export function render(body, model) {
   const button = h("button", {}, "Complete");
   const submit = action(button, said, async () => {
     const since = performance.now();
-    const found = await json("v1/completions", { model: model.id, prompt: text.value, max_tokens: Number(length.value) });
+    const completion = await json("v1/completions", { model: model.id, prompt: text.value, max_tokens: Number(length.value) });
     given.textContent = text.value;
-    more.textContent = found.choices[0].text;
-    return `${found.usage.completion_tokens} tokens in ${seconds(since)}`;
+    more.textContent = completion.choices[0].text;
+    return `${completion.usage.completion_tokens} tokens in ${seconds(since)}`;
   });
   body.replaceChildren(h("form", { onsubmit: submit }, h("label", { htmlFor: "text" }, "Beginning"), text,
     h("div", { className: "row" }, button, h("label", { htmlFor: "length" }, "Most tokens"), length)), output, said);

@@ -42,8 +42,8 @@ export async function request(path, body) {
 }
 
 async function sentence(response) {
-  const found = await response.json().catch(() => null);
-  const error = found?.error ?? found?.detail;
+  const body = await response.json().catch(() => null);
+  const error = body?.error ?? body?.detail;
   return String(error?.message ?? error ?? `The server answered ${response.status}.`);
 }
 

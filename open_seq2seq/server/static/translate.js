@@ -34,11 +34,11 @@ export function render(body, model) {
   const button = h("button", {}, "Translate");
   const submit = action(button, said, async () => {
     const since = performance.now();
-    const [found] = (await json("v1/infer", { model: model.id, inputs: [text.value], n_best: ALTERNATIVES,
+    const [translations] = (await json("v1/infer", { model: model.id, inputs: [text.value], n_best: ALTERNATIVES,
       alignment: true })).results;
-    best.textContent = found.hypotheses[0].text;
-    others.replaceChildren(...found.hypotheses.slice(1).map(one => h("li", {}, one.text)));
-    words.replaceChildren(...(found.alignment ? aligned(found.alignment) : []));
+    best.textContent = translations.hypotheses[0].text;
+    others.replaceChildren(...translations.hypotheses.slice(1).map(one => h("li", {}, one.text)));
+    words.replaceChildren(...(translations.alignment ? aligned(translations.alignment) : []));
     return seconds(since);
   });
   body.replaceChildren(h("form", { onsubmit: submit },

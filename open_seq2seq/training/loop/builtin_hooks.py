@@ -223,10 +223,10 @@ class SamplesHook(Hook):
 
 
 class SummaryHook(Hook):
-    """Writes TensorBoard summaries and the table of metrics every ``save_summaries_steps`` updates.
+    """Writes TensorBoard summaries, the table of metrics, and to trackers, every ``save_summaries_steps`` updates.
 
-    ``train_loss`` is the mean loss of the updates since the last summary. Without ``save_summaries_steps``, the table
-    is written every ``print_loss_steps`` updates, and has only the loss and the learning rate.
+    ``train_loss`` is the mean loss of the updates since the last summary. Without ``save_summaries_steps``, table and
+    trackers get the loss and the learning rate every ``print_loss_steps`` updates.
     """
 
     def __init__(self, every: int, names: list[str]) -> None:
@@ -244,8 +244,7 @@ class SummaryHook(Hook):
                 epoch = trainer.epoch if trainer.steps_per_epoch else None
                 results = {**results, "loss": scalars["train_loss"]}
                 scalars |= trainer.summaries.write_training(trainer.step, results, self._names, epoch)
-            if trainer.metrics is not None:
-                trainer.metrics.write(trainer.step, trainer.epochs, scalars)
+            trainer.write_metrics(scalars)
             self._loss.restart()
 
 

@@ -20,6 +20,7 @@ from open_seq2seq.data.batch_loader import LoaderGroup
 from open_seq2seq.data.batching import BatchStream
 from open_seq2seq.data.contiguous import ContiguousStream
 from open_seq2seq.data.static_shapes import StaticBatches, describe_shapes
+from open_seq2seq.metrics.trackers import MetricsWriter, Tracker
 from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import report_sample
@@ -142,6 +143,7 @@ class Trainer:
       saver: writer of checkpoints on rank 0; None to write none.
       summaries_dir: folder of TensorBoard events, or None.
       metrics: table of the run's metrics, or None.
+      trackers: what else gets the metrics.
 
     Attributes:
       step: number of attempted updates, including skipped ones.
@@ -166,9 +168,10 @@ class Trainer:
 
     def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
                  saver: RunSaver | None = None, summaries_dir: str | None = None,
-                 metrics: MetricsFile | None = None) -> None:
+                 metrics: MetricsFile | None = None, trackers: Sequence[Tracker] = ()) -> None:
         self.model, self.eval_model, self.runner, self.seed = model, eval_model, runner, seed
         self.saver, self.metrics, self.saves = saver, metrics, runner.share(saver is not None)
+        self.trackers = trackers
         model.data_layer.seed = seed
         self.offset = 0
         self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
@@ -397,7 +400,7 @@ class Trainer:
 
         With ``keep_best``, the weights are saved if they are the best so far, and the result is used for early stopping
         and for the start of weight averaging. Without it, as for the averaged checkpoint, the metrics are only written
-        to TensorBoard, with the prefix ``averaged/``.
+        to TensorBoard and to trackers, with the prefix ``averaged/``.
 
         Raises:
           UserError: a data file has changed, or the metrics do not include ``best_metric``.
@@ -420,6 +423,8 @@ class Trainer:
                 of = "" if keep_best else "averaged/"  # two values at the same step need two series
                 self.summaries.write(self.step, {of + ("eval_loss" if k == "val_loss" else k): v
                                                  for k, v in metrics.items()})
+            for tracker in () if keep_best else self.trackers:
+                tracker.write(self.step, self.epochs, {f"averaged/{name}": value for name, value in metrics.items()})
             if keep_best:
                 self.early_stopping.observe(self.step, metrics)
                 if self.optimizer.observe(self.step, metrics["val_loss"]) and not self.finished:
@@ -433,12 +438,17 @@ class Trainer:
         assert self._evaluation is not None
         if self.saver is not None or self.summaries is not None:
             self._evaluation.report(self._reporter())
-        if self.metrics is not None:
-            self.metrics.write(self.step, self.epochs, metrics)
+        self.write_metrics(metrics)
         if self.saver is not None and self._evaluation.worst:
             self._reporter().json(WORST_EXAMPLES, self._evaluation.worst)
         if self.saver is not None:  # last: a checkpoint with metrics marks that its evaluation is complete
             self.saver.offer_best(self.position, self.state, metrics, bool(self.model.params["save_checkpoint_steps"]))
+
+    def write_metrics(self, values: Mapping[str, float]) -> None:
+        """Writes metrics of the last update to the table and to the trackers."""
+        writers: list[MetricsWriter] = [*filter(None, [self.metrics]), *self.trackers]
+        for writer in writers:
+            writer.write(self.step, self.epochs, values)
 
     def _stops_evaluation(self) -> bool:
         """Returns whether a signal stops the evaluation: never the last one, and never one by several processes."""

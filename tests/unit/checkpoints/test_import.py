@@ -132,8 +132,7 @@ def test_copies_in_fp32_replace_rounded_weights(arrays, tmp_path: Path):
     ({"ForwardPass/transformer_encoder/layer_9/ffn/layer_normalization/layer_norm_bias": np.zeros(32, np.float32)},
      "does not fit this config: Not used from the checkpoint: ForwardPass/transformer_encoder/layer_9/ffn"),
     ({TABLE: np.full([32, 32], np.nan, np.float32)}, "weights contains inf or NaN"),
-    ({"ForwardPass/centaur_encoder/layer_0/conv_0/bias": np.zeros(1)}, "is a checkpoint of Centaur, which does not"),
-], ids=["missing", "shape", "unused", "NaN", "Centaur"])
+], ids=["missing", "shape", "unused", "NaN"])
 def test_a_checkpoint_that_does_not_fit_is_refused(change, message: str, arrays, model: Model, tmp_path: Path):
     changed = {name: value for name, value in {**arrays, **change}.items() if value is not None}
     with pytest.raises(CheckpointError, match=message):

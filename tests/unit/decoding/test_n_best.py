@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,10 +11,12 @@ import pytest
 
 from open_seq2seq.decoding.n_best import (
     Candidate,
+    best_choices,
     is_beam_dump,
     read_beam_dump,
     read_n_best,
     rescore,
+    scored_candidate,
     write_beam_dump,
     write_n_best,
 )
@@ -112,6 +115,17 @@ def test_a_damaged_table_of_scores_is_refused(tmp_path: Path):
         (tmp_path / "table").write_text("\n".join(lines) + "\n")
         with pytest.raises(DataError, match=expected):
             read_scores(str(tmp_path / "table"))
+
+
+def test_the_best_choices_are_those_of_all_choices():
+    rng = np.random.default_rng(0)
+    lists = [[scored_candidate(str(score), "") for score in sorted(rng.normal(size=count).tolist(), reverse=True)]
+             for count in (3, 1, 4, 2)]
+    totals = {ranks: sum(one[rank].score for one, rank in zip(lists, ranks, strict=True))
+              for ranks in itertools.product(*map(range, map(len, lists)))}
+    expected = sorted(totals, key=lambda ranks: -totals[ranks])
+    assert best_choices(lists, 100) == expected and best_choices(lists, 5) == expected[:5]
+    assert best_choices(lists, 1) == [(0, 0, 0, 0)]
 
 
 def test_scores_are_summed_and_sorted():

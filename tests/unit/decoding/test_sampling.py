@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, beam_search, length_penalty
-from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample, uniform_numbers
+from open_seq2seq.decoding.sampling import Sampling, _draw, _tempered, greedy_search, sample, uniform_numbers
 from tests.unit.decoding.test_beam_search import EOS, START, STATES, RandomModel
 
 DRAWN = 20_000
@@ -40,6 +40,23 @@ def test_greedy_search_is_a_beam_of_one(vocab: int, alpha: float, eos_bonus: flo
     for one, other in zip(greedy, beam, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("options", [{}, {"top_p": 0.9}, {"top_p": 0.35, "top_k": 900}])
+@pytest.mark.parametrize("temperature", [0.1, 0.7, 1.0, 1.9, 1e-44])
+def test_scalars_draw_what_constants_draw(temperature: float, options: dict[str, Any]):
+    # In compiled functions, also where a rounding of the probabilities decides: there are many draws from many ids.
+    logits = tf.constant(np.random.default_rng(3).normal(0.0, 2.0, (1, 64, 3000)), tf.float32)
+    uniform = uniform_numbers(1, tf.zeros([1], tf.int64), tf.constant(0), 64)
+
+    def ids(temperature: Any, top_p: Any) -> tf.Tensor:
+        sampling = Sampling(temperature, options.get("top_k"), top_p if "top_p" in options else None)
+        return _tempered(logits, temperature), _draw(logits, uniform, sampling)
+
+    expected = tf.function(lambda: ids(temperature, options.get("top_p")))()
+    scalars = tf.constant(temperature), tf.constant(options.get("top_p", 1.0))
+    for found, wanted in zip(tf.function(ids)(*scalars), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
 
 
 def drawn(logits: np.ndarray, count: int = DRAWN, num_samples: int = 1, limit: int = 1, alpha: float = 0.0,

@@ -18,11 +18,11 @@ VOCAB, EMB, UNITS = 11, 4, 6
 LENGTHS = [7, 3, 1]
 
 
-def make(**params):
+def make(mode="infer", **params):
     given = {"core_cell": "LSTMCell", "core_cell_params": {"num_units": UNITS}, "encoder_layers": 2, "emb_size": EMB,
              "vocab_size": VOCAB, **params}
     with creating_variables(1):
-        encoder = LMEncoder(given, mode="infer")
+        encoder = LMEncoder(given, mode=mode)
     rng = np.random.default_rng(0)
     for variable in named_variables(encoder).values():
         variable.assign(variable + rng.normal(0.0, 0.3, variable.shape))
@@ -104,6 +104,30 @@ def test_reading_a_prompt_in_pieces_equals_reading_it_token_by_token(kind):
     found = encoder.read(ids[:, 4:], tf.constant(4), found, prepared)
     for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("names", [(), ("sampling_temperature",), ("sampling_temperature", "sampling_top_p")], ids=len)
+def test_one_compiled_function_generates_with_all_settings(names):
+    encoder, (ids, lengths) = make(**dict.fromkeys(names, 1.0)), batch()
+    generate = compiled_generation(encoder)
+    for count, *settings in ((6, 0.7, 0.9), (9, 1.3, 0.37)):
+        values = {"num_tokens_gen": count, **dict(zip(names, settings, strict=False))}
+        with encoder.generating(values):
+            found = generate(ids, lengths, tf.range(3)).numpy()
+        fixed = make("eval", **values)  # which has constants instead
+        np.testing.assert_array_equal(found, compiled_generation(fixed)(ids, lengths, tf.range(3)))
+    assert found.shape == (3, 9) and generate.experimental_get_tracing_count() == 1
+    assert generate(ids, lengths, tf.range(3)).shape == (3, 200)
+
+
+@pytest.mark.parametrize(("values", "message"), [
+    ({"sampling_temperature": 0.5}, "sampling_temperature' is not set"), ({"num_tokens_gen": 0}, "from 1 to"),
+    ({"dropout": 0.5}, "Unknown parameter"), ({"num_tokens_gen": 3, "sampling_top_p": 2.0}, "sampling_top_p.")])
+def test_values_that_generation_cannot_have(values, message):
+    encoder = make(num_tokens_gen=5)
+    with pytest.raises(ConfigError, match=message), encoder.generating(values):
+        pass
+    assert encoder.generate(*batch(), tf.range(3)).shape == (3, 5)
 
 
 @pytest.mark.long

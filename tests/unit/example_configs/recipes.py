@@ -76,7 +76,8 @@ def num_weights(base_model: Any, params: dict[str, Any], **sizes: Any) -> int:
             model.data_layer = spec.params["data_layer"](
                 {**spec.params["data_layer_params"], "batch_size": 2, "mode": "train"}, model, "data_layer", "train")
         for part in ("encoder", "decoder"):
-            made = spec.params[part]
+            if (made := spec.params.get(part)) is None:  # a vocoder has no decoder
+                continue
             known = {**made.get_required_params(), **made.get_optional_params()}
             derived = {name: value for name, value in (sizes or model.derived_params(part)).items() if name in known}
             setattr(model, part, made({**(spec.params.get(f"{part}_params") or {}), **derived}, model, part, "train"))

@@ -16,10 +16,12 @@ from tests.unit.example_configs.recipes import EXAMPLES, assert_trains, num_weig
 FOLDER = EXAMPLES / "text2speech"
 RECIPES = sorted(FOLDER.glob("*.py"))
 NARROW = ("num_channels", "rnn_cell_dim", "src_emb_size", "emb_size", "attention_layer_size", "decoder_cell_units",
-          "prenet_units", "duration_units", "hidden_size", "inner_size")
+          "prenet_units", "duration_units", "embedding_size", "output_size", "hidden_size", "prenet_hidden_size",
+          "inner_size")
 # Trained weights of the original, with its vocabulary of 94 symbols; its two cuDNN cells have second biases of 4 x 256.
 # The tokens of styles, 32 x 512, are not trained.
-WEIGHTS = {"tacotron_float": 26_925_153 - 2048, "tacotron_gst": 30_374_721 - 2048 + 16_384}
+WEIGHTS = {"tacotron_float": 26_925_153 - 2048, "tacotron_gst": 30_374_721 - 2048 + 16_384,
+           "centaur_float": 22_574_244}
 # At a small width these train the same layers as the others; tests of whole commands train toy-voice.
 LIKE_OTHERS = ("tacotron_mixed", "tacotron_float_8gpu", "tacotron_mixed_8gpu", "toy-voice", "wavenet_float_8gpu",
                "wavenet_mixed_8gpu")

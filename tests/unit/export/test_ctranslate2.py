@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from open_seq2seq.export import formats
@@ -47,6 +48,16 @@ def test_results_are_those_of_inference_and_the_lines_of_the_readme_load_the_mod
     capfd.readouterr()
     exec(lines.replace("…", "a b"), {})
     assert capfd.readouterr().out.endswith("\n")
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("family", ["language model", "alibi"])
+def test_forty_prompts_are_continued_as_by_inference(toys, family):
+    random = np.random.default_rng(0)
+    prompts = [" ".join(random.choice(list("abcde"), size)) for size in range(1, 41)]
+    report = exported(untrained(*MORE[family]), "ctranslate2", toys / f"{family} of prompts", prompts)
+    (one,) = report["functions"].values()
+    assert one["equal"] == one["examples"] == 2 * len(prompts)
 
 
 def printed_by_the_readme(trained, folder, text, capfd):

@@ -47,9 +47,11 @@ def test_the_folder_has_every_weight_and_says_that_it_is_not_checked(toys, monke
 def test_results_are_those_of_inference(toys, family):
     pytest.importorskip("torch", reason="needs torch")
     pytest.importorskip("transformers", reason="needs transformers")
-    report = exported(untrained(*FAMILIES[family]), "huggingface", toys / family)
+    random = np.random.default_rng(0)
+    texts = TEXTS + [" ".join(random.choice([*"abcde", "häuser", "bade"], size)) for size in range(1, 55)]
+    report = exported(untrained(*FAMILIES[family]), "huggingface", toys / family, texts)
     (one,) = report["functions"].values()
-    assert one["equal"] == one["examples"] == 2 * len(TEXTS)
+    assert one["equal"] == one["examples"] == len(texts) + 50
 
 
 @pytest.mark.parametrize(("recipe", "values", "said"), [

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings
 from open_seq2seq.losses import VocoderLoss
+from open_seq2seq.utils.errors import ConfigError
 from open_seq2seq.utils.librosa_import import import_librosa
 
 librosa = import_librosa()
@@ -67,3 +68,17 @@ def test_a_copy_has_no_loss(tensors):
     terms = terms_of(audio[:, :20 * 32], audio, log_magnitude, [21, 21, 21], [0, 1, 2])
     for name, term in terms.items():
         assert name == "magnitude" or float(term.sum) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_silence_does_not_decide_the_update(tensors):
+    sound, audio, log_magnitude = tensors
+    audio = audio.copy()
+    audio[0] = 0.0
+    terms = terms_of(1e-2 * sound, audio, log_magnitude, [21, 21, 21], [5, 3, -1])
+    assert all(np.isfinite(term.sum.numpy()) and term.sum.numpy() < 50 for term in terms.values())
+
+
+@pytest.mark.parametrize("sizes", [[512.5], ["a"], [True], [510], [512, 512]])
+def test_bad_resolutions_are_refused(sizes):
+    with pytest.raises(ConfigError, match="resolutions"):
+        VocoderLoss({"settings": SETTINGS, "resolutions": sizes})

@@ -70,7 +70,7 @@ def test_every_form_of_table(folder, form, capfd):
     assert pieces.encode("GOOD Film") == pieces.encode("good film") and pieces.unk_id() not in pieces.encode("Good")
     out = capfd.readouterr().out
     for words in ("text: column review, label: column opinion", "my/dev.tsv: 6 texts", "good 24",
-                  'data_dir = "my/"', "Then: python run.py --config_file=my_labels.py --mode=train_eval --check"):
+                  'data_dir = "my/"', "Then train: python run.py --config_file=my_labels.py --mode=train_eval\n"):
         assert words in out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 
 import numpy as np
 import pytest
@@ -101,6 +102,8 @@ def test_existing_files_are_kept(table, name, monkeypatch):
     (["--table=in/table.tsv", "--dev_share=0"], "--dev_share must be a share"),
     (["--table=in/table.tsv", "--test_share=nan"], "--test_share must be a share"),
     (["--table=in/table.tsv", "--speaker_column=who"], "no column named 'who'"),
+    (["--table=in/table.tsv", "--columns=wav_filename"], "--columns needs two columns, such as --columns=1,2, but got"),
+    (["--table=in/table.tsv", "--columns", "a", "b", "c"], "--columns needs two columns, .* but got a,b,c"),
     (["--table=in/table.tsv", "--output_dir=in/table.tsv"], "is a file, not a folder"),
     (["--table=moved.tsv"], r"0 usable recordings .* line 2, wav/0.wav: does not exist \(file wav/0.wav\)"),
     (["--table=empty.csv"], "no rows below its header"),
@@ -116,3 +119,28 @@ def test_mistakes_are_one_sentence(table, arguments, words, monkeypatch, capsys)
     assert not (table / "my_speech").exists()
     if "moved" in arguments[0]:
         assert "41 missing (first: line 2, wav/0.wav)" in capsys.readouterr().out
+
+
+def test_other_names_of_columns(table, monkeypatch, capfd):
+    """Two words or one with a comma; the first row is not counted; a hint does not name a column with another role."""
+    lines = (table / "in" / "table.tsv").read_text(encoding="utf-8-sig").replace("\t", ";")
+    (table / "in" / "own.csv").write_text(lines.replace("transcript;speaker;wav_filename", "spoken;voice;file"))
+    monkeypatch.chdir(table)
+    for folder, columns in (("one", ["--columns=file,spoken"]), ("two", ["--columns", "file", "spoken"])):
+        main(["--table=in/own.csv", *columns, f"--output_dir={folder}"])
+    assert (table / "one" / "train.csv").read_bytes() == (table / "two" / "train.csv").read_bytes()
+    out = capfd.readouterr().out
+    assert "in/own.csv: 42 rows, columns separated by semicolons" in out
+    assert "Then train: python run.py --config_file=my_speech.py --mode=train_eval\n" in out and "WARNING" not in out
+    with pytest.raises(UserError, match="no column named 'speaker' for --speaker_column: .*file.$"):
+        main(["--table=in/own.csv", "--columns=file,spoken", "--speaker_column=speaker"])
+
+
+def test_few_speakers_leave_little_for_training(table, monkeypatch, capfd):
+    text = (table / "in" / "table.tsv").read_text(encoding="utf-8-sig")
+    (table / "in" / "few.tsv").write_text(re.sub(r"speaker(\d)", lambda match: f"speaker{int(match[1]) % 3}", text))
+    monkeypatch.chdir(table)
+    main(["--table=in/few.tsv", "--speaker_column=speaker", "--output_dir=few"])
+    train, *held_out = (len(part) for part in lists_of(table / "few"))
+    out = capfd.readouterr().out
+    assert sum(held_out) > train and f"WARNING: Only {train / 40:.0%} of the recordings are for training" in out

@@ -16,6 +16,7 @@ pytest.importorskip("fastapi")
 from fastapi import WebSocketDisconnect  # noqa: E402
 from fastapi.testclient import TestClient  # noqa: E402
 
+from open_seq2seq.decoding.n_best import Candidate  # noqa: E402
 from open_seq2seq.models.speech2text.speech2text import Recognition  # noqa: E402
 from open_seq2seq.models.speech2text.subtitles import SpokenWord  # noqa: E402
 from open_seq2seq.models.text2speech.speech import Speech, Timing  # noqa: E402
@@ -25,6 +26,7 @@ from open_seq2seq.server.command import parse_key, serve  # noqa: E402
 from open_seq2seq.server.limits import Limits, Refused  # noqa: E402
 from open_seq2seq.server.served import Models, Served, parse_names  # noqa: E402
 from open_seq2seq.utils.errors import DataError, UserError  # noqa: E402
+from tests.unit.server.repeating import Repeating  # noqa: E402
 
 MARKUP = "<script>alert(1)</script>"
 LIMITS = Limits(megabytes=0.2, audio_seconds=2.0, characters=200, inputs=4, seconds=5.0)
@@ -39,7 +41,8 @@ def translated(text):
 def recognized(recording):
     samples, rate = recording
     words = [SpokenWord("some", 0.1, 0.3, 0.9), SpokenWord("words", 0.4, len(samples) / rate, 0.8)]
-    return Recognition("some words", words)
+    n_best = [Candidate(text, score, score, 0.0) for text, score in (("some words", -1.0), ("sum words", -2.5))]
+    return Recognition("some words", words, None, n_best)
 
 
 def spoken(text):
@@ -47,26 +50,8 @@ def spoken(text):
                   [Timing("a", 0.0, 0.1)])
 
 
-def completed(text):
-    return np.arange(len(text.split()) + 8)
-
-
-class Repeating:
-    """Stands for a ``TrainedModel`` with a function from an input to its result."""
-
-    def __init__(self, verb, function, reads_lines=True, **more):
-        layer = types.SimpleNamespace(counts_examples=True, batch_budget=8, reads_lines=reads_lines,
-                                      settings=types.SimpleNamespace(sample_freq=8000), class_names=["cat", "dog"],
-                                      ids_to_text=lambda ids: " ".join(f"w{one}" for one in ids), **more)
-        self.model = types.SimpleNamespace(verb=verb, data_layer=layer, decoder=types.SimpleNamespace(
-            params={"beam_size": 2}, at_speed=None))
-        self._function = function
-
-    def infer(self, inputs, first=0):
-        return [self._function(one) for one in inputs]
-
-    def variant(self, values):
-        return self
+def completed(text, count=8):
+    return np.arange(len(text.split()) + count)
 
 
 MODELS = {
@@ -147,6 +132,21 @@ def test_completions(client):
     assert json.loads(lines[0][6:])["choices"][0]["text"] == " w2 w3 w4 w5 w6" and lines[2:] == ["data: [DONE]", ""]
 
 
+def test_completions_with_any_settings_need_three_compilations():
+    lm = Repeating("generate", completed, False)
+    served = Served("lm", lm, {}, LIMITS)
+    served.warm()
+    built = [*lm.variants]
+    client = TestClient(make_app(Models([served]), LIMITS, log=False))
+    for count in (1, 7, 100):
+        for settings in ({"temperature": 0}, {"temperature": 0.01}, {"temperature": 1.37}, {},
+                         {"temperature": 0.5, "top_p": 0.123}, {"top_p": 0.99}):
+            body = {"model": "lm", "prompt": "a", "max_tokens": count, **settings}
+            answer = client.post("/v1/completions", json=body)
+            assert answer.json()["usage"]["completion_tokens"] == count
+    assert lm.variants == built and len(built) == 4  # one is that of /v1/infer
+
+
 def test_own_form_for_every_task(client):
     def asked(model, **more):
         return client.post("/v1/infer", json={"model": model, "inputs": ["a"], **more}).json()["results"][0]
@@ -155,7 +155,10 @@ def test_own_form_for_every_task(client):
     assert asked("labels") == {"classes": [{"label": "cat", "score": 0.75}]}
     assert asked("voice")["sampling_rate"] == 8000
     answer = client.post("/v1/infer", data={"model": "asr"}, files={"file": ("x.wav", wav())}).json()
-    assert answer["results"][0]["words"][0]["word"] == "some"
+    assert answer["results"][0]["words"][0]["word"] == "some" and "hypotheses" not in answer["results"][0]
+    answer = client.post("/v1/infer", data={"model": "asr", "n_best": 2}, files={"file": ("x.wav", wav())}).json()
+    assert answer["results"][0]["hypotheses"] == [{"text": "some words", "score": -1.0},
+                                                  {"text": "sum words", "score": -2.5}]
 
 
 def test_metrics_health_and_pages(client):
@@ -202,6 +205,8 @@ BAD = {
         "file": wav(1.0, 192_000, kind="FLAC", value=0.0)}}, 413, "longer than 0.5 seconds"),
     "unknown format": ("/v1/audio/transcriptions", {"data": {"model": "asr", "response_format": "doc"}, "files": {
         "file": wav()}}, 400, "use json, text, srt"),
+    "a number of transcripts": ("/v1/infer", {"data": {"model": "asr", "n_best": "0"}, "files": {"file": wav()}}, 400,
+                                "'n_best' must be"),
     "no picture": ("/v1/infer", {"data": {"model": "images"}, "files": {"file": b"GIF89a"}}, 400, "JPEG or PNG"),
     "a damaged picture": ("/v1/infer", {"data": {"model": "images"}, "files": {
         "file": b"\x89PNG\r\n\x1a\n" + b"\0" * 20}}, 400, "damaged"),
@@ -320,7 +325,8 @@ def test_an_answer_that_takes_too_long():
 
 
 def test_names_of_models():
-    assert parse_names(["en-de=x/y", "/a/my_run"]) == {"en-de": "x/y", "my_run": "/a/my_run"}
+    assert parse_names(["en-de=x/y", "/a/my_run", "b.zip", "toy:reversal"]) == {
+        "en-de": "x/y", "my_run": "/a/my_run", "b": "b.zip", "reversal": "toy:reversal"}
     for words, message in ((["a=x", "a=y"], "Two models"), (["a b=x"], "cannot be the name"), (["=x"], "cannot be")):
         with pytest.raises(UserError, match=message):
             parse_names(words)

@@ -7,7 +7,6 @@ import io
 import json
 import socket
 import time
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,29 +20,15 @@ pytest.importorskip("uvicorn")
 from open_seq2seq.models.speech2text.speech2text import Recognition  # noqa: E402
 from open_seq2seq.models.text2text.translations import Translation, Translations  # noqa: E402
 from open_seq2seq.server.command import serve  # noqa: E402
+from tests.unit.server.repeating import Repeating  # noqa: E402
 
 MARKUP = "<script>alert('1')</script>"
 KEY = "ключ-secret"
 HOST_TRACES = ("Traceback", "site-packages", "open_seq2seq/", "/root", "/tmp", "/work", "root:x:")
 
 
-class Repeating:
-    """Stands for a ``TrainedModel``: a translation is its sentence, a transcript markup."""
-
-    def __init__(self, verb: str, result: Any) -> None:
-        layer = types.SimpleNamespace(counts_examples=True, batch_budget=8, reads_lines=verb == "translate")
-        self.model = types.SimpleNamespace(verb=verb, data_layer=layer, decoder=types.SimpleNamespace(params={}))
-        self._result = result
-
-    def infer(self, inputs: list[Any], first: int = 0) -> list[Any]:
-        return [self._result(one) for one in inputs]
-
-    def variant(self, values: Any) -> Any:
-        return self
-
-
 MODELS = {"en-de": Repeating("translate", lambda text: Translations([Translation(-1.0, text)], [1], None)),
-          "asr": Repeating("transcribe", lambda recording: Recognition(MARKUP, []))}
+          "asr": Repeating("transcribe", lambda recording: Recognition(MARKUP, []), False)}
 
 
 @contextlib.contextmanager
@@ -160,6 +145,41 @@ def test_half_closed_and_closed_connections_leave_no_request_behind():
         deadline = time.monotonic() + 5
         while asked(port, "/health", method="GET")[0] == 429 and time.monotonic() < deadline:
             time.sleep(0.02)
+        check_lives(port)
+
+
+def test_clients_that_hesitate_lose_their_connections(port):
+    """Those that send nothing, half a head, a head letter by letter, or nothing more after an answer."""
+    whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    starts = [b""] * 200 + [whole[:30]] * 5 + [whole] * 5 + [whole + whole[:30]] * 5
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(connected(port)) for _ in starts]
+        for connection, start in zip(connections, starts, strict=True):
+            connection.sendall(start)
+        slow = stack.enter_context(connected(port))
+        with contextlib.suppress(OSError):
+            for number in range(200):  # until the server ends the connection
+                slow.sendall(b"GET /" if number == 0 else b"x")
+                time.sleep(0.05)
+        assert number < 199
+        statuses = [read(connection)[0] for connection in connections]
+    assert statuses == [200 if start.startswith(whole) else 0 for start in starts]
+    check_lives(port)
+
+
+def test_a_client_that_does_not_read_a_long_answer_loses_its_connection():
+    text, head = "x" * 15_000_000, b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    with serving(requests=1, characters=len(text), megabytes=20.0) as port, socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)  # so that the answer does not fit into buffers
+        deaf.connect(("127.0.0.1", port))
+        body = translation(q=text)
+        deaf.sendall(head % len(body) + body)
+        while asked(port, "/health", method="GET")[0] != 429:  # its answer is being computed
+            time.sleep(0.02)
+        while asked(port, "/health", method="GET")[0] == 429:
+            time.sleep(0.1)
+        time.sleep(2.0)  # the server waits for one second
+        assert len(read(deaf)[2]) < len(text)
         check_lives(port)
 
 

@@ -16,6 +16,7 @@ from open_seq2seq.utils import shipped
     ("scripts/prepare_wmt.py prepares them", "open_seq2seq script prepare_wmt prepares them"),
     ("mpiexec -np 8 python run.py --config_file=example_configs/lm/toy-lm.py --mode=train",
      "mpiexec -np 8 open_seq2seq --config_file=recipe:lm/toy-lm --mode=train"),
+    ("run.py --mode=infer, my_run.py and /home/run.py", "open_seq2seq --mode=infer, my_run.py and /home/run.py"),
     ("docs/own-text.md describes it", "docs/own-text.md describes it"),
 ])
 def test_commands_need_no_repository(text: str, becomes: str):
@@ -45,3 +46,15 @@ def test_an_installed_copy_uses_its_own_files(tmp_path, monkeypatch):
     installed = importlib.import_module("installed.utils.shipped")
     assert installed.INSTALLED and installed.RECIPES == package / "share" / "example_configs"
     assert installed.as_usable("python run.py --check") == "open_seq2seq --check"
+
+
+def test_help_of_an_installed_copy_names_commands_that_work(monkeypatch):
+    from open_seq2seq.cli import make_parser
+    from open_seq2seq.utils.script import ScriptParser
+    from scripts import decode
+
+    monkeypatch.setattr("sys.argv", [str(shipped.SCRIPTS / "decode.py")])
+    assert "usage: python scripts/decode.py [-h]" in ScriptParser(decode.__doc__).format_help()
+    monkeypatch.setattr(shipped, "INSTALLED", True)
+    for text in (ScriptParser(decode.__doc__).format_help(), make_parser().format_help()):
+        assert "scripts/decode" not in text and "run.py" not in text and "usage: open_seq2seq " in text

@@ -13,6 +13,7 @@ import soundfile
 
 from open_seq2seq import cli
 from open_seq2seq.data.audio.audio_files import overlapping, read_audio
+from open_seq2seq.decoding.n_best import read_n_best
 from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.models.speech2text.speech2text import Recognition
 from open_seq2seq.models.speech2text.subtitles import FORMATS, SpokenWord, formatted, joined_words, subtitles_of
@@ -131,6 +132,27 @@ def test_a_long_recording_is_that_of_its_windows(make, long_file, tmp_path, deco
     assert command.data_layer.num_examples == 10
     rows = transcribed(command, tmp_path / "out.csv")
     assert [row["predicted_transcript"] for row in rows] == [found.text] * 2
+
+
+def test_the_best_hypotheses_of_a_long_recording_are_made_of_those_of_its_windows(make, long_file, tmp_path):
+    decoder = {"use_language_model": True, "beam_width": 16, "n_best": 4}
+    model = make("interactive_infer", data=FIXED, decoder=decoder, window_seconds=8)
+    worded(model)
+    trained = TrainedModel(model)
+    result, windows = trained.infer([str(long_file)])[0], trained.infer(model.divided(str(long_file)))
+    best = result.n_best
+    assert best[0].text == result.text and 1 < len(best) <= 4 and len({one.text for one in best}) == len(best)
+    assert [one.score for one in best] == sorted((one.score for one in best), reverse=True)
+    assert best[0].score == pytest.approx(sum(one.n_best[0].score for one in windows))
+    np.testing.assert_allclose([one.acoustic + one.lm for one in best], [one.score for one in best])
+    again = tmp_path / "again.wav"
+    again.write_bytes(long_file.read_bytes())
+    files = {**FIXED, "dataset_files": [str(long_file), str(again)]}
+    command = make("infer", model, data=files, decoder=decoder, window_seconds=8)
+    transcribed(command, tmp_path / "out.csv")
+    lists = read_n_best(str(tmp_path / "out.n_best.tsv"))
+    assert [[one.text for one in candidates] for candidates in lists.values()] == [[one.text for one in best]] * 2
+    np.testing.assert_allclose([one.score for one in [*lists.values()][1]], [one.score for one in best], atol=1e-4)
 
 
 def test_files_of_several_recordings_are_in_a_folder(make, toy, tmp_path):
