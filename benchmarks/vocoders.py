@@ -75,12 +75,13 @@ def makers(vocoder: Any, iterations: Sequence[int]) -> dict[str, Callable[[np.nd
     shape = tf.TensorSpec([1, None, settings.num_columns], tf.float32)
     griffin_lim = tf.function(lambda x: to_sound(x, tf.shape(x)[1:2], settings, 60), [shape])
 
-    def of_model(count: int) -> Callable[[np.ndarray], np.ndarray]:
-        model = vocoder.variant({"encoder_params": {"phase_iterations": count}})
+    def of_model(**values: int) -> Callable[[np.ndarray], np.ndarray]:
+        model = vocoder.variant({"encoder_params": values})
         return lambda one: model.infer([one])[0].samples
 
     return {"Griffin-Lim, 60 iterations": lambda one: griffin_lim(one[None])[0].numpy(),
-            **{f"vocoder, {count} iterations": of_model(count) for count in iterations}}
+            "network alone": of_model(phase_iterations=0, mel_iterations=0),
+            **{f"vocoder, {count} iterations": of_model(phase_iterations=count) for count in iterations}}
 
 
 def main(argv: list[str]) -> None:
@@ -90,7 +91,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--clips", required=True, help="list of clips")
     parser.add_argument("--location", default="", help="folder with wavs/ of these clips")
     parser.add_argument("--voice", help="log directory of a model of speech synthesis that speaks the texts")
-    parser.add_argument("--iterations", type=int, nargs="+", default=[0], help="values of phase_iterations")
+    parser.add_argument("--iterations", type=int, nargs="*", default=[20], help="values of phase_iterations")
     args = parser.parse_args(argv)
 
     import open_seq2seq

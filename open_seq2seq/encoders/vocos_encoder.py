@@ -47,12 +47,12 @@ class VocosEncoder(Encoder):
             **Encoder.get_optional_params(),
             "kernel_size": Param(int, 7, "Number of taps of the convolutions.", "frames", minimum=1,
                                  maximum=1001),
-            "phase_iterations": Param(int, 20, "In evaluation and inference, number of iterations of Griffin and Lim's "
-                                      "method that begin with the phases of the network.", minimum=0, maximum=10**4,
-                                      on_change=FREE),
-            "mel_iterations": Param(int, 5, "In evaluation and inference, number of iterations in which the network's "
-                                    "magnitudes are fitted to the mel spectrogram.", minimum=0, maximum=1000,
-                                    on_change=FREE),
+            "phase_iterations": Param(int, 20, "For spectrograms of recordings, in evaluation and inference: number of "
+                                      "iterations of Griffin and Lim's method that begin with the phases of the "
+                                      "network.", minimum=0, maximum=10**4, on_change=FREE),
+            "mel_iterations": Param(int, 5, "For spectrograms of recordings, in evaluation and inference: number of "
+                                    "iterations in which the network's magnitudes are fitted to the mel spectrogram.",
+                                    minimum=0, maximum=1000, on_change=FREE),
             "source": Param([None, "pulses"], "pulses", "What phases are relative to: pulses at the pitch of the "
                             "spectrogram, mixed with noise; None: to nothing, as in Vocos.", on_change=REFUSE),
             "settings": Param(object, None, "Settings of the spectrograms; set from the data layer.", derived=True),
@@ -80,7 +80,8 @@ class VocosEncoder(Encoder):
 
         Args:
           input_dict: a dict whose last two ``source_tensors`` are spectrograms ``[batch, frames, features]`` and their
-            numbers of frames ``[batch]``.
+            numbers of frames ``[batch]``. ``are_predicted`` says that the spectrograms are those of another model,
+            which are too smooth for ``mel_iterations`` and ``phase_iterations`` to improve the sound.
 
         Returns:
           A dict with ``log_magnitude`` and, as complex numbers of magnitude 1, ``direction`` ``[batch, frames,
@@ -89,7 +90,7 @@ class VocosEncoder(Encoder):
         spectrogram, lengths = input_dict["source_tensors"][-2:]
         log_magnitude, direction = self._spectrum(tf.cast(spectrogram, tf.float32), lengths)
         magnitudes, iterations = tf.exp(log_magnitude), 0
-        if not self.training:
+        if not (self.training or input_dict.get("are_predicted")):
             magnitudes, iterations = self._fitted(log_magnitude, spectrogram), self.params["phase_iterations"]
         sound = griffin_lim(magnitudes, lengths, iterations, phases=direction)
         return {"log_magnitude": log_magnitude, "direction": direction, "sound": sound, "outputs_length": lengths}

@@ -143,8 +143,8 @@ class Text2SpeechVocoder(SoundModel):
         """
         own = self.data_layer.settings
         mel = tf.cast(columns[:, :, :settings.mel_columns], tf.float32) * settings.std_dev + settings.mean
-        sources = [(mel - own.mean) / own.std_dev, lengths]
-        return within_range(self.encoder.encode({"source_tensors": sources}, False)["sound"])
+        given = {"source_tensors": [(mel - own.mean) / own.std_dev, lengths], "are_predicted": True}
+        return within_range(self.encoder.encode(given, False)["sound"])
 
     def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
         samples = max(int(batch["source_tensors"][-1][0]) - 1, 0) * self.data_layer.settings.hop
