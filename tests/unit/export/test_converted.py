@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import functools
 import os
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from open_seq2seq.export import check as checking
 from open_seq2seq.export import conversion, converted, formats
 from open_seq2seq.export.check import check
 from open_seq2seq.export.converted import reason
@@ -99,3 +101,17 @@ def test_a_core_is_converted_checked_and_refused(tmp_path: Path, name: str):
     (tmp_path / "other").mkdir()
     assert "Erfinv" in chosen.write(model, [strange, function], tmp_path / "other")["strange"]
     assert [path.stem for path in (tmp_path / "other").iterdir()] == ["scaled"]
+
+
+@pytest.mark.parametrize(("rows", "refused"), [([1.5, 2.0, 3.0], None), ([np.nan, 2.0, 3.0], "nan"), ([1.0], "inf")])
+def test_numbers_that_inference_does_not_return_are_compared_and_have_to_exist(monkeypatch, tmp_path, rows, refused):
+    function = dataclasses.replace(core(None, None), expected=lambda result: Answer(()),
+                                   numbers=lambda inputs: [np.array(row) for row in inputs])
+    monkeypatch.setattr(checking, "_run", lambda chosen, folder, calls: (
+        [{"scaled": np.array([rows] * len(feed["values"]))} for _, feed in calls], np.ones(len(calls))))
+    run = functools.partial(check, formats.format_of("savedmodel"), [function], tmp_path, list, [[1.0, 2.0, 3.0]] * 2)
+    if refused:
+        with pytest.raises(UserError, match=f"differ by {refused} from those of inference"):
+            run()
+    else:
+        assert run()["scaled"].largest_difference == 0.5
