@@ -131,7 +131,7 @@ def _given(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
 
 
 def _declared(model: Any, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    for part in ("model", "data_layer", "encoder", "decoder", "loss"):
+    for part in ("model", "data_layer", "encoder", "loss", *({"decoder"} & {*params})):
         cls = resolve_name(model if part == "model" else params[part], part, part)
         part = "" if part == "model" else f"{part}_params"
         for name in {key: None for found in cls.declared_params() for key in found}:
