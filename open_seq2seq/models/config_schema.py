@@ -151,7 +151,8 @@ def _parameters(value: Any) -> dict[str, Param] | None:
 
 def _types_of(hint: Any) -> Any:
     plain = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    return plain if all(kind in (int, float, bool, str, type(None)) for kind in plain) else object
+    known = all(kind in (int, float, bool, str, type(None)) for kind in plain)
+    return (*plain, type(None)) if known else object  # None: not given
 
 
 def _of_param(param: Param) -> Schema:
