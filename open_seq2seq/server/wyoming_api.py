@@ -63,7 +63,7 @@ class _Conversation:
         self._reader, self._writer = _Reader(reader, limits), writer
         self._models, self._limits, self._log = models, limits, log
         self._model: str | None = None
-        self._pieces: list[bytes] | None = []  # of the recording; None after a mistake in it
+        self._audio: bytearray | None = bytearray()  # of the recording; None after a mistake in it
         self._format = (0, 0, 0)  # sampling rate, bytes of a sample, channels
         self.is_answering = self.ends = False
         self._answers = {"describe": self._describe, "ping": self._ping, "transcribe": self._choose,
@@ -113,33 +113,33 @@ class _Conversation:
         await self._send(Pong(str(data.get("text") or "")))
 
     async def _choose(self, data: dict[str, Any], payload: bytes) -> None:
-        self._model, self._pieces = _name(data), []
+        self._model, self._audio = _name(data), bytearray()
 
     async def _begin(self, data: dict[str, Any], payload: bytes) -> None:
-        self._pieces = []
+        self._audio = bytearray()
 
     async def _hear(self, data: dict[str, Any], payload: bytes) -> None:
-        if self._pieces is None:
+        if self._audio is None:
             return
-        pieces, self._pieces = self._pieces, None
+        audio, self._audio = self._audio, None
         rate, width, channels = _number(data, "rate"), _number(data, "width"), _number(data, "channels")
         if not (1000 <= rate <= 192_000 and width in _WIDTHS and 1 <= channels <= 16):
             raise Refused(400, "The audio must have a rate from 1,000 to 192,000 Hz, a width of 2 or 4 bytes, and 1 to "
                           "16 channels.")
-        if pieces and (rate, width, channels) != self._format:
+        if audio and (rate, width, channels) != self._format:
             raise Refused(400, "The audio changes its format within a recording: begin another one.")
-        count = sum(map(len, pieces)) + len(payload)
+        count = len(audio) + len(payload)
         if count > self._limits.megabytes * 1e6 or count > self._limits.audio_seconds * rate * width * channels:
             raise Refused(413, f"The recording is longer than {self._limits.audio_seconds:g} seconds, or larger than "
                           f"{self._limits.megabytes:g} MB: divide it.")
-        self._pieces, self._format = [*pieces, payload], (rate, width, channels)
+        audio += payload
+        self._audio, self._format = audio, (rate, width, channels)
 
     async def _transcribe(self, data: dict[str, Any], payload: bytes) -> None:
-        pieces, self._pieces = self._pieces, []
-        if pieces is None:
+        content, self._audio = self._audio, bytearray()
+        if content is None:
             return
         rate, width, channels = self._format
-        content = b"".join(pieces)
         if len(content) < width * channels or not content:
             raise Refused(400, "The recording has no samples.")
         samples = np.frombuffer(content[:len(content) // (width * channels) * width * channels], _WIDTHS[width])

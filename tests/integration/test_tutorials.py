@@ -1,4 +1,4 @@
-"""Whoever follows a tutorial gets to its end: every command, program and config of these pages runs as it stands."""
+"""Tutorials run to the end: their commands, programs and configs, with short trainings."""
 
 from __future__ import annotations
 
