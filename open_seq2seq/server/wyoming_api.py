@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import socket
 import time
@@ -100,6 +101,12 @@ class _Conversation:
             refused = error if isinstance(error, Refused) else Refused(400, str(error))
             status = refused.status
             await self.refuse(refused)
+        except (OSError, EOFError, TimeoutError):  # of the client
+            raise
+        except Exception:  # of the model
+            status = 500
+            logging.getLogger("uvicorn.error").exception("The answer to the event %s failed.", event.type)
+            await self.refuse(Refused(status, "The answer failed: the server's log says why."))
         if self._log and (status != 200 or event.type not in ("audio-start", "audio-chunk")):
             log_line("WYOMING", event.type, status, begin, self._writer.get_extra_info("peername"))
 

@@ -38,8 +38,14 @@ def heard(recording: tuple[np.ndarray, int]) -> Recognition:
     return Recognition(f"{len(samples)} samples at {rate}, mean {samples.mean():.3f}")
 
 
+def said(text: str) -> Speech:
+    if text == "a fault":
+        raise ValueError(text)
+    return Speech(SOUND, 8000, *[np.zeros([1, 1])] * 2, text, [])
+
+
 MODELS = {"de_asr": Repeating("transcribe", heard, False), "other": Repeating("transcribe", heard, False),
-          "voice": Repeating("synthesize", lambda text: Speech(SOUND, 8000, *[np.zeros([1, 1])] * 2, text, []))}
+          "voice": Repeating("synthesize", said)}
 
 
 @pytest.fixture(scope="module")
@@ -194,3 +200,12 @@ def test_too_many_clients_are_refused(port):
                 await one.disconnect()
 
     asyncio.run(run())
+
+
+def test_a_model_that_fails_gives_an_error_and_the_next_event_is_answered(port):
+    async def talking(client: Client) -> None:
+        await client.send(Synthesize("a fault"), Ping("on"))
+        assert (await client.error()).code == "500"
+        assert Pong.from_event(await client.answer()).text == "on"
+
+    talk(port, talking)
