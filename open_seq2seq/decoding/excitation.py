@@ -25,7 +25,9 @@ _TINY = 1e-9
 def pitch_of_mel(mel: tf.Tensor, basis: np.ndarray, rate: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the pitch of mel spectrograms: the period at which their spectra have the largest autocorrelation.
 
-    The spectra are the magnitudes of least norm with these mel values, below 1,500 Hz.
+    The spectra are the magnitudes of least norm with these mel values, below 1,500 Hz. All is computed in FP64: phases
+    are sums of the pitch over a clip, times the number of the harmonic, and the vertex of a flat maximum would multiply
+    the rounding errors of FP32.
 
     Args:
       mel: non-negative mel spectrograms ``[batch, frames, mels]``, without logarithm.
@@ -40,10 +42,10 @@ def pitch_of_mel(mel: tf.Tensor, basis: np.ndarray, rate: int) -> tuple[tf.Tenso
     weights = np.where(frequencies < _TOP, 0.5 + 0.5 * np.cos(np.pi * frequencies / _TOP), 0.0)
     weights *= frequencies >= LOWEST
     used = weights > 0
-    magnitudes = tf.nn.relu(tf.matmul(mel, tf.constant(np.linalg.pinv(basis)[used].T, tf.float32)))
-    magnitudes *= tf.constant(weights[used], tf.float32)
+    magnitudes = tf.nn.relu(tf.matmul(tf.cast(mel, tf.float64), np.linalg.pinv(basis)[used].T.astype(np.float64)))
+    magnitudes *= weights[used]
     candidates = np.geomspace(LOWEST, HIGHEST, _CANDIDATES)
-    waves = tf.constant(np.cos(2 * np.pi * np.outer(frequencies[used], 1 / candidates)), tf.float32)
+    waves = np.cos(2 * np.pi * np.outer(frequencies[used], 1 / candidates))
     total = tf.reduce_sum(magnitudes, 2, keepdims=True)
     correlation = tf.matmul(magnitudes, waves) / tf.maximum(total, _TINY)
     best = tf.argmax(correlation[:, :, 1:-1], 2, tf.int32) + 1
@@ -51,8 +53,8 @@ def pitch_of_mel(mel: tf.Tensor, basis: np.ndarray, rate: int) -> tuple[tf.Tenso
     # The vertex of a parabola through the maximum and its neighbours.
     shift = 0.5 * (before - after) / tf.minimum(before - 2 * peak + after, -_TINY)
     step = math.log(candidates[1] / candidates[0])
-    position = tf.cast(best, tf.float32) + tf.clip_by_value(shift, -0.5, 0.5)
-    return LOWEST * tf.exp(position * step), peak
+    position = tf.cast(best, tf.float64) + tf.clip_by_value(shift, -0.5, 0.5)
+    return tf.cast(LOWEST * tf.exp(position * step), tf.float32), tf.cast(peak, tf.float32)
 
 
 def pulses(pitch: tf.Tensor, hop: int, rate: int) -> tf.Tensor:
