@@ -47,7 +47,8 @@ def writer(kind: str, title: str, ending: str) -> Callable[[Any, Sequence[Servin
             targets = {function.name: str(folder / f"{function.name}{ending}") for function in kept}
             with tempfile.TemporaryDirectory() as place:
                 saved = os.path.join(place, "model")
-                tf.saved_model.save(module, saved, {function.name: traced(function) for function in kept})
+                tf.saved_model.save(module, saved, {function.name: traced(function.function, function.inputs)
+                                                    for function in kept})
                 del module
                 refused |= _converted(kind, saved, targets)
         if len(refused) == len(functions):

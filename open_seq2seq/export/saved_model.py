@@ -9,14 +9,18 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.export.formats import Format
-from open_seq2seq.export.tracing import bare_module, traced
+from open_seq2seq.export.tracing import bare_module, for_any_number_of_rows, traced
 from open_seq2seq.models.serving import ServingFunction
 
 
 def write(model: Any, functions: Sequence[ServingFunction], folder: Path) -> None:
     """Writes a SavedModel with one signature for each function; the first is also ``serving_default``."""
     module = bare_module(model, functions)
-    signatures = {function.name: traced(function, guard_empty=True) for function in functions}
+    signatures = {}
+    for function in functions:
+        # A second search makes the file larger, so cores, which are meant for batches, have only one.
+        call = for_any_number_of_rows(function.function, model.searches and not function.is_core)
+        signatures[function.name] = traced(call, function.inputs)
     tf.saved_model.save(module, str(folder), {"serving_default": signatures[functions[0].name], **signatures})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -25,26 +25,35 @@ def bare_module(model: Model, functions: Sequence[ServingFunction]) -> tf.Module
     return module
 
 
-def traced(function: ServingFunction, guard_empty: bool = False) -> Any:
-    """Returns the concrete function of a function, traced portably, whose arguments are named as its inputs.
-
-    Args:
-      function: the function.
-      guard_empty: whether to return empty outputs for a batch without rows, which searches cannot compute.
-    """
+def traced(function: Callable[[Tensors], Tensors], specs: Mapping[str, tf.TensorSpec]) -> Any:
+    """Returns the concrete function of a function, traced portably, whose arguments are named as its inputs."""
     def call(**inputs: tf.Tensor) -> Tensors:
         with forward_pass(portable=True):
-            return _guarded(function, inputs) if guard_empty else function.function(inputs)
+            return function(inputs)
 
-    specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in function.inputs.items()}
+    specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
     return tf.function(call, autograph=False).get_concrete_function(**specs)
 
 
-def _guarded(function: ServingFunction, inputs: Tensors) -> Tensors:
-    """Calls a function with one row of zeros or empty strings instead of none, and drops its result."""
-    rows = tf.shape(next(iter(inputs.values())))[0]
-    filled = {name: _with_a_row(value) for name, value in inputs.items()}
-    return {name: value[:rows] for name, value in function.function(filled).items()}
+def for_any_number_of_rows(function: Callable[[Tensors], Tensors], searches: bool) -> Callable[[Tensors], Tensors]:
+    """Returns a function that also accepts a batch without rows, which searches cannot compute, and is fast for one.
+
+    Args:
+      function: a function of tensors whose first dimension is the batch, and whose outputs have it, too.
+      searches: see ``Model.searches``; single examples then have a graph of their own.
+    """
+    def call(inputs: Tensors) -> Tensors:
+        rows = tf.shape(next(iter(inputs.values())))[0]
+        filled = {name: _with_a_row(value) for name, value in inputs.items()}
+
+        def alone() -> Tensors:
+            with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
+                return function(filled)
+
+        outputs = tf.cond(rows > 1, lambda: function(filled), alone) if searches else function(filled)
+        return {name: value[:rows] for name, value in outputs.items()}
+
+    return call
 
 
 def _with_a_row(value: tf.Tensor) -> tf.Tensor:

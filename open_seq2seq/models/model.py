@@ -11,8 +11,10 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, SAY, Param, with_change
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import Loss, LossTerm
 from open_seq2seq.models.model_params import optimization_params, reporting_params, run_params
 from open_seq2seq.models.part import Part
@@ -323,6 +325,16 @@ class Model(Component):
           output_values: the arrays that ``predict`` computed for the batch, without empty rows.
         """
         raise NotImplementedError("For inference, a model must implement infer(input_values, output_values).")
+
+    @property
+    def searches(self) -> bool:
+        """Whether inference chooses one symbol after the other, in steps of many small operations.
+
+        For a single example on CPUs, it takes less time to run these one after the other than to share them out.
+        TensorFlow does so for loops that are traced for its single-threaded executor. It optimises such loops less, so
+        that batches would take longer.
+        """
+        return any(isinstance(part, (AutoregressiveDecoder, LanguageEncoder)) for part in self.submodules)
 
     def serving_functions(self) -> list[ServingFunction]:
         """Returns what an exported model can do, the function of raw inputs first; by default nothing.

@@ -40,7 +40,9 @@ def text_functions(model: Any, target_tokenizer: Any) -> list[ServingFunction]:
 
     @functools.cache
     def tokenizers() -> tuple[Any, Any]:
-        return graph_tokenizer(layer.tokenizers[0]), graph_tokenizer(target_tokenizer)
+        source = graph_tokenizer(layer.tokenizers[0])
+        is_shared = layer.tokenizers[0].fingerprint == target_tokenizer.fingerprint
+        return source, source if is_shared else graph_tokenizer(target_tokenizer)
 
     def search(source: Sequence[tf.Tensor], inputs: Tensors) -> Tensors:
         ids, scores = model.predict({"source_tensors": source, "ids": row_numbers(inputs, source[1])})

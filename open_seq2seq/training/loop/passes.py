@@ -17,8 +17,6 @@ from open_seq2seq.data.contiguous import OnePass, PassBatch
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.windows import WindowLoader, inference_plan
-from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
-from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import comes_first, open_results
@@ -173,11 +171,9 @@ class InferencePass:
         self._model = model
         self._runner = runner
         signature = [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)]
-        # The operations of a step of one example's search are so small that it takes less time to run one after the
-        # other in one thread than to share them out. TensorFlow can do so on a single CPU. It then optimises the loop
-        # less, so that larger batches would take longer.
-        self._in_one_thread = (runner.local_replicas == 1 and not tf.config.get_visible_devices("GPU") and any(
-            isinstance(part, (AutoregressiveDecoder, LanguageEncoder)) for part in model.submodules))
+        # TensorFlow's single-threaded executor works on a single CPU only.
+        self._in_one_thread = (runner.local_replicas == 1 and not tf.config.get_visible_devices("GPU")
+                               and model.searches)
         self._step, self._step_of_one = (runner.compile(self._predict, signature) for _ in range(2))
 
     def _predict(self, batch: Any, fresh: tf.Tensor) -> list[tf.Tensor]:

@@ -26,7 +26,8 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Tenso
         recogniser = untrained("speech2text/toy-w2l.py", {"data_layer_params/vocab_file": "toy_speech_data/vocab.txt"})
         translator = untrained(*FAMILIES["words"])
         for function in [*recogniser.model.serving_functions(), translator.model.serving_functions()[0]]:
-            found[function.name] = described(function.inputs), described(traced(function).structured_outputs)
+            outputs = traced(function.function, function.inputs).structured_outputs
+            found[function.name] = described(function.inputs), described(outputs)
     return found
 
 
