@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import types
 
 import numpy as np
@@ -16,13 +17,15 @@ pytest.importorskip("fastapi")
 from fastapi import WebSocketDisconnect  # noqa: E402
 from fastapi.testclient import TestClient  # noqa: E402
 
+from open_seq2seq.cli import main  # noqa: E402
+from open_seq2seq.config.overrides import parse_overrides  # noqa: E402
 from open_seq2seq.decoding.n_best import Candidate  # noqa: E402
 from open_seq2seq.models.speech2text.speech2text import Recognition  # noqa: E402
 from open_seq2seq.models.speech2text.subtitles import SpokenWord  # noqa: E402
 from open_seq2seq.models.text2speech.speech import Speech, Timing  # noqa: E402
 from open_seq2seq.models.text2text.translations import Translation, Translations  # noqa: E402
 from open_seq2seq.server.app import make_app  # noqa: E402
-from open_seq2seq.server.command import parse_key, serve  # noqa: E402
+from open_seq2seq.server.command import parse_key, serve, values_of  # noqa: E402
 from open_seq2seq.server.limits import Limits, Refused  # noqa: E402
 from open_seq2seq.server.served import Models, Served, parse_names  # noqa: E402
 from open_seq2seq.utils.errors import DataError, UserError  # noqa: E402
@@ -336,6 +339,38 @@ def test_names_of_models():
     for words, message in ((["a=x", "a=y"], "Two models"), (["a b=x"], "cannot be the name"), (["=x"], "cannot be")):
         with pytest.raises(UserError, match=message):
             parse_names(words)
+
+
+def test_a_folder_may_have_an_equals_sign_in_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("my_sweep/learning_rate=0.1", "my run"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "a=b.zip").write_bytes(b"")
+    assert parse_names(["my_sweep/learning_rate=0.1", "best=my_sweep/learning_rate=0.1", "my run", "a=b.zip"]) == {
+        "learning_rate-0.1": "my_sweep/learning_rate=0.1", "best": "my_sweep/learning_rate=0.1", "my-run": "my run",
+        "a-b": "a=b.zip"}
+    with pytest.raises(UserError, match="no folder or file 'my_sweep/learning_rate=0.2'"):
+        parse_names(["my_sweep/learning_rate=0.2"])
+
+
+def test_values_of_the_command_are_for_all_models_or_for_one():
+    overrides = parse_overrides(["--dtype=float32", "--asr/decoder_params/beam_width=4", "--en-de/beam_size=2",
+                                 "--decoder_params/alpha=1", "--infer_params/asr/x=1", "--asr=3"])
+    paths = {name: [one.name for one in values_of(overrides, name, ["en-de", "asr"])] for name in ("en-de", "asr")}
+    common = ["--dtype", "--decoder_params/alpha", "--infer_params/asr/x", "--asr"]
+    assert paths == {"en-de": [*common, "--beam_size"], "asr": [*common, "--decoder_params/beam_width"]}
+
+
+def test_a_port_that_is_taken_is_a_sentence_before_models_are_loaded(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"cannot listen on 127.0.0.1, port {port} .*: choose another --port, or 0"):
+            serve({"a": tmp_path / "none"}, port=port)
+        assert main(["serve", "a=b", f"--port={port}"]) == 2
+        taken.close()
+        serve({"en-de": MODELS["en-de"]}, port=port).stop()
 
 
 def test_mistakes_of_the_command(tmp_path, monkeypatch):

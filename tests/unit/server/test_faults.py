@@ -183,6 +183,22 @@ def test_a_client_that_does_not_read_a_long_answer_loses_its_connection():
         check_lives(port)
 
 
+def test_a_client_that_reads_slowly_gets_its_whole_answer():
+    text, head = "x" * 15_000_000, b"POST /translate HTTP/1.1\r\nHost: localhost\r\nConnection: %s\r\n"
+    with serving(characters=len(text), megabytes=20.0) as port:
+        for connection in (b"close", b"keep-alive"):
+            with socket.socket() as slow:
+                slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+                slow.connect(("127.0.0.1", port))
+                body = translation(q=text)
+                slow.sendall(head % connection + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                count = 0
+                while piece := slow.recv(1 << 16):  # for more than twice the second that the server waits
+                    count += len(piece)
+                    time.sleep(2.5 * len(piece) / len(text))
+                assert count > len(text)
+
+
 def test_200_connections_that_send_nothing_and_clients_that_do_not_read(port):
     with contextlib.ExitStack() as stack:
         for _ in range(200):
