@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from open_seq2seq.config.overrides import Override, parse_overrides
-from open_seq2seq.server.limits import Limits
 from open_seq2seq.run.run import Run
+from open_seq2seq.server.limits import Limits
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.environment import with_home
 from open_seq2seq.utils.errors import UserError
@@ -153,7 +153,7 @@ def _models(logdirs: Mapping[str, Any], limits: Limits, load: Callable[[str, Any
     from open_seq2seq.server.served import Models, Served
 
     loaded = {name: load(name, logdir) for name, logdir in logdirs.items()}
-    models = Models([Served(name, model, _about(logdirs[name], model), limits) for name, model in loaded.items()])
+    models = Models([Served(name, model, about_logdir(logdirs[name], model), limits) for name, model in loaded.items()])
     for one in models.by_name.values():
         one.warm()
     return models
@@ -169,12 +169,10 @@ def _wyoming_api() -> Any:
 
 
 def _loaded(name: str, logdir: Any) -> Any:
-    from open_seq2seq.run.run import load
-
-    return load(logdir) if isinstance(logdir, (str, os.PathLike)) else logdir
+    return Run(logdir=logdir).load() if isinstance(logdir, (str, os.PathLike)) else logdir
 
 
-def _about(logdir: Any, trained: Any) -> dict[str, str]:
+def about_logdir(logdir: Any, trained: Any) -> dict[str, str]:
     """Returns what the pages say about a model, by name; {} for a model that was loaded before."""
     if not isinstance(logdir, (str, os.PathLike)):
         return {}
@@ -188,12 +186,11 @@ def _about(logdir: Any, trained: Any) -> dict[str, str]:
         return {}
     # Clients need not know the folders of this machine.
     data = ", ".join(f"{title}: {Path(file).name}" for title, file in content.data_files().items())
-    facts = {name: text for name, text in {**content.facts(), "Data": data, "Precision": trained.model.precision.label}.items()
-             if text}
+    facts = {**content.facts(), "Data": data, "Precision": trained.model.precision.label}
     if path.exists():
         newest = max(file.stat().st_mtime for file in [*path.glob("*")] or [path])
         facts["Date"] = time.strftime("%Y-%m-%d", time.localtime(newest))
-    return facts
+    return {name: text for name, text in facts.items() if text}
 
 
 def serve(models: Mapping[str, Any] | str | os.PathLike[str], port: int = 0, host: str = "127.0.0.1",
@@ -256,7 +253,7 @@ def _make_parser() -> ScriptParser:
     parser = ScriptParser("Serves trained models on this machine: pages to try them, and the APIs of OpenAI,\n"
                           "LibreTranslate and Piper (docs/serving.md). Values of the config can be replaced, such as\n"
                           "--dtype=float32 for all models, or --en-de/dtype=float32 for that of this name.")
-    parser.prog, parser.usage = "serve", "open_seq2seq serve [NAME=]LOGDIR ... [--port PORT] [options] [--key=value ...]"
+    parser.prog, parser.usage = "serve", "open_seq2seq serve [NAME=]LOGDIR ... [--port PORT] [--key=value ...]"
     add = parser.add_argument
     add("models", nargs="+", metavar="[NAME=]LOGDIR", help="models and their names; a name such as en-de says from "
         "which language into which a model translates")

@@ -53,10 +53,10 @@ class HttpServer(uvicorn.Server):
 
 
 def untaken(transport: Any) -> int:
-    """Returns how many bytes of what was sent the client has not taken, with those in the system's buffer if it tells.
+    """Returns how many bytes of what was sent the client has not taken yet.
 
-    The buffer of the system may have megabytes, and takes more only when a good part of it is free: without it, a client
-    that reads slowly would seem to take nothing for a long time.
+    They include those in the system's buffer, where it tells: it has megabytes, and takes more only when a good part of
+    it is free, so that a client that reads slowly would seem to take nothing for a long time.
     """
     count = int(transport.get_write_buffer_size())
     with contextlib.suppress(ImportError, OSError, ValueError, AttributeError):  # not every system has it

@@ -23,6 +23,7 @@ from open_seq2seq.utils.shipped import TOY
 
 _LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
 _LANGUAGE = re.compile(r"([a-z]{2,3})([-_][A-Z]{2})?(-.*)?")
+# Python knows the languages that have locales.
 _CODES = {alias.partition("_")[0] for alias in locale.locale_alias if re.match(r"[a-z]{2,3}_", alias)}
 _MOST_GATHERED = 64  # inputs, if the batch size of the config counts something else
 _SAMPLING: dict[str, dict[str, Any]] = {
