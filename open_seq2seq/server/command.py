@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import socket
 import sys
@@ -126,26 +127,31 @@ def make_server(logdirs: Mapping[str, Any], host: str = "127.0.0.1", port: int =
     if host not in _LOCAL and not api_key:
         raise UserError(f"The server would listen on {host}, where others can reach it, without a key: give --api_key "
                         f"a file with one, or set {_KEY}.")
-    try:
-        from open_seq2seq.server.app import make_app
-    except ImportError as error:
-        raise UserError("The server needs FastAPI, uvicorn and others: run `pip install "
-                        "'open-seq2seq[serve]'`.") from error
-    chosen, other, uri = limits or Limits(), None, ""
-    wyoming = None if wyoming_port is None else _wyoming_api()
+    app = _module("app", "The server needs FastAPI, uvicorn and others", "serve")
+    ports, wyoming, chosen = [(host, port, "--port")], None, limits or Limits()
+    if wyoming_port is not None:
+        wyoming = _module("wyoming_api", "A server of Wyoming needs the package wyoming", "wyoming")
+        ports.append((_LOCAL[0], wyoming_port, "--wyoming_port"))
     with contextlib.ExitStack() as stack:  # a port that is taken is reported before models are loaded
-        ports = [(host, port, "--port"), *([] if wyoming_port is None else [(_LOCAL[0], wyoming_port,
-                                                                            "--wyoming_port")])]
         bound = [stack.enter_context(bound_socket(*one)) for one in ports]
         models = _models(logdirs, chosen, load or _loaded)
         for one, place in zip(bound, ports, strict=True):
             with _naming_port(*place):  # which another program has taken meanwhile
                 one.listen()
+        hosts = () if api_key else tuple(dict.fromkeys((*_LOCAL, host)))
+        other = None if wyoming is None else wyoming.WyomingServer(bound[1], models, chosen, log)
+        server = Server(app.make_app(models, chosen, api_key, log, hosts), bound[0], models, chosen.seconds, other,
+                        "" if wyoming is None else f"tcp://{_address(bound[1])}")
         stack.pop_all()
-    if wyoming is not None:
-        other, uri = wyoming.WyomingServer(bound[1], models, chosen, log), f"tcp://{_address(bound[1])}"
-    hosts = () if api_key else tuple(dict.fromkeys((*_LOCAL, host)))
-    return Server(make_app(models, chosen, api_key, log, hosts), bound[0], models, chosen.seconds, other, uri)
+        return server
+
+
+def _module(name: str, needs: str, extra: str) -> Any:
+    """Returns a file of the server that needs packages of an extra."""
+    try:
+        return importlib.import_module(f"open_seq2seq.server.{name}")
+    except ImportError as error:
+        raise UserError(f"{needs}: run `pip install 'open-seq2seq[{extra}]'`.") from error
 
 
 def _models(logdirs: Mapping[str, Any], limits: Limits, load: Callable[[str, Any], Any]) -> Any:
@@ -157,15 +163,6 @@ def _models(logdirs: Mapping[str, Any], limits: Limits, load: Callable[[str, Any
     for one in models.by_name.values():
         one.warm()
     return models
-
-
-def _wyoming_api() -> Any:
-    try:
-        from open_seq2seq.server import wyoming_api
-    except ImportError as error:
-        raise UserError("A server of Wyoming needs the package wyoming: run `pip install "
-                        "'open-seq2seq[wyoming]'`.") from error
-    return wyoming_api
 
 
 def _loaded(name: str, logdir: Any) -> Any:

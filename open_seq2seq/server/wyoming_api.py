@@ -89,10 +89,10 @@ class _Conversation:
         try:
             while not self.ends or self.is_busy:
                 event = await async_read_event(self._reader)  # type: ignore[arg-type]
-                if event is None and not self._reader.ended:
-                    raise _NO_EVENT
-                if event is None:
+                if self._reader.ended:
                     break
+                if event is None or not isinstance(event.data, dict):
+                    raise _NO_EVENT
                 self._is_answering = True
                 await self._answer(event)
                 self._is_answering = False
