@@ -24,6 +24,7 @@ from open_seq2seq.models.speech2text.speech2text import Recognition  # noqa: E40
 from open_seq2seq.models.speech2text.subtitles import SpokenWord  # noqa: E402
 from open_seq2seq.models.text2speech.speech import Speech, Timing  # noqa: E402
 from open_seq2seq.models.text2text.translations import Translation, Translations  # noqa: E402
+from open_seq2seq.report import content  # noqa: E402
 from open_seq2seq.server.app import make_app  # noqa: E402
 from open_seq2seq.server.command import about_logdir, parse_key, serve, values_of  # noqa: E402
 from open_seq2seq.server.limits import Limits, Refused  # noqa: E402
@@ -373,10 +374,14 @@ def test_a_port_that_is_taken_is_a_sentence_before_models_are_loaded(tmp_path):
         serve({"en-de": MODELS["en-de"]}, port=port).stop()
 
 
-def test_what_the_pages_say_of_a_model_names_no_folder_of_this_machine():
-    precision = types.SimpleNamespace(label="float32")
-    about = about_logdir("toy:speech", types.SimpleNamespace(model=types.SimpleNamespace(precision=precision)))
-    assert about["Precision"] == "float32" and "training: " in about["Data"] and "/" not in about["Data"]
+def test_what_the_pages_say_of_a_model_names_no_folder_of_this_machine(tmp_path, monkeypatch):
+    files = {"training": "/home/somebody/toy/train.csv", "evaluation": "toy/dev.csv"}
+    monkeypatch.setattr(content, "read_content", lambda path: types.SimpleNamespace(
+        facts=lambda: {"Task": "recognition", "Data": str(files), "Precision": "mixed"}, data_files=lambda: files))
+    trained = types.SimpleNamespace(model=types.SimpleNamespace(precision=types.SimpleNamespace(label="float32")))
+    about = about_logdir(tmp_path, trained)
+    assert about.pop("Date") and about == {
+        "Task": "recognition", "Data": "training: train.csv, evaluation: dev.csv", "Precision": "float32"}
 
 
 def test_mistakes_of_the_command(tmp_path, monkeypatch):
