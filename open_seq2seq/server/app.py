@@ -72,7 +72,10 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def status(request: Request, error: HTTPException) -> JSONResponse:
-        return answer(request, Refused(error.status_code, f"{error.detail}: see /openapi.json for what there is."))
+        what = str(error.detail).rstrip(".")
+        return answer(request, Refused(error.status_code, f"The body of the request cannot be read ({what}): check its "
+                                       "form and its encoding (UTF-8)." if error.status_code == 400 else
+                                       f"{what}: see /openapi.json for what there is."))
 
     @app.exception_handler(Exception)
     async def fail(request: Request, error: Exception) -> JSONResponse:

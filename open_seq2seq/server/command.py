@@ -285,7 +285,9 @@ def values_of(overrides: Sequence[Override], name: str, names: Collection[str]) 
 
 _MEANING = {
     "megabytes": "largest body of a request, in MB", "audio_seconds": "longest recording of a request, in seconds",
-    "characters": "most characters of the texts of a request", "inputs": "most inputs of a request",
+    "characters": "most characters of the texts of a request",
+    "spoken_characters": "most characters of the texts of a request that are spoken",
+    "inputs": "most inputs of a request",
     "requests": "most requests at a time", "waiting": "most inputs that wait for a model",
     "seconds": "seconds in which a request has to arrive, and in which it is answered"}
 

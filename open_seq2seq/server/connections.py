@@ -73,7 +73,8 @@ def impatient(seconds: float) -> type[asyncio.Protocol]:
 
     From the beginning of a connection, or from the end of an answer, the head of a request has to arrive in this time,
     and while an answer is sent, a part of it has to be read in each such time. Otherwise the connection is ended.
-    Bodies are limited by ``guard.Guard``. A client that closes one half of a connection ends all of it.
+    Bodies are limited by ``guard.Guard``. A client that closes its half of a connection gets the answer to the request
+    that it has sent; without a whole one, the connection ends.
     """
     return type("Impatient", (_Impatient,), {"seconds": seconds})
 
@@ -118,6 +119,14 @@ class _Impatient(AutoHTTPProtocol):  # type: ignore[misc,valid-type]  # which of
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._watch()
+
+    def eof_received(self) -> bool:
+        """Returns whether the connection goes on: while the answer to a whole request is due."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            return False
+        cycle.keep_alive = False
+        return True
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -16,7 +16,7 @@ import numpy as np
 
 from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.server.batching import Batcher
-from open_seq2seq.server.limits import Limits, Refused
+from open_seq2seq.server.limits import Limits, Refused, check_characters
 from open_seq2seq.server.streaming import Streams, in_thread
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.shipped import TOY
@@ -108,11 +108,13 @@ class Served:
           generation: what ``TrainedModel.infer`` accepts, for values that need no variant of the model.
 
         Raises:
-          Refused: too many inputs wait, or the time is over.
+          Refused: too many inputs wait, too much is to be spoken, or the time is over.
           UserError: an input cannot be used.
         """
         if self.input != "text" and any(isinstance(one, str) for one in inputs):  # which would be read as a path
             raise Refused(400, f"The model {self.name} reads a {self.input}, not a text.")
+        if self.task == "synthesize":
+            check_characters([*inputs], self._limits.spoken_characters)
         key = f"{values} {generation}" if first is None else f"{values} {id(inputs)}"
 
         def compute(gathered: list[Any]) -> list[Any]:

@@ -33,7 +33,7 @@ from open_seq2seq.utils.errors import DataError, UserError  # noqa: E402
 from tests.unit.server.repeating import Repeating  # noqa: E402
 
 MARKUP = "<script>alert(1)</script>"
-LIMITS = Limits(megabytes=0.2, audio_seconds=2.0, characters=200, inputs=4, seconds=5.0)
+LIMITS = Limits(megabytes=0.2, audio_seconds=2.0, characters=200, spoken_characters=100, inputs=4, seconds=5.0)
 
 
 def translated(text):
@@ -185,6 +185,12 @@ BAD = {
     "invalid UTF-8": ("/v1/infer", {"content": b'{"model": "en-de", "inputs": ["\xff"]}'}, 400, "is no JSON"),
     "a form that is not UTF-8": ("/translate", {"content": b"q=\xff&target=de", "headers": {
         "content-type": "application/x-www-form-urlencoded"}}, 400, "no form in UTF-8"),
+    "a form that is none": ("/v1/audio/transcriptions", {"content": b"x", "headers": {
+        "content-type": "multipart/form-data; boundary=b"}}, 400, "cannot be read (|has no file"),
+    "invalid UTF-8 for OpenAI": ("/v1/completions", {"content": b'{"model": "lm", "prompt": "\xff"}', "headers": {
+        "content-type": "application/json"}}, 400, "check its form and its encoding"),
+    "a long speech": ("/v1/audio/speech", {"json": {"model": "voice", "input": "a" * 101}}, 413, "at most 100 are"),
+    "a long speech for Piper": ("/synthesize", {"json": {"text": "a" * 101}}, 413, "101 characters"),
     "half a surrogate pair": ("/v1/infer", {"content": b'{"model": "en-de", "inputs": ["\\ud800"]}'}, 400,
                               "Unicode|JSON"),
     "a list": ("/translate", {"json": [1]}, 400, "must be an object"),
