@@ -67,7 +67,7 @@ def serve(pipe: Connection, logdir: str, values: dict[str, Any], batching: bool)
     from open_seq2seq.run.run import load
     from open_seq2seq.server.app import make_app
     from open_seq2seq.server.batching import Batcher
-    from open_seq2seq.server.command import Server
+    from open_seq2seq.server.command import Server, bound_socket
     from open_seq2seq.server.limits import Limits
     from open_seq2seq.server.served import Models, Served
 
@@ -77,7 +77,7 @@ def serve(pipe: Connection, logdir: str, values: dict[str, Any], batching: bool)
         served.batcher = Batcher(1, limits.waiting)
     served.warm()
     models = Models([served])
-    server = Server(make_app(models, limits, log=False), "127.0.0.1", 0, models)
+    server = Server(make_app(models, limits, log=False), bound_socket("127.0.0.1", 0), models)
     pipe.send(int(server.url.rsplit(":", 1)[1]))
     server.run()
 

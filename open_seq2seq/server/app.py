@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ _UPLOADS = 8  # recordings and pictures that are in memory at a time
 
 
 def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True,
-             hosts: Collection[str] = (), beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext) -> Any:
+             hosts: Collection[str] = ()) -> Any:
     """Returns the ASGI application of a server.
 
     Args:
@@ -38,9 +37,8 @@ def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True
       api_key: key that requests to the APIs must have; "" for none.
       log: whether to print a line for each request to standard error.
       hosts: names by which clients may address the server; empty for any.
-      beside: function that returns the context within which the application runs.
     """
-    app = FastAPI(title="OpenSeq2Seq", version=__version__, docs_url=None, redoc_url=None, lifespan=lambda _: beside())
+    app = FastAPI(title="OpenSeq2Seq", version=__version__, docs_url=None, redoc_url=None)
     uploads = asyncio.Semaphore(_UPLOADS)
     app.include_router(openai_api.router(models, limits, uploads))
     app.include_router(own_api.router(models, limits, Key(api_key).allows, uploads))
@@ -74,7 +72,10 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def status(request: Request, error: HTTPException) -> JSONResponse:
-        return answer(request, Refused(error.status_code, f"{error.detail}: see /openapi.json for what there is."))
+        what = str(error.detail).rstrip(".")
+        return answer(request, Refused(error.status_code, f"The body of the request cannot be read ({what}): check its "
+                                       "form and its encoding (UTF-8)." if error.status_code == 400 else
+                                       f"{what}: see /openapi.json for what there is."))
 
     @app.exception_handler(Exception)
     async def fail(request: Request, error: Exception) -> JSONResponse:

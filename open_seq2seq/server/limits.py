@@ -16,6 +16,8 @@ class Limits:
       megabytes: largest body of a request.
       audio_seconds: longest recording of a request.
       characters: most characters of the texts of a request.
+      spoken_characters: most characters of the texts of a request that are spoken, each of which takes far longer than
+        one that is read.
       inputs: most inputs of a request.
       requests: most requests at a time; further ones are refused with 429.
       waiting: most inputs that wait for a model; further ones are refused with 503.
@@ -28,6 +30,7 @@ class Limits:
     megabytes: float = 25.0
     audio_seconds: float = 1800.0
     characters: int = 20_000
+    spoken_characters: int = 4096
     inputs: int = 128
     requests: int = 256
     waiting: int = 512
@@ -60,9 +63,14 @@ def check_texts(texts: list[str], limits: Limits, param: str = "input") -> None:
     if len(texts) > limits.inputs:
         raise Refused(413, f"The request has {len(texts):,} inputs, but at most {limits.inputs:,} are allowed: send "
                       "several requests.", param)
-    count = sum(map(len, texts))
-    if count > limits.characters:
-        raise Refused(413, f"The texts have {count:,} characters, but at most {limits.characters:,} are allowed: "
-                      "divide them.", param)
+    check_characters(texts, limits.characters, param)
     if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
         raise Refused(400, "A text is not valid Unicode: it has half of a surrogate pair.", param)
+
+
+def check_characters(texts: list[str], most: int, param: str | None = None) -> None:
+    """Raises Refused if texts have more characters than this together."""
+    count = sum(map(len, texts))
+    if count > most:
+        raise Refused(413, f"The texts have {count:,} characters, but at most {most:,} are allowed: divide them.",
+                      param)

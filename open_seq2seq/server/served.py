@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import locale
 import os
 import re
 import time
@@ -15,12 +16,15 @@ import numpy as np
 
 from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.server.batching import Batcher
-from open_seq2seq.server.limits import Limits, Refused
+from open_seq2seq.server.limits import Limits, Refused, check_characters
 from open_seq2seq.server.streaming import Streams, in_thread
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.shipped import TOY
 
 _LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
+_LANGUAGE = re.compile(r"([a-z]{2,3})([-_][A-Z]{2})?(-.*)?")
+# Python knows the languages that have locales.
+_CODES = {alias.partition("_")[0] for alias in locale.locale_alias if re.match(r"[a-z]{2,3}_", alias)}
 _MOST_GATHERED = 64  # inputs, if the batch size of the config counts something else
 _SAMPLING: dict[str, dict[str, Any]] = {
     "greedy": {"sampling_temperature": None, "sampling_top_k": None, "sampling_top_p": None},
@@ -44,6 +48,7 @@ class Served:
       task: ``Model.verb`` of the model: translate, transcribe, classify, generate or synthesize.
       source: code of the language of the inputs; ``auto`` if the name says none.
       target: code of the language of the results; the name itself if it says none.
+      language: code of the language that a recogniser or a voice is for, by ``language_in`` its name; "" if unknown.
       created: when it was loaded, in seconds since 1970.
       values_of_n_best: values of the config for requests that want several translations.
       values_of_all: the same for requests that also want alignments.
@@ -58,6 +63,7 @@ class Served:
         self.name, self.trained, self.about, self._limits = name, trained, dict(about), limits
         self.task = str(trained.model.verb)
         self.source, self.target = languages.groups() if languages else ("auto", name)
+        self.language = language_in(name)
         if self.task == "synthesize" and self.input != "text":
             raise UserError(f"The model {name} makes the sound of spectrograms, which no API has: it cannot be served.")
         self.created = int(time.time())
@@ -102,11 +108,13 @@ class Served:
           generation: what ``TrainedModel.infer`` accepts, for values that need no variant of the model.
 
         Raises:
-          Refused: too many inputs wait, or the time is over.
+          Refused: too many inputs wait, too much is to be spoken, or the time is over.
           UserError: an input cannot be used.
         """
         if self.input != "text" and any(isinstance(one, str) for one in inputs):  # which would be read as a path
             raise Refused(400, f"The model {self.name} reads a {self.input}, not a text.")
+        if self.task == "synthesize":
+            check_characters([*inputs], self._limits.spoken_characters)
         key = f"{values} {generation}" if first is None else f"{values} {id(inputs)}"
 
         def compute(gathered: list[Any]) -> list[Any]:
@@ -194,7 +202,8 @@ class Models:
         if model in known and model is not None:
             return model
         names = ", ".join(one.name for one in known) or "none"
-        what = f"The model {name!r:.60} does not do this" if model else f"There is no model {name!r:.60}"
+        what = ("No model here does this" if name is None else f"The model {name!r:.60} does not do this" if model else
+                f"There is no model {name!r:.60}")
         raise Refused(404, f"{what}: this server has {names}.", "model")
 
     def translating(self, source: str, target: str) -> Served:
@@ -211,19 +220,55 @@ class Models:
         raise Refused(400, f"This server does not translate from {source!r:.20} to {target!r:.20}: it translates "
                       f"{pairs}.")
 
+    def speaking(self, language: str, task: str) -> Served:
+        """Returns the recogniser or voice of a language, or else one whose language is not known.
+
+        Args:
+          language: code of the language, perhaps with a region, such as ``en-US``.
+          task: ``transcribe`` or ``synthesize``.
+
+        Raises:
+          Refused: all are for other languages, or there is none.
+        """
+        code = re.split("[-_]", language.lower())[0]
+        known = self.of_task(task)
+        matching = [one for wanted in (code, "") for one in known if one.language == wanted]
+        if matching:
+            return matching[0]
+        names = ", ".join(one.name for one in known) or "none"
+        raise Refused(404, f"No model here is for the language {language!r:.20}: this server has {names}.", "language")
+
     def close(self) -> None:
         """Ends after the requests that wait now have been answered."""
         for one in self.by_name.values():
             one.batcher.close()
 
 
+def language_in(name: str) -> str:
+    """Returns the code of the language with which the name of a model begins; "" without one.
+
+    A hyphen or the end of the name follows the language, which may have a region.
+
+    >>> [language_in(name) for name in ("en", "de-voice", "pt_BR-news", "my_run", "asr", "lm-2", "voice")]
+    ['en', 'de', 'pt', '', '', '', '']
+    """
+    match = _LANGUAGE.fullmatch(name)
+    return match[1] if match and match[1] in _CODES else ""
+
+
 def name_of(logdir: str | os.PathLike[str]) -> str:
-    """Returns the name of a model that is given none: that of its folder, packed model or toy model."""
-    return Path(os.fspath(logdir).removeprefix(TOY)).resolve().stem
+    """Returns the name of a model that is given none: that of its folder, packed model or toy model.
+
+    Characters that names must not have become dashes.
+    """
+    path = Path(os.fspath(logdir).removeprefix(TOY)).resolve()
+    return re.sub(r"[^\w.-]+", "-", path.name if path.is_dir() else path.stem, flags=re.ASCII)
 
 
 def parse_names(words: Sequence[str]) -> dict[str, str]:
     """Returns the logdirs of ``name=logdir`` by name; a logdir alone has the name that ``name_of`` gives it.
+
+    A word that is the path of a folder or a file is a logdir, also if it contains ``=``, as those of sweeps do.
 
     Raises:
       UserError: two models have the same name, or a name has other characters than letters, digits and ``.-_``.
@@ -231,11 +276,12 @@ def parse_names(words: Sequence[str]) -> dict[str, str]:
     logdirs: dict[str, str] = {}
     for word in words:
         name, equals, logdir = word.partition("=")
-        if not equals:
+        if not equals or os.path.exists(word):
             name, logdir = name_of(word), word
-        if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
-            raise UserError(f"{name!r} cannot be the name of a model: use letters, digits, '.', '-' and '_', as in "
-                            "en-de=LOGDIR.")
+        if not re.fullmatch(r"[\w.-]*\w[\w.-]*", name, re.ASCII):
+            lost = f"There is no folder or file {word!r}, and " if "/" in name else ""
+            raise UserError(f"{lost}{name!r} cannot be the name of a model: use letters, digits, '.', '-' and '_', as "
+                            "in en-de=LOGDIR.")
         if name in logdirs:
             raise UserError(f"Two models have the name {name!r}: give them names, as in en-de=LOGDIR1 asr=LOGDIR2.")
         logdirs[name] = logdir

@@ -10,17 +10,35 @@ import tensorflow as tf
 
 from open_seq2seq.server.limits import Limits, Refused
 
+WIDTHS = {2: "<i2", 4: "<i4"}
+"""Bytes of a sample without a file around it → its type."""
 _BLOCK = 1 << 16  # samples
 _MOST_RATE = 48_000  # Hz
 _MOST_PIXELS = 50_000_000
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 
 
+def most_samples(limits: Limits, rate: int) -> int:
+    """Returns the number of samples of the longest recording at a rate in Hz; above 48,000 Hz, it has fewer seconds."""
+    return int(limits.audio_seconds * min(rate, _MOST_RATE))
+
+
+def samples_of(content: bytes | bytearray, width: int, channels: int) -> np.ndarray:
+    """Returns the samples ``[samples]``, from -1 to 1, of whole little-endian numbers; channels are averaged.
+
+    Args:
+      content: the samples, one of each channel after the other; what is left of an incomplete last one is dropped.
+      width: bytes of a sample, a key of ``WIDTHS``.
+      channels: number of channels.
+    """
+    whole = np.frombuffer(content, WIDTHS[width], len(content) // (width * channels) * channels)
+    return whole.reshape(-1, channels).mean(1, dtype=np.float32) / np.float32(256 ** width / 2)
+
+
 def recording_of(content: bytes, limits: Limits) -> tuple[np.ndarray, int]:
     """Returns the samples ``[samples]`` of an audio file, whose channels are averaged, and its sampling rate in Hz.
 
-    It is read piece by piece, so that a small file with hours of silence does not need their memory. At rates above
-    48,000 Hz, fewer seconds are read.
+    It is read piece by piece, so that a small file with hours of silence does not need their memory.
 
     Raises:
       Refused: it is no audio file, empty, too long, or has samples that are not finite.
@@ -30,7 +48,7 @@ def recording_of(content: bytes, limits: Limits) -> tuple[np.ndarray, int]:
     blocks, count = [], 0
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
-            rate, most = file.samplerate, int(limits.audio_seconds * min(file.samplerate, _MOST_RATE))
+            rate, most = file.samplerate, most_samples(limits, file.samplerate)
             if file.channels > 16:
                 raise Refused(400, f"The recording has {file.channels} channels: send one with at most 16.", "file")
             while len(block := file.read(_BLOCK, "float32", always_2d=True)) and count <= most:

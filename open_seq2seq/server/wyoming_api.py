@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import socket
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
-import numpy as np
 from wyoming.asr import Transcript
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
@@ -23,27 +20,34 @@ from wyoming.event import Event, Eventable, async_read_event, async_write_event
 from wyoming.info import AsrModel, AsrProgram, Attribution, Info, TtsProgram, TtsVoice
 from wyoming.ping import Pong
 
+from open_seq2seq.server.connections import untaken
 from open_seq2seq.server.guard import log_line
 from open_seq2seq.server.limits import Limits, Refused, check_texts
 from open_seq2seq.server.openai_api import spoken
 from open_seq2seq.server.served import Models, Served
+from open_seq2seq.server.uploads import WIDTHS, most_samples, samples_of
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.version import __version__
 
 _MOST_CLIENTS = 16  # at a time; each may be amid a recording
-_WIDTHS = {2: "<i2", 4: "<i4"}  # bytes of a sample
 _PIECE_SAMPLES = 4096
-_LANGUAGE = re.compile(r"([a-z]{2})([_.-].*)?")
 
 
 class _Reader:
-    """Reads from a stream what is not too large and arrives in time."""
+    """Reads from a stream what is not too large and arrives in time.
+
+    Attributes:
+      ended: whether the client has closed the connection between two events.
+    """
 
     def __init__(self, stream: asyncio.StreamReader, limits: Limits) -> None:
         self._stream, self._seconds, self._most = stream, limits.seconds, int(limits.megabytes * 1e6)
+        self.ended = False
 
     async def readline(self) -> bytes:
-        return await asyncio.wait_for(self._stream.readline(), self._seconds)
+        line = await asyncio.wait_for(self._stream.readline(), self._seconds)
+        self.ended = not line
+        return line
 
     async def readexactly(self, count: int) -> bytes:
         if count > self._most:
@@ -51,36 +55,52 @@ class _Reader:
         return await asyncio.wait_for(self._stream.readexactly(count), self._seconds)
 
 
+_NO_EVENT = Refused(400, "This is no event of Wyoming: send a line of JSON with 'type', then its data and payload.")
+
+
 class _Conversation:
     """The events of one client.
 
     Attributes:
-      is_answering: whether an event is being answered.
-      ends: whether the conversation ends after this answer.
+      is_busy: whether an event is being answered, or a recording has begun.
+      ends: whether the conversation ends as soon as it is not busy.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, models: Models, limits: Limits,
                  log: bool) -> None:
         self._reader, self._writer = _Reader(reader, limits), writer
         self._models, self._limits, self._log = models, limits, log
-        self._model: str | None = None
-        self._audio: bytearray | None = bytearray()  # of the recording; None after a mistake in it
+        self._asked: dict[str, Any] = {}  # name or language of the model
+        self._audio: bytearray | None = None  # of the recording that has begun
+        self._deadline = 0.0  # by when it has to be complete
+        self._is_refused = False  # whether there was a mistake in it, so that the rest of it is left out
         self._format = (0, 0, 0)  # sampling rate, bytes of a sample, channels
-        self.is_answering = self.ends = False
+        self._is_answering = self.ends = False
         self._answers = {"describe": self._describe, "ping": self._ping, "transcribe": self._choose,
                          "audio-start": self._begin, "audio-chunk": self._hear, "audio-stop": self._transcribe,
                          "synthesize": self._speak}
 
+    @property
+    def is_busy(self) -> bool:
+        return self._is_answering or self._audio is not None
+
     async def run(self) -> None:
         """Answers events until the client closes the connection, goes silent, or sends what is none."""
         try:
-            while not self.ends and (event := await async_read_event(self._reader)) is not None:  # type: ignore[arg-type]
-                self.is_answering = True
+            while not self.ends or self.is_busy:
+                event = await async_read_event(self._reader)  # type: ignore[arg-type]
+                if self._reader.ended:
+                    break
+                if event is None or not isinstance(event.data, dict):
+                    raise _NO_EVENT
+                self._is_answering = True
                 await self._answer(event)
-                self.is_answering = False
+                self._is_answering = False
         except Refused as refused:
             await self.refuse(refused)
-        except (OSError, EOFError, TimeoutError, AttributeError, KeyError, TypeError, RecursionError):
+        except (AttributeError, KeyError, TypeError, RecursionError):  # of the package wyoming
+            await self.refuse(_NO_EVENT)
+        except (OSError, EOFError, TimeoutError):
             pass
         finally:
             self._writer.close()
@@ -111,7 +131,19 @@ class _Conversation:
             log_line("WYOMING", event.type, status, begin, self._writer.get_extra_info("peername"))
 
     async def _send(self, message: Eventable) -> None:
-        await asyncio.wait_for(async_write_event(message.event(), self._writer), self._limits.seconds)
+        """Sends an event; raises TimeoutError if the client takes nothing of it in the time of the limit."""
+        sending = asyncio.ensure_future(async_write_event(message.event(), self._writer))
+        await asyncio.sleep(0)  # until it is in the buffer
+        before = untaken(self._writer.transport)
+        try:
+            while not (await asyncio.wait([sending], timeout=self._limits.seconds))[0]:
+                now = untaken(self._writer.transport)
+                if now >= before:
+                    raise TimeoutError
+                before = now
+            sending.result()
+        finally:
+            sending.cancel()
 
     async def _describe(self, data: dict[str, Any], payload: bytes) -> None:
         await self._send(described(self._models))
@@ -120,46 +152,67 @@ class _Conversation:
         await self._send(Pong(str(data.get("text") or "")))
 
     async def _choose(self, data: dict[str, Any], payload: bytes) -> None:
-        self._model, self._audio = _name(data), bytearray()
+        self._asked, self._audio, self._is_refused = data, None, False
 
     async def _begin(self, data: dict[str, Any], payload: bytes) -> None:
-        self._audio = bytearray()
+        self._audio, self._is_refused = bytearray(), False
+        self._deadline = time.monotonic() + self._limits.audio_seconds + self._limits.seconds
+        rate, width, channels = self._format = _number(data, "rate"), _number(data, "width"), _number(data, "channels")
+        if not (1000 <= rate <= 192_000 and width in WIDTHS and 1 <= channels <= 16):
+            raise self._mistake(400, "The audio must have a rate from 1,000 to 192,000 Hz, a width of 2 or 4 bytes, "
+                                "and 1 to 16 channels.")
+
+    def _mistake(self, status: int, message: str) -> Refused:
+        """Returns the error of a recording, whose other events are left out."""
+        self._audio, self._is_refused = None, True
+        return Refused(status, message)
 
     async def _hear(self, data: dict[str, Any], payload: bytes) -> None:
-        if self._audio is None:
+        if self._is_refused:
             return
-        audio, self._audio = self._audio, None
-        rate, width, channels = _number(data, "rate"), _number(data, "width"), _number(data, "channels")
-        if not (1000 <= rate <= 192_000 and width in _WIDTHS and 1 <= channels <= 16):
-            raise Refused(400, "The audio must have a rate from 1,000 to 192,000 Hz, a width of 2 or 4 bytes, and 1 to "
-                          "16 channels.")
-        if audio and (rate, width, channels) != self._format:
-            raise Refused(400, "The audio changes its format within a recording: begin another one.")
-        count = len(audio) + len(payload)
-        if count > self._limits.megabytes * 1e6 or count > self._limits.audio_seconds * rate * width * channels:
-            raise Refused(413, f"The recording is longer than {self._limits.audio_seconds:g} seconds, or larger than "
-                          f"{self._limits.megabytes:g} MB: divide it.")
-        audio += payload
-        self._audio, self._format = audio, (rate, width, channels)
+        if self._audio is None:
+            raise self._mistake(400, "The event 'audio-chunk' came before 'audio-start'.")
+        rate, width, channels = self._format
+        if (_number(data, "rate"), _number(data, "width"), _number(data, "channels")) != self._format:
+            raise self._mistake(400, "The audio changes its format within a recording: begin another one.")
+        count = len(self._audio) + len(payload)
+        if count > self._limits.megabytes * 1e6 or count > most_samples(self._limits, rate) * width * channels:
+            raise self._mistake(413, f"The recording is longer than {most_samples(self._limits, rate) / rate:g} "
+                                f"seconds, or larger than {self._limits.megabytes:g} MB: divide it.")
+        if time.monotonic() > self._deadline:
+            raise self._mistake(408, "The recording took too long: begin another one.")
+        self._audio += payload
 
     async def _transcribe(self, data: dict[str, Any], payload: bytes) -> None:
-        content, self._audio = self._audio, bytearray()
-        if content is None:
+        content, self._audio = self._audio, None
+        if self._is_refused:
+            self._is_refused = False
             return
+        if content is None:
+            raise Refused(400, "The event 'audio-stop' came before 'audio-start'.")
         rate, width, channels = self._format
-        if len(content) < width * channels or not content:
+        samples = await asyncio.to_thread(samples_of, content, width, channels)
+        if not len(samples):
             raise Refused(400, "The recording has no samples.")
-        samples = np.frombuffer(content[:len(content) // (width * channels) * width * channels], _WIDTHS[width])
-        mono = (samples.reshape(-1, channels).mean(1) / 256.0 ** width * 2.0).astype(np.float32)
-        (result,) = await self._models.named(self._model, "transcribe").infer([(mono, rate)])
+        served = self._served(self._asked, "transcribe")
+        (result,) = await served.infer([(samples, rate)])
         await self._send(Transcript(result.text))
+
+    def _served(self, asked: dict[str, Any], task: str) -> Served:
+        """Returns the model that has the name in an event, or speaks the language in it."""
+        name, language = asked.get("name"), asked.get("language")
+        if name is None and language is not None:
+            return self._models.speaking(str(language), task)
+        return self._models.named(None if name is None else str(name), task)
 
     async def _speak(self, data: dict[str, Any], payload: bytes) -> None:
         text, voice = data.get("text"), data.get("voice")
         if not isinstance(text, str):
             raise Refused(400, "The event 'synthesize' has no text.")
+        if data.get("text_format") not in (None, "text"):
+            raise Refused(400, "Only the format 'text' is spoken.")
         check_texts([text], self._limits, "text")
-        served = self._models.named(_name(voice) if isinstance(voice, dict) else None, "synthesize")
+        served = self._served(voice if isinstance(voice, dict) else {}, "synthesize")
         speech = await spoken(served, text, 1.0)
         samples = (speech.samples * 32767).clip(-32768, 32767).astype("<i2")
         await self._send(AudioStart(speech.rate, 2, 1))
@@ -169,21 +222,16 @@ class _Conversation:
         await self._send(AudioStop())
 
 
-def _name(data: dict[str, Any]) -> str | None:
-    return None if data.get("name") is None else str(data["name"])
-
-
 def _number(data: dict[str, Any], name: str) -> int:
     """Returns a whole number of an event; 0 if it is none."""
     return data[name] if isinstance(data.get(name), int) else 0
 
 
 def described(models: Models) -> Info:
-    """Returns the recognisers and voices of a server; names such as ``en`` and ``en_voice`` begin with a language."""
+    """Returns the recognisers and voices of a server."""
     def facts(served: Served) -> dict[str, Any]:
-        match = _LANGUAGE.fullmatch(served.name)
         return {**program, "name": served.name, "description": str(served.about.get("Task", served.name)),
-                "languages": [match[1]] if match else []}
+                "languages": [served.language] if served.language else []}
 
     program: dict[str, Any] = {"name": "OpenSeq2Seq", "attribution": Attribution("OpenSeq2Seq", ""), "installed": True,
                                "description": "Models of this server", "version": __version__}
@@ -193,9 +241,8 @@ def described(models: Models) -> Info:
                 tts=[TtsProgram(**program, voices=voices)] if voices else [])
 
 
-@contextlib.asynccontextmanager
-async def listening(bound: socket.socket, models: Models, limits: Limits, log: bool) -> AsyncIterator[None]:
-    """Context manager within which clients are answered; at its end, answers that have begun are completed.
+class WyomingServer:
+    """Answers clients on a socket.
 
     Args:
       bound: the socket to listen on.
@@ -203,29 +250,39 @@ async def listening(bound: socket.socket, models: Models, limits: Limits, log: b
       limits: the limits.
       log: whether to print a line for each answer to standard error.
     """
-    conversations: dict[asyncio.Task[None] | None, _Conversation] = {}
 
-    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        conversation, task = _Conversation(reader, writer, models, limits, log), asyncio.current_task()
-        if len(conversations) >= _MOST_CLIENTS:
+    def __init__(self, bound: socket.socket, models: Models, limits: Limits, log: bool) -> None:
+        self._bound, self._models, self._limits, self._log = bound, models, limits, log
+        self._conversations: dict[Any, _Conversation] = {}  # by their tasks
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Begins to answer clients."""
+        self._server = await asyncio.start_server(self._converse, sock=self._bound)
+
+    async def stop(self, seconds: float) -> None:
+        """Ends when recordings and answers that have begun are complete, at the latest after these seconds."""
+        if self._server is not None:
+            self._server.close()
+        running = dict(self._conversations)
+        for task, one in running.items():
+            one.ends = True
+            if not one.is_busy:
+                task.cancel()
+        if running:
+            _, late = await asyncio.wait([*running], timeout=seconds)
+            for task in late:
+                task.cancel()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        conversation = _Conversation(reader, writer, self._models, self._limits, self._log)
+        if len(self._conversations) >= _MOST_CLIENTS:
             await conversation.refuse(Refused(503, f"There are {_MOST_CLIENTS} clients already: try again later."))
             writer.close()
             return
-        conversations[task] = conversation
+        task = asyncio.current_task()
+        self._conversations[task] = conversation
         try:
             await conversation.run()
         finally:
-            del conversations[task]
-
-    server = await asyncio.start_server(converse, sock=bound)
-    try:
-        yield
-    finally:
-        server.close()
-        running = {task: one for task, one in conversations.items() if task is not None}
-        for task, one in running.items():
-            one.ends = True
-            if not one.is_answering:
-                task.cancel()
-        if running:
-            await asyncio.wait([*running], timeout=limits.seconds)
+            del self._conversations[task]

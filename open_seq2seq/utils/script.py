@@ -69,6 +69,11 @@ class ScriptParser(argparse.ArgumentParser):
         super().__init__(as_usable(program), description=as_usable(description), allow_abbrev=False,
                          formatter_class=argparse.RawDescriptionHelpFormatter)
 
+    @property
+    def options(self) -> list[str]:
+        """The options, with dashes in front."""
+        return [*self._option_string_actions]
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parses arguments, by default those of the process; see ``argparse.ArgumentParser.parse_args``."""
         for word in sys.argv[1:] if args is None else args:

@@ -82,14 +82,14 @@ def recordings(folder) -> list[Path]:
 
 
 def test_openai_transcribes(client, folder, recordings):
-    assert [one.id for one in client.models.list()] == [*MODELS]
+    assert [one.id for one in client.models.list()] == [*MODELS] and client.models.retrieve("asr").id == "asr"
     model = open_seq2seq.load(folder / "asr")
     for path, expected in zip(recordings, model.infer([str(path) for path in recordings]), strict=True):
         def asked(path=path, **more):
             with open(path, "rb") as file:
                 return client.audio.transcriptions.create(model="asr", file=file, **more)
 
-        assert asked().text == expected.text
+        assert asked().text == expected.text == asked(response_format="text").strip()
         verbose = asked(response_format="verbose_json", timestamp_granularities=["word", "segment"])
         frame = model.model.step_seconds
         assert [word.word for word in verbose.words or []] == [word.text for word in expected.words]
@@ -116,6 +116,15 @@ def test_openai_speaks(client, folder):
         assert len(b"".join(stream.iter_bytes())) > 500
 
 
+@pytest.mark.parametrize("kind", ["wav", "pcm", "flac", "mp3", "opus"])
+def test_openai_speaks_in_every_format(client, folder, kind):
+    samples, rate = open_seq2seq.load(folder / "voice").synthesize("ae iou")
+    content = client.audio.speech.create(model="voice", voice="any", input="ae iou", response_format=kind).content
+    raw = {"samplerate": 24_000, "channels": 1, "format": "RAW", "subtype": "PCM_16"} if kind == "pcm" else {}
+    heard, heard_rate = soundfile.read(io.BytesIO(content), **raw)
+    assert len(heard) / heard_rate == pytest.approx(len(samples) / rate, abs=0.15) and abs(heard).max() > 0
+
+
 def test_openai_completes(client, folder):
     greedy = client.completions.create(model="lm", prompt="bago", max_tokens=8, temperature=0)
     assert greedy.usage.completion_tokens == 8 and greedy.choices[0].text
@@ -140,6 +149,18 @@ def test_libretranslate(url, folder):
     model = open_seq2seq.load(folder / "en-de")
     assert [client.translate(text, "en", "de") for text in SENTENCES] == model.translate(SENTENCES)
     assert [one["code"] for one in client.languages()] == ["en", "de"]
+
+
+def test_values_of_the_command_replace_those_of_configs(folder):
+    process, url = started(folder, "en-de=en-de", "asr=asr", "--dtype=float32", "--en-de/decoder_params/beam_size=1")
+    models = json.load(urllib.request.urlopen(f"{url}/v1/models"))["data"]
+    assert [one["about"]["Precision"] for one in models] == ["float32"] * 2
+    body = json.dumps({"model": "en-de", "inputs": SENTENCES, "n_best": 4}).encode()
+    results = json.load(urllib.request.urlopen(urllib.request.Request(f"{url}/v1/infer", body)))["results"]
+    expected = open_seq2seq.load(folder / "en-de", dtype="float32", beam_size=1).translate(SENTENCES)
+    assert [[one["text"] for one in result["hypotheses"]] for result in results] == [[text] for text in expected]
+    process.terminate()
+    process.wait(60)
 
 
 def test_answers_in_common_batches_are_those_of_single_calls(url, folder):
@@ -237,7 +258,9 @@ def test_connections_that_send_nothing_do_not_keep_others_waiting(url):
 
 def test_mistakes_end_with_code_2(folder):
     for words, message in ((["none"], "none"), (["en-de=en-de", "--port=99999"], "cannot listen"), ([], "LOGDIR"),
-                           (["en-de=en-de", "--host=0.0.0.0"], "without a key")):
+                           (["en-de=en-de", "--host=0.0.0.0"], "without a key"),
+                           (["en-de=en-de", "--prot=1"], "Did you mean '--port'"),
+                           (["en-de=en-de", "--en-de/decoder_params/beam_siz=1"], "beam_size")):
         done = subprocess.run([sys.executable, str(ROOT / "run.py"), "serve", *words], cwd=folder,
                               env={**ENVIRONMENT, "OPENSEQ2SEQ_API_KEY": ""}, capture_output=True, text=True,
                               timeout=300)

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -110,6 +110,13 @@ class Excerpt:
     rate: int
 
 
+class Window(NamedTuple):
+    """A window of a longer recording that was given as an array: its samples, and their sampling rate in Hz."""
+
+    samples: np.ndarray
+    rate: int
+
+
 def overlapping(samples: int, rate: int, seconds: int) -> list[Segment]:
     """Returns windows of a recording, which begin at whole seconds and overlap by a quarter; one if it is shorter.
 
@@ -145,7 +152,7 @@ def windows_of_given(given: Any, sample_freq: int, seconds: int) -> list[tuple[A
         return [(given, 0.0)]
     found = overlapping(samples, rate, seconds)
     return [(given, 0.0)] if len(found) == 1 else [
-        (Excerpt(os.fspath(given), one, rate) if is_path else (array[slice(*one)], rate), one[0] / rate)
+        (Excerpt(os.fspath(given), one, rate) if is_path else Window(array[slice(*one)], rate), one[0] / rate)
         for one in found]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.audio.audio_files import AudioError, given_audio, given_length, windows_of_given
+from open_seq2seq.data.audio.audio_files import AudioError, Excerpt, Window, given_audio, given_length, windows_of_given
 from open_seq2seq.data.audio.feature_cache import FeatureCache
 from open_seq2seq.data.audio.feature_graph import AudioFeatures, masked_features
 from open_seq2seq.data.data_layer import DataLayer
@@ -70,6 +70,7 @@ class Speech2TextDataLayer(DataLayer):
         self._threads = min(params["map_parallel_calls"], os.cpu_count() or 1)
         self._pool: ThreadPoolExecutor | None = None
         self._recordings: Recordings | None = None
+        self._newest_windows: list[bool] = []  # of the newest batch of interactive inference
         self._bad: dict[int, Problem] = {}
         if self.mode != "interactive_infer":
             _ = self.fingerprints  # computed before the lists are read, to detect later changes
@@ -280,6 +281,7 @@ class Speech2TextDataLayer(DataLayer):
         if not len(inputs):
             raise DataError("There are no recordings: pass a list of paths or arrays of samples.")
         rate = self.settings.sample_freq
+        self._newest_windows = [isinstance(recording, (Excerpt, Window)) for recording in inputs]
         items = [self._pipeline.from_audio(given_audio(recording, rate), None) for recording in inputs]
         return {"source_tensors": self._padded(items), "ids": np.arange(len(items))}
 
@@ -308,6 +310,22 @@ class Speech2TextDataLayer(DataLayer):
     def window_of(self, example: int) -> tuple[int, float]:
         """Returns the number of an example's recording, and the second of it at which the example starts."""
         return self._set.windows[example] if self.has_windows else (example, 0.0)
+
+    def are_windows(self, examples: Sequence[int]) -> list[bool]:
+        """Returns for each example whether it is one of several windows of a recording.
+
+        Args:
+          examples: the examples of a batch; in interactive inference, those of the newest.
+        """
+        if self.mode == "interactive_infer":
+            return self._newest_windows
+        windows = self._set.windows if self.has_windows else []
+
+        def has_neighbour(example: int) -> bool:
+            beside = windows[max(example - 1, 0):example] + windows[example + 1:example + 2]
+            return any(number == windows[example][0] for number, _ in beside)
+
+        return [bool(windows) and has_neighbour(example) for example in examples]
 
     def interactive_examples(self, count: int) -> list[Any]:
         """Returns recordings of the data set ``[samples]``."""

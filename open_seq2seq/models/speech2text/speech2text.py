@@ -46,7 +46,7 @@ class Recognition(NamedTuple):
       logits: ``[time, vocabulary]``; None unless the decoder's parameter ``infer_logits_to_pickle`` is True.
       n_best: the best hypotheses, best first; None without prefix beam search. Those of a long recording are made of
         hypotheses of its windows, and their scores are sums.
-      n_best_words: the words of each hypothesis, from which those of a long recording are made; None for one alone.
+      n_best_words: the words of each hypothesis, from which those of a long recording are made; None for whole ones.
     """
 
     text: str
@@ -240,7 +240,8 @@ class Speech2Text(EncoderDecoderModel):
     def _recognized(self, input_values: dict[str, Any],
                     output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
         batch, outputs = without_empty_rows(input_values, output_values)
-        return list(zip(np.asarray(batch["ids"]).tolist(), self._recognitions(outputs), strict=True))
+        examples = np.asarray(batch["ids"]).tolist()
+        return list(zip(examples, self._recognitions(outputs, examples), strict=True))
 
     def divided(self, given: Any) -> list[Any]:
         """Returns the overlapping windows of a recording that is longer than ``window_seconds``."""
@@ -295,16 +296,18 @@ class Speech2Text(EncoderDecoderModel):
         writer.join_windows(lambda example: layer.window_of(example)[0], self._joined_examples)
         return writer
 
-    def _recognitions(self, values: list[np.ndarray]) -> list[Recognition]:
+    def _recognitions(self, values: list[np.ndarray], examples: list[int]) -> list[Recognition]:
         """Converts the outputs of ``predict`` to recognitions."""
         if self._dumps_logits:
             return [Recognition("", None, logits[:length]) for logits, length in zip(*values, strict=True)]
         if self._search is not None:
-            return [self._searched(self._search, logits[:length]) for logits, length in zip(*values, strict=True)]
+            are_windows = self.data_layer.are_windows(examples)
+            return [self._searched(self._search, logits[:length], is_window)
+                    for logits, length, is_window in zip(*values, are_windows, strict=True)]
         return [Recognition(self.data_layer.ids_to_text(_row(values, row)), self._greedy_words(values, row))
                 for row in range(len(values[0]))]
 
-    def _searched(self, search: CtcDecoder, logits: np.ndarray) -> Recognition:
+    def _searched(self, search: CtcDecoder, logits: np.ndarray, is_window: bool) -> Recognition:
         if not self._warned and says_nothing(logits).any():
             self._warned = True
             deco_print("Some logits are NaN or infinite, so the model may have diverged: such frames are decoded as "
@@ -312,8 +315,7 @@ class Speech2Text(EncoderDecoderModel):
         hypotheses = search.decode(logits)
         if not self._wants_times:
             return Recognition(hypotheses[0].text, None, None, hypotheses)
-        joins = self._window_seconds and (self.mode == "interactive_infer" or self.data_layer.has_windows)
-        timed = hypotheses if joins else hypotheses[:1]
+        timed = hypotheses if is_window else hypotheses[:1]
         words = [self._in_seconds(search.words(logits, hypothesis)) for hypothesis in timed]
         return Recognition(hypotheses[0].text, words[0], None, hypotheses, words if words[1:] else None)
 

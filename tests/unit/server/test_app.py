@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import types
 
 import numpy as np
@@ -16,20 +17,23 @@ pytest.importorskip("fastapi")
 from fastapi import WebSocketDisconnect  # noqa: E402
 from fastapi.testclient import TestClient  # noqa: E402
 
+from open_seq2seq.cli import main  # noqa: E402
+from open_seq2seq.config.overrides import parse_overrides  # noqa: E402
 from open_seq2seq.decoding.n_best import Candidate  # noqa: E402
 from open_seq2seq.models.speech2text.speech2text import Recognition  # noqa: E402
 from open_seq2seq.models.speech2text.subtitles import SpokenWord  # noqa: E402
 from open_seq2seq.models.text2speech.speech import Speech, Timing  # noqa: E402
 from open_seq2seq.models.text2text.translations import Translation, Translations  # noqa: E402
+from open_seq2seq.report import content  # noqa: E402
 from open_seq2seq.server.app import make_app  # noqa: E402
-from open_seq2seq.server.command import parse_key, serve  # noqa: E402
+from open_seq2seq.server.command import about_logdir, parse_key, serve, values_of  # noqa: E402
 from open_seq2seq.server.limits import Limits, Refused  # noqa: E402
 from open_seq2seq.server.served import Models, Served, parse_names  # noqa: E402
 from open_seq2seq.utils.errors import DataError, UserError  # noqa: E402
 from tests.unit.server.repeating import Repeating  # noqa: E402
 
 MARKUP = "<script>alert(1)</script>"
-LIMITS = Limits(megabytes=0.2, audio_seconds=2.0, characters=200, inputs=4, seconds=5.0)
+LIMITS = Limits(megabytes=0.2, audio_seconds=2.0, characters=200, spoken_characters=100, inputs=4, seconds=5.0)
 
 
 def translated(text):
@@ -181,6 +185,12 @@ BAD = {
     "invalid UTF-8": ("/v1/infer", {"content": b'{"model": "en-de", "inputs": ["\xff"]}'}, 400, "is no JSON"),
     "a form that is not UTF-8": ("/translate", {"content": b"q=\xff&target=de", "headers": {
         "content-type": "application/x-www-form-urlencoded"}}, 400, "no form in UTF-8"),
+    "a form that is none": ("/v1/audio/transcriptions", {"content": b"x", "headers": {
+        "content-type": "multipart/form-data; boundary=b"}}, 400, "cannot be read (|has no file"),
+    "invalid UTF-8 for OpenAI": ("/v1/completions", {"content": b'{"model": "lm", "prompt": "\xff"}', "headers": {
+        "content-type": "application/json"}}, 400, "check its form and its encoding"),
+    "a long speech": ("/v1/audio/speech", {"json": {"model": "voice", "input": "a" * 101}}, 413, "at most 100 are"),
+    "a long speech for Piper": ("/synthesize", {"json": {"text": "a" * 101}}, 413, "101 characters"),
     "half a surrogate pair": ("/v1/infer", {"content": b'{"model": "en-de", "inputs": ["\\ud800"]}'}, 400,
                               "Unicode|JSON"),
     "a list": ("/translate", {"json": [1]}, 400, "must be an object"),
@@ -336,6 +346,48 @@ def test_names_of_models():
     for words, message in ((["a=x", "a=y"], "Two models"), (["a b=x"], "cannot be the name"), (["=x"], "cannot be")):
         with pytest.raises(UserError, match=message):
             parse_names(words)
+
+
+def test_a_folder_may_have_an_equals_sign_in_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("my_sweep/learning_rate=0.1", "my run"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "a=b.zip").write_bytes(b"")
+    assert parse_names(["my_sweep/learning_rate=0.1", "best=my_sweep/learning_rate=0.1", "my run", "a=b.zip"]) == {
+        "learning_rate-0.1": "my_sweep/learning_rate=0.1", "best": "my_sweep/learning_rate=0.1", "my-run": "my run",
+        "a-b": "a=b.zip"}
+    with pytest.raises(UserError, match="no folder or file 'my_sweep/learning_rate=0.2'"):
+        parse_names(["my_sweep/learning_rate=0.2"])
+
+
+def test_values_of_the_command_are_for_all_models_or_for_one():
+    overrides = parse_overrides(["--dtype=float32", "--asr/decoder_params/beam_width=4", "--en-de/beam_size=2",
+                                 "--decoder_params/alpha=1", "--infer_params/asr/x=1", "--asr=3"])
+    paths = {name: [one.name for one in values_of(overrides, name, ["en-de", "asr"])] for name in ("en-de", "asr")}
+    common = ["--dtype", "--decoder_params/alpha", "--infer_params/asr/x", "--asr"]
+    assert paths == {"en-de": [*common, "--beam_size"], "asr": [*common, "--decoder_params/beam_width"]}
+
+
+def test_a_port_that_is_taken_is_a_sentence_before_models_are_loaded(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"cannot listen on 127.0.0.1, port {port} .*: choose another --port, or 0"):
+            serve({"a": tmp_path / "none"}, port=port)
+        assert main(["serve", "a=b", f"--port={port}"]) == 2
+        taken.close()
+        serve({"en-de": MODELS["en-de"]}, port=port).stop()
+
+
+def test_what_the_pages_say_of_a_model_names_no_folder_of_this_machine(tmp_path, monkeypatch):
+    files = {"training": "/home/somebody/toy/train.csv", "evaluation": "toy/dev.csv"}
+    monkeypatch.setattr(content, "read_content", lambda path: types.SimpleNamespace(
+        facts=lambda: {"Task": "recognition", "Data": str(files), "Precision": "mixed"}, data_files=lambda: files))
+    trained = types.SimpleNamespace(model=types.SimpleNamespace(precision=types.SimpleNamespace(label="float32")))
+    about = about_logdir(tmp_path, trained)
+    assert about.pop("Date") and about == {
+        "Task": "recognition", "Data": "training: train.csv, evaluation: dev.csv", "Precision": "float32"}
 
 
 def test_mistakes_of_the_command(tmp_path, monkeypatch):

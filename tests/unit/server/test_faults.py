@@ -183,6 +183,32 @@ def test_a_client_that_does_not_read_a_long_answer_loses_its_connection():
         check_lives(port)
 
 
+def test_a_client_that_closes_its_half_gets_the_answer_to_a_whole_request(port):
+    body = translation()
+    with connected(port) as connection:
+        connection.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body))
+        connection.sendall(body)
+        connection.shutdown(socket.SHUT_WR)
+        status, _, answer = read(connection)
+    assert (status, json.loads(answer)) == (200, {"translatedText": "a b"})
+
+
+def test_a_client_that_reads_slowly_gets_its_whole_answer():
+    text, head = "x" * 15_000_000, b"POST /translate HTTP/1.1\r\nHost: localhost\r\nConnection: %s\r\n"
+    with serving(characters=len(text), megabytes=20.0) as port:
+        for connection in (b"close", b"keep-alive"):
+            with socket.socket() as slow:
+                slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+                slow.connect(("127.0.0.1", port))
+                body = translation(q=text)
+                slow.sendall(head % connection + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                count = 0
+                while piece := slow.recv(1 << 13):
+                    count += len(piece)
+                    time.sleep(0.02 if count < 800_000 else 0.0)  # for more than twice the second that the server waits
+                assert count > len(text)
+
+
 def test_200_connections_that_send_nothing_and_clients_that_do_not_read(port):
     with contextlib.ExitStack() as stack:
         for _ in range(200):

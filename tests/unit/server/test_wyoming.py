@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -27,7 +29,9 @@ from wyoming.tts import Synthesize, SynthesizeVoice  # noqa: E402
 
 from open_seq2seq.models.speech2text.speech2text import Recognition  # noqa: E402
 from open_seq2seq.models.text2speech.speech import Speech  # noqa: E402
+from open_seq2seq.server import command  # noqa: E402
 from open_seq2seq.server.command import serve  # noqa: E402
+from open_seq2seq.utils.errors import UserError  # noqa: E402
 from tests.unit.server.repeating import Repeating  # noqa: E402
 
 SOUND = np.sin(np.arange(10_000) / 9).astype(np.float32)
@@ -38,14 +42,15 @@ def heard(recording: tuple[np.ndarray, int]) -> Recognition:
     return Recognition(f"{len(samples)} samples at {rate}, mean {samples.mean():.3f}")
 
 
-def said(text: str) -> Speech:
+def said(text: str, rate: int = 8000) -> Speech:
     if text == "a fault":
         raise ValueError(text)
-    return Speech(SOUND, 8000, *[np.zeros([1, 1])] * 2, text, [])
+    sound = np.tile(SOUND, 500) if text == "a long text" else SOUND
+    return Speech(sound, rate, *[np.zeros([1, 1])] * 2, text, [])
 
 
-MODELS = {"de_asr": Repeating("transcribe", heard, False), "other": Repeating("transcribe", heard, False),
-          "voice": Repeating("synthesize", said)}
+MODELS = {"de-asr": Repeating("transcribe", heard, False), "other": Repeating("transcribe", heard, False),
+          "voice": Repeating("synthesize", said), "pt_BR-voice": Repeating("synthesize", lambda text: said(text, 9000))}
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +108,8 @@ def test_models_are_described(port):
         await client.send(Ping("a"), Event("of-a-later-version"), Describe())
         assert Pong.from_event(await client.answer()).text == "a"
         info = Info.from_event(await client.answer())
-        assert [(one.name, one.languages) for one in info.asr[0].models] == [("de_asr", ["de"]), ("other", [])]
-        assert [one.name for one in info.tts[0].voices] == ["voice"]
+        assert [(one.name, one.languages) for one in info.asr[0].models] == [("de-asr", ["de"]), ("other", [])]
+        assert [(one.name, one.languages) for one in info.tts[0].voices] == [("voice", []), ("pt_BR-voice", ["pt"])]
 
     talk(port, talking)
 
@@ -118,6 +123,30 @@ def test_recordings_are_transcribed(port):
             assert Transcript.from_event(await client.answer()).text == text
 
     talk(port, talking)
+
+
+@pytest.mark.parametrize(("asked", "name"), [
+    ({}, "voice"), ({"language": "pt"}, "pt_BR-voice"), ({"language": "pt-BR"}, "pt_BR-voice"),
+    ({"language": "fr"}, "voice"), ({"name": "pt_BR-voice"}, "pt_BR-voice")])
+def test_the_voice_of_a_language_speaks(port, asked, name):
+    async def talking(client: Client) -> None:
+        await client.send(Synthesize("which", SynthesizeVoice(**asked)))
+        assert AudioStart.from_event(await client.answer()).rate == (8000 if name == "voice" else 9000)
+
+    talk(port, talking)
+
+
+def test_a_language_that_no_model_is_for_is_refused():
+    server = serve({"de": MODELS["de-asr"], "en-ears": MODELS["de-asr"]}, wyoming_port=0)
+
+    async def talking(client: Client) -> None:
+        for language, code in (("en", ""), ("de_AT", ""), ("fr", "404")):
+            await client.send(Transcribe(language=language), *recording(np.zeros(9), 8000))
+            event = await client.answer()
+            assert event.data.get("code", "") == code and ("'fr'" in event.data["text"]) == bool(code)
+
+    talk(int(server.wyoming_uri.rsplit(":", 1)[1]), talking)
+    server.stop()
 
 
 def test_a_voice_speaks(port):
@@ -142,9 +171,14 @@ MISTAKES: dict[str, tuple[list[Any], str, str]] = {
     "nothing said": ([AudioStart(8000, 2, 1), AudioStop()], "400", "no samples"),
     "half a sample": ([AudioStart(8000, 2, 1), AudioChunk(8000, 2, 1, b"x"), AudioStop()], "400", "no samples"),
     "samples of 3 bytes": (recording(np.zeros(9), 8000, 3), "400", "a width of 2 or 4 bytes"),
-    "no rate": ([Event("audio-chunk", {"width": 2, "channels": 1}, b"ab")], "400", "must have a rate"),
-    "a rate that changes": ([AudioChunk(8000, 2, 1, b"ab"), AudioChunk(9000, 2, 1, b"ab")], "400",
-                            "changes its format")}
+    "no rate": ([Event("audio-start", {"width": 2, "channels": 1})], "400", "must have a rate"),
+    "a rate that changes": ([AudioStart(8000, 2, 1), AudioChunk(8000, 2, 1, b"ab"), AudioChunk(9000, 2, 1, b"ab")],
+                            "400", "changes its format"),
+    "a rate above that of sound": (recording(np.zeros(2 * 48_000 + 1), 192_000), "413", "longer than 0.5 seconds"),
+    "no beginning": ([AudioChunk(8000, 2, 1, b"ab"), AudioChunk(8000, 2, 1, b"ab"), AudioStop()], "400",
+                     "'audio-chunk' came before 'audio-start'"),
+    "an end alone": ([AudioStop()], "400", "'audio-stop' came before 'audio-start'"),
+    "another format of text": ([Synthesize("<speak>a</speak>", text_format="ssml")], "400", "Only the format 'text'")}
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -171,7 +205,8 @@ def test_what_is_no_event_ends_the_connection(port, content):
         received = b""
         while piece := connection.recv(1 << 16):  # until the server ends the connection
             received += piece
-        assert b"Traceback" not in received
+        assert b"Traceback" not in received and (b"This is no event" in received) == (
+            b"\n" in content and b"payload_length" not in content)
     talk(port, lambda client: client.send(Describe()))
 
 
@@ -209,3 +244,75 @@ def test_a_model_that_fails_gives_an_error_and_the_next_event_is_answered(port):
         assert Pong.from_event(await client.answer()).text == "on"
 
     talk(port, talking)
+
+
+def asking_for_much(port: int) -> socket.socket:
+    """Returns the connection of a client that is owed 10 MB, and whose system takes little of them."""
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+    slow.connect(("127.0.0.1", port))
+    slow.settimeout(30)
+    slow.sendall(json.dumps(Synthesize("a long text").event().to_dict()).encode() + b"\n")
+    return slow
+
+
+def test_a_client_that_reads_slowly_gets_all_of_its_speech(port):
+    with asking_for_much(port) as slow:
+        tail, count = b"", 0
+        while b"audio-stop" not in tail:
+            piece = slow.recv(1 << 13)
+            assert piece
+            tail, count = tail[-100:] + piece, count + len(piece)
+            time.sleep(0.02 if count < 800_000 else 0.0)  # for more than twice the second that the server waits
+
+
+def test_stopping_does_not_wait_for_a_client_that_does_not_read(monkeypatch):
+    monkeypatch.setattr(command, "_GRACE_SECONDS", 1)
+    server = serve(MODELS, wyoming_port=0, seconds=300.0)
+    with asking_for_much(int(server.wyoming_uri.rsplit(":", 1)[1])) as deaf:
+        assert deaf.recv(100)  # the answer has begun
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        stopping.join(30)
+        assert not stopping.is_alive()
+
+
+def test_a_recording_that_has_begun_is_transcribed_before_the_end():
+    server = serve(MODELS, wyoming_port=0)
+    port = int(server.wyoming_uri.rsplit(":", 1)[1])
+
+    async def talking(client: Client) -> None:
+        events = recording(np.zeros(3000), 8000)
+        await client.send(*events[:2], Ping("heard"))
+        assert (await client.answer()).type == "pong"
+        stopping = asyncio.ensure_future(asyncio.to_thread(server.stop))
+        while not server_ends(port):
+            await asyncio.sleep(0.05)
+        await client.send(*events[2:])
+        assert Transcript.from_event(await client.answer()).text.startswith("3000 samples")
+        await stopping
+
+    talk(port, talking)
+
+
+def server_ends(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return True
+    return False
+
+
+def test_a_port_that_is_taken_leaves_no_socket_behind():
+    caught = []  # an error keeps what its functions had
+    with socket.socket() as taken, socket.socket() as free, socket.socket() as again:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        free.bind(("127.0.0.1", 0))
+        ports = [one.getsockname()[1] for one in (taken, free)]
+        free.close()
+        for port, wyoming_port, option in ((ports[0], ports[1], "--port"), (ports[1], ports[0], "--wyoming_port")):
+            with pytest.raises(UserError, match=f"choose another {option}") as error:
+                serve(MODELS, port=port, wyoming_port=wyoming_port)
+            caught.append(error)
+        again.bind(("127.0.0.1", ports[1]))

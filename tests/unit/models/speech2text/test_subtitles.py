@@ -13,6 +13,7 @@ import soundfile
 
 from open_seq2seq import cli
 from open_seq2seq.data.audio.audio_files import overlapping, read_audio
+from open_seq2seq.decoding.ctc import CtcDecoder
 from open_seq2seq.decoding.n_best import read_n_best
 from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.models.speech2text.speech2text import Recognition
@@ -153,6 +154,24 @@ def test_the_best_hypotheses_of_a_long_recording_are_made_of_those_of_its_window
     lists = read_n_best(str(tmp_path / "out.n_best.tsv"))
     assert [[one.text for one in candidates] for candidates in lists.values()] == [[one.text for one in best]] * 2
     np.testing.assert_allclose([one.score for one in [*lists.values()][1]], [one.score for one in best], atol=1e-4)
+
+
+def test_only_windows_need_the_times_of_all_hypotheses(make, long_file, tmp_path, monkeypatch):
+    decoder = {"use_language_model": True, "beam_width": 16, "n_best": 4}
+    model = make("interactive_infer", data=FIXED, decoder=decoder, window_seconds=8)
+    worded(model)
+    aligned, align = [], CtcDecoder.words
+    monkeypatch.setattr(CtcDecoder, "words", lambda self, *given: aligned.append(1) or align(self, *given))
+    audio, rate = soundfile.read(long_file)
+    short, trained = audio[:2 * rate], TrainedModel(model)
+    result = trained.infer([(short, rate)])[0]
+    assert len(result.n_best) > 1 and len(aligned) == 1
+    trained.infer([(short, rate), str(long_file), (short, rate)])
+    assert len(aligned) > 1 + 2 + 5  # of more than one hypothesis of each window
+    soundfile.write(tmp_path / "short.wav", short, rate)
+    files = {**FIXED, "dataset_files": [str(tmp_path / "short.wav"), str(long_file)]}
+    both = make("infer", model, data=files, decoder=decoder, window_seconds=8)
+    assert both.data_layer.are_windows(range(6)) == [False] + [True] * 5
 
 
 def test_files_of_several_recordings_are_in_a_folder(make, toy, tmp_path):
