@@ -7,8 +7,9 @@ from itertools import groupby
 
 import numpy as np
 
+from open_seq2seq.data.speech2text.manifests import LIST_COLUMNS
 from open_seq2seq.data.text2speech.symbols import SPACE
-from open_seq2seq.data.text_files import write_lines
+from open_seq2seq.data.text_files import write_csv, write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.sound_files import encoded
 
@@ -114,29 +115,32 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 def write_toy_voice(folder: str, sizes: dict[str, int], seed: int = 0) -> None:
-    """Writes lists in the layout of LJSpeech, aligned lists, clips ``wavs/<name>-0000.wav``, and ``vocab.txt``.
+    """Writes lists in the layout of LJSpeech, aligned ones, and lists for recognisers; clips, and ``vocab.txt``.
 
     No text occurs in two lists.
 
     Args:
       folder: the output folder.
-      sizes: dict of list name → number of clips; the lists are ``<name>.csv`` and ``<name>_aligned.csv``.
+      sizes: dict of list name → number of clips; the lists are ``<name>.csv``, ``<name>_aligned.csv`` and
+        ``<name>_recordings.csv``, the clips ``wavs/<name>-0000.wav`` and so on.
       seed: seed of the random numbers.
     """
     os.makedirs(os.path.join(folder, "wavs"), exist_ok=True)
     seen: set[str] = set()
     for number, (name, size) in enumerate(sizes.items()):
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number])))
-        lines, aligned_lines = [], []
+        lines, aligned_lines, recordings = [], [], []
         for clip in range(size):
             while (text := draw_text(random)) in seen:
                 pass
             seen.add(text)
-            stem = f"{name}-{clip:04d}"
+            stem, content = f"{name}-{clip:04d}", encoded(spoken(text, random), RATE)
             with disk.writing(os.path.join(folder, "wavs", f"{stem}.wav"), disk.always) as out:
-                out.write(encoded(spoken(text, random), RATE))
+                out.write(content)
             lines.append("|".join((stem, text, text)))
             aligned_lines.append("|".join((stem, text, *aligned(text))))
+            recordings.append((f"wavs/{stem}.wav", len(content), text))
         write_lines(os.path.join(folder, f"{name}.csv"), lines)
         write_lines(os.path.join(folder, f"{name}_aligned.csv"), aligned_lines)
+        write_csv(os.path.join(folder, f"{name}_recordings.csv"), LIST_COLUMNS, recordings)
     write_lines(os.path.join(folder, "vocab.txt"), [" ", *VOWELS])
