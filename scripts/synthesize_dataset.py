@@ -211,22 +211,22 @@ class Speaker:
                             "texts: give the logdir of one that does, such as Text2SpeechTacotron.")
         self._model, self._seed, self._styles = model, args.seed, args.style_recordings
         self._augmentation = augmentation_of(args)
-        params, decoder = model.model.params.get("decoder_params") or {}, model.model.decoder
+        decoder = model.model.decoder
         self._has_speed = hasattr(decoder, "at_speed")
-        self._seeds = "inference_seed" in params and params.get("decoder_type") != "convolutional"
+        self._has_seed = "inference_seed" in decoder.params and decoder.params.get("decoder_type") != "convolutional"
         needs_styles = model.model.data_layer.params["style_input"] is not None
         if needs_styles != bool(self._styles):
             raise UserError("The model reads style recordings: give some with --style_recordings." if needs_styles else
                             "--style_recordings is for models with style_input, which this one has not: leave it out.")
-        if args.variants > 1 and not (self._augmentation.changes_audio or self._seeds or self._styles):
+        if args.variants > 1 and not (self._augmentation.changes_audio or self._has_seed or self._styles):
             raise UserError("All variants would be equal: give --speed_perturbation_ratio, or --noise_level_min and "
                             "--noise_level_max, or leave out --variants.")
 
     def clips(self, texts: Sequence[Text], variant: int) -> Iterator[tuple[np.ndarray, str]]:
         """Yields (the clip ``[samples]``, what is wrong with it or "") of each text; ``variant`` is from 1."""
         model = self._model
-        if self._seeds and variant > 1:
-            first = model.model.params["decoder_params"]["inference_seed"]
+        if self._has_seed and variant > 1:
+            first = model.model.decoder.params["inference_seed"]
             model = model.variant({"decoder_params": {"inference_seed": first + variant - 1}})
         draws = [Draw(self._seed, text.line, variant) for text in texts]
         given = [self._given(*pair) for pair in zip(texts, draws, strict=True)]
@@ -311,13 +311,17 @@ def write_part(folder: Path, place: Path, speaker: Speaker, texts: Sequence[Text
         rows: dict[int, dict[str, Any]] = {text.line: {"transcript": text.transcript, "clips": []} for text in texts}
         for variant in range(1, variants + 1):
             for text, (audio, problem) in zip(texts, speaker.clips(texts, variant), strict=True):
-                name = f"{variant}/{text.line:06d}.wav"
-                content = encoded(audio, rate)
+                name, row = f"{variant}/{text.line:06d}.wav", rows[text.line]
                 if problem:
-                    rows[text.line] |= {"problem": problem}
-                with disk.writing(folder / name, disk.always) as file:
-                    file.write(content)
-                rows[text.line]["clips"].append((name, len(content)))
+                    row["problem"] = problem
+                if "problem" not in row:
+                    content = encoded(audio, rate)
+                    with disk.writing(folder / name, disk.always) as file:
+                        file.write(content)
+                    row["clips"].append((name, len(content)))
+        for row in rows.values():
+            for name, _ in row["clips"] if "problem" in row else ():
+                disk.remove_file(folder / name)
         disk.fill(new, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()))
 
 
@@ -360,10 +364,12 @@ def main(argv: list[str] | None = None) -> None:
         deco_print(f"{folder}: going on after {format_count(sum(place.exists() for place in places), 'part')} of "
                    f"{len(places):,}")
     for part, place in tracked(own, len(own), "Speaking texts"):
+        if place.exists():  # another process has spoken this part since
+            continue
         try:
             write_part(folder, place, speaker, part, args.variants, rate)
-        except BlockingIOError:  # another process speaks this part
-            continue
+        except BlockingIOError:
+            continue  # another process speaks this part
     missing = sum(not place.exists() for place in places)
     if missing:
         deco_print(f"{folder}: {format_count(missing, 'part')} of {len(places):,} are left to other processes, the last "
