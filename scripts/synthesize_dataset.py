@@ -3,18 +3,17 @@
 usage: python scripts/synthesize_dataset.py --logdir=my_voice --texts=texts.txt --output_dir=synthetic
            [--variants=3 --speed_perturbation_ratio=0.1 --noise_level_min=-60 --noise_level_max=-30]
 
-The texts are the lines of a file, or the transcripts of a list of recordings (CSV, JSON lines, a folder of LibriSpeech).
-The clips of line 7 are 1/000007.wav, 2/000007.wav and so on, one for each variant. clips.csv lists all of them for
-Speech2TextDataLayer. variants.csv has one line for each text; with syn_enable and syn_subdirs, training draws one
-of its clips in each epoch. The same command again goes on where a stopped one ended. Several processes, also on several
-machines, share the work: --shard=2/8 is the second of eight parts, and ranks of mpiexec are parts by themselves. Other
-options are values of the model's config, such as --vocoder=LOGDIR or --batch_size_per_gpu=64.
+The texts are the lines of a file, or the transcripts of a list of recordings (CSV, JSON lines, or a LibriSpeech
+folder). The clips of line 7 are 1/000007.wav, 2/000007.wav and so on, one for each variant. clips.csv lists all clips
+for Speech2TextDataLayer. variants.csv lists each text once; with syn_enable and syn_subdirs, training draws one of its
+clips in each epoch. The same command again goes on where a stopped one ended. Several processes can share the work:
+--shard=2/8 is the second of eight shares, and ranks of mpiexec have their shares by themselves. Other options are
+values of the model's config, such as --vocoder=LOGDIR or --batch_size_per_gpu=64.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
 import json
 import os
@@ -42,11 +41,12 @@ from open_seq2seq.data.speech2text.manifests import LIST_COLUMNS, read_manifests
 from open_seq2seq.data.text2speech.front_end import spelled_out
 from open_seq2seq.data.text_files import write_csv
 from open_seq2seq.models.text2speech.text2speech import Text2Speech
+from open_seq2seq.runners.horovod.runner import take_share
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.launcher import launched_as
+from open_seq2seq.utils.launcher import launched_as, launched_here_as
 from open_seq2seq.utils.output_file import check_output_file
 from open_seq2seq.utils.progress import format_count, tracked
 from open_seq2seq.utils.script import ScriptParser, random_seed, run_script
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from open_seq2seq.inference.trained_model import TrainedModel
 
 _PLAN, _PARTS = "synthesis.json", "parts"
+_SIZE = "the number of texts at once"
 _AT_ONCE = 32  # minimum number of texts that are spoken and recorded as done together
 _LISTS = (".csv", ".tsv", ".json", ".jsonl", ".manifest")
 _MARKUP = re.compile(r"\[\[|\[(pause|speed)\s", re.IGNORECASE)  # of speech synthesis, and no part of a transcript
@@ -77,6 +78,18 @@ class Text(NamedTuple):
     transcript: str
 
 
+class Part(NamedTuple):
+    """Some of the texts, which one process speaks.
+
+    Attributes:
+      place: file with a line of JSON for each text, which exists when all clips of the part do.
+      texts: the texts.
+    """
+
+    place: Path
+    texts: Sequence[Text]
+
+
 def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
     """Parses the command line; returns the config values separately."""
     parser = ScriptParser(__doc__)
@@ -88,11 +101,12 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
     add("--speed_perturbation_ratio", type=float, default=0.0, help="the length is multiplied by a random factor from "
         "1 - r to 1 + r; models that predict durations speak as fast, the sound of others is stretched, which changes "
         "its pitch (default: %(default)s)")
-    add("--noise_level_min", type=int, metavar="DB", help="smallest level of white noise in dB, relative to a peak of 1")
+    add("--noise_level_min", type=int, metavar="DB", help="smallest level of white noise in dB; 0 is an RMS of 1, for "
+        "a peak of 1")
     add("--noise_level_max", type=int, metavar="DB", help="upper bound of this level")
     add("--style_recordings", nargs="+", default=[], metavar="FILE", help="for models with style_input: recordings, of "
         "which each clip gets a random one")
-    add("--shard", default="", metavar="K/N", help="speak only part K of N")
+    add("--shard", default="", metavar="K/N", help="speak only the K-th of N shares of the texts")
     add("--seed", type=random_seed, default=0, help="random seed (default: %(default)s)")
     add("--trust_code", action="store_true",
         help="let the logdir's config import and run code from outside the package")
@@ -117,20 +131,20 @@ def check_output_folder(name: str) -> None:
 
 
 def shard_of(text: str) -> tuple[int, int]:
-    """Returns the number of this process's part, from 0, and the number of parts.
+    """Returns the number of this process's share, from 0, and the number of shares.
 
     Args:
       text: the value of ``--shard``; "" for the rank of a launcher such as ``mpiexec``.
 
     Raises:
-      UserError: the text is no part, such as ``2/8``.
+      UserError: the text is not like ``2/8``.
     """
     if not text:
         return launched_as()
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UserError(f"--shard is {text!r}, but has to be the number of a part and the number of parts, from 1/8 to "
-                        "8/8 for eight parts.")
+        raise UserError(f"--shard is {text!r}, but has to be a share and the number of shares, from 1/8 to 8/8 for "
+                        "eight.")
     return int(match[1]) - 1, int(match[2])
 
 
@@ -167,7 +181,7 @@ def usable_texts(rows: Sequence[tuple[int, str]], layer: Any, path: str) -> list
     if not kept.rows:
         raise DataError(f"None of the {format_count(len(rows), 'line')} of {shown(path)} can be spoken"
                         + "".join(f": line {text.line} {reason}." for reason, text in kept.all_dropped()[:1]))
-    kept.report("text", place=lambda text: f"line {text.line:,}" + (f", {shown(text.text)[:60]!r}" if text.text else ""))
+    kept.report("text", place=lambda text: f"line {text.line:,}" + f", {shown(text.text)[:60]!r}" * bool(text.text))
     return kept.rows
 
 
@@ -268,7 +282,7 @@ def plan_of(args: argparse.Namespace, values: Sequence[str], model: Any, texts: 
     names = ("variants", "seed", *_AUGMENTATION, "style_recordings")
     return {"the texts": hashlib.sha256(repr(texts).encode()).hexdigest(), "the model": digest.hexdigest(),
             "the values of its config": sorted(values),
-            "the number of texts at once": max(_AT_ONCE, model.params["batch_size_per_gpu"]),
+            _SIZE: max(_AT_ONCE, model.params["batch_size_per_gpu"]),
             **{f"--{name}": getattr(args, name) for name in names}}
 
 
@@ -302,19 +316,21 @@ def _is_plan(file: Any) -> bool:
     return b'"the texts"' in file.read(100)
 
 
-def write_part(folder: Path, place: Path, speaker: Speaker, texts: Sequence[Text], variants: int, rate: int) -> None:
-    """Writes the clips of some texts, then the list of them, with which the part is done.
+def write_part(folder: Path, part: Part, speaker: Speaker, variants: int, rate: int) -> None:
+    """Writes the clips of a part, then its file.
 
-    Several processes may call this for the same part; all but one leave it.
+    Raises:
+      BlockingIOError: another process is doing so.
     """
-    with disk.placing(place, disk.always, alone=True) as new:
-        rows: dict[int, dict[str, Any]] = {text.line: {"transcript": text.transcript, "clips": []} for text in texts}
+    with disk.placing(part.place, disk.always, alone=True) as new:
+        rows: dict[int, dict[str, Any]] = {text.line: {"transcript": text.transcript, "clips": []}
+                                           for text in part.texts}
         for variant in range(1, variants + 1):
-            for text, (audio, problem) in zip(texts, speaker.clips(texts, variant), strict=True):
+            for text, (audio, problem) in zip(part.texts, speaker.clips(part.texts, variant), strict=True):
                 name, row = f"{variant}/{text.line:06d}.wav", rows[text.line]
                 if problem:
                     row["problem"] = problem
-                if "problem" not in row:
+                elif "problem" not in row:
                     content = encoded(audio, rate)
                     with disk.writing(folder / name, disk.always) as file:
                         file.write(content)
@@ -325,9 +341,13 @@ def write_part(folder: Path, place: Path, speaker: Speaker, texts: Sequence[Text
         disk.fill(new, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()))
 
 
-def write_lists(folder: Path, places: Sequence[Path], variants: int) -> None:
-    """Writes the lists of all clips, and prints how many there are."""
-    rows = [json.loads(line) for place in places for line in place.read_text(encoding="utf-8").splitlines()]
+def write_lists(folder: Path, parts: Sequence[Part], variants: int) -> None:
+    """Writes the lists of all clips, and prints how many there are.
+
+    Raises:
+      DataError: there are none.
+    """
+    rows = [json.loads(line) for part in parts for line in part.place.read_text(encoding="utf-8").splitlines()]
     problems = Counter(row["problem"] for row in rows if "problem" in row)
     for problem, count in problems.items():
         deco_print(f"Not in the lists: {format_count(count, 'text')} {problem}")
@@ -344,38 +364,42 @@ def write_lists(folder: Path, places: Sequence[Path], variants: int) -> None:
                    f"{[str(variant) for variant in range(1, variants + 1)]}")
 
 
+def speak(folder: Path, parts: Sequence[Part], speaker: Speaker, variants: int, rate: int) -> None:
+    """Speaks the parts that no process has spoken yet or is speaking."""
+    rest = [part for part in parts if not part.place.exists()]
+    if len(rest) < len(parts):
+        deco_print(f"{folder}: {len(parts) - len(rest):,} of {format_count(len(parts), 'part')} were spoken earlier")
+    for part in tracked(rest, len(rest), "Speaking texts"):
+        if part.place.exists():  # another process has spoken it since
+            continue
+        try:
+            write_part(folder, part, speaker, variants, rate)
+        except BlockingIOError:
+            continue  # another process is speaking it
+
+
 def main(argv: list[str] | None = None) -> None:
-    """Speaks this process's part of the texts, and writes the lists if no other part is missing."""
+    """Speaks this process's parts of the texts, and writes the lists if no other part is missing."""
     args, values = parse_args(argv)
     shard, shards = shard_of(args.shard)
     augmentation_of(args)
     rows = given_texts(args.texts)
+    if not args.shard and launched_here_as()[1] > 1:
+        take_share(*launched_here_as())
     trust = ["--trust_code"] if args.trust_code else []
     model = run_of([f"--logdir={args.logdir}", *trust, *values]).load()
-    speaker, folder = Speaker(model, args), Path(args.output_dir)
-    texts = usable_texts(rows, model.model.data_layer, args.texts)
+    speaker, folder, layer = Speaker(model, args), Path(args.output_dir), model.model.data_layer
+    texts = usable_texts(rows, layer, args.texts)
     plan = plan_of(args, values, model.model, texts)
     open_folder(folder, plan)
-    size, rate = plan["the number of texts at once"], model.model.data_layer.settings.sample_freq
-    parts = [texts[start:start + size] for start in range(0, len(texts), size)]
-    places = [folder / _PARTS / f"{number:06d}.jsonl" for number in range(len(parts))]
-    own = [pair for pair in list(zip(parts, places, strict=True))[shard::shards] if not pair[1].exists()]
-    if len(own) < len(places[shard::shards]):
-        deco_print(f"{folder}: going on after {format_count(sum(place.exists() for place in places), 'part')} of "
-                   f"{len(places):,}")
-    for part, place in tracked(own, len(own), "Speaking texts"):
-        if place.exists():  # another process has spoken this part since
-            continue
-        try:
-            write_part(folder, place, speaker, part, args.variants, rate)
-        except BlockingIOError:
-            continue  # another process speaks this part
-    missing = sum(not place.exists() for place in places)
-    if missing:
-        deco_print(f"{folder}: {format_count(missing, 'part')} of {len(places):,} are left to other processes, the last "
-                   "of which writes the lists")
+    parts = [Part(folder / _PARTS / f"{number:06d}.jsonl", texts[start:start + plan[_SIZE]])
+             for number, start in enumerate(range(0, len(texts), plan[_SIZE]))]
+    speak(folder, parts[shard::shards], speaker, args.variants, layer.settings.sample_freq)
+    if missing := sum(not part.place.exists() for part in parts):
+        deco_print(f"{folder}: {missing:,} of {format_count(len(parts), 'part')} are left to other processes, the last "
+                   "of which writes the lists.")
     else:
-        write_lists(folder, places, args.variants)
+        write_lists(folder, parts, args.variants)
 
 
 if __name__ == "__main__":
