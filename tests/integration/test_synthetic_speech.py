@@ -38,7 +38,7 @@ def start(folder, *options):
 
 
 def finished(*processes):
-    said = [process.communicate(timeout=120)[0] for process in processes]
+    said = [process.communicate(timeout=300)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes), said
     return "".join(said)
 
@@ -67,6 +67,6 @@ def test_models_that_cannot_speak_and_missing_ones_are_named(tmp_path):
     for logdir, words in (("toy:speech", "has a model of the type Speech2Text, which does not speak texts"),
                           (str(tmp_path), "Error: ")):
         process = start(tmp_path / "out", f"--logdir={logdir}")
-        said, _ = process.communicate(timeout=120)
+        said, _ = process.communicate(timeout=300)
         assert process.returncode == 2 and words in said and "Traceback" not in said
         assert not (tmp_path / "out").exists()
