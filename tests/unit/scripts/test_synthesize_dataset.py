@@ -61,10 +61,10 @@ class Trained:
             self.asked.append(text)
             if len(self.asked) == self.stops_at:
                 raise KeyboardInterrupt
-            words, speed = spoken_at(text)
+            words, speed = spoken_at(text)[:2]
             audio = spoken(words, np.random.default_rng(self.reading))
-            audio = audio[::1] if speed == 1.0 else np.interp(np.arange(0, len(audio) - 1, speed),
-                                                              np.arange(len(audio)), audio).astype(np.float32)
+            if speed != 1.0:
+                audio = np.interp(np.arange(0, len(audio) - 1, speed), np.arange(len(audio)), audio).astype(np.float32)
             ending = ENDINGS[1 if words == "ei" and self.reading == 1 else 0]
             results.append(Speech(audio, RATE, np.zeros([1, 20]), np.zeros([1, 1]), ending, []))
         return results
