@@ -17,7 +17,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_audio
-from open_seq2seq.data.text2speech.toy_voice import RATE, heard, write_toy_voice
+from open_seq2seq.data.text2speech.toy_voice import PITCHES, RATE, heard, write_toy_voice
 from open_seq2seq.metrics.wer import count_errors
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
@@ -46,7 +46,8 @@ def _listen(paths: list[str], list_file: str | None) -> None:
     texts = None
     if list_file is not None:
         with open(list_file, encoding="utf-8") as file:
-            texts = [line.rstrip("\n").split("|")[1] for line in file if "|" in line]
+            rows = [line.rstrip("\n").split("|") for line in file if "|" in line]
+        texts = [row[2 if row[1] in PITCHES else 1] for row in rows]
         if len(texts) != len(paths):
             raise UserError(f"{list_file} has {len(texts)} texts, but --listen names {len(paths)} sound files.")
     letters = []

@@ -16,7 +16,7 @@ VOWELS = {"a": (730, 1090), "e": (530, 1840), "i": (270, 2290), "o": (570, 840),
 """The letters and the two formants in Hz of each: the means of Peterson and Barney (1952)."""
 RATE = 8000
 """Sampling rate in Hz."""
-PITCHES = {"low": 110.0, "high": 147.0}
+PITCHES = {"low": 110.0, "high": 165.0}
 """The voices, and the pitch of each in Hz."""
 _BANDWIDTH = 90.0  # of a formant in Hz
 _LETTER_SECONDS, _PAUSE_SECONDS, _EDGE_SECONDS = 0.16, 0.12, 0.08
@@ -119,8 +119,8 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 def write_toy_voice(folder: str, sizes: dict[str, int], seed: int = 0, voices: int = 1) -> None:
     """Writes lists in the layout of LJSpeech, aligned lists, clips ``wavs/<name>-0000.wav``, and ``vocab.txt``.
 
-    No text occurs in two lists of a voice. With a second voice, the files of the first one are the same, and further
-    lists name the clips of both, with their speakers.
+    No text occurs in two lists of a voice. With two voices, the files of the first one are the same as without the
+    second, and further lists name the clips of both, with their speakers.
 
     Args:
       folder: the output folder.
@@ -130,23 +130,33 @@ def write_toy_voice(folder: str, sizes: dict[str, int], seed: int = 0, voices: i
       voices: number of voices of ``PITCHES``, 1 or 2.
     """
     os.makedirs(os.path.join(folder, "wavs"), exist_ok=True)
-    lists: dict[str, list[str]] = {}
-    for voice, speaker in enumerate(list(PITCHES)[:voices]):
-        seen: set[str] = set()
-        for number, (name, size) in enumerate(sizes.items()):
-            random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number, *[voice] * voice])))
-            for clip in range(size):
-                while (text := draw_text(random)) in seen:
-                    pass
-                seen.add(text)
-                stem = f"{name}-{speaker * (voice > 0)}{clip:04d}"
-                with disk.writing(os.path.join(folder, "wavs", f"{stem}.wav"), disk.always) as out:
-                    out.write(encoded(spoken(text, random, PITCHES[speaker]), RATE))
-                for suffix, columns in (("", (text, text)), ("_aligned", (text, *aligned(text)))):
-                    if not voice:
-                        lists.setdefault(f"{name}{suffix}", []).append("|".join((stem, *columns)))
-                    if voices > 1:
-                        lists.setdefault(f"{name}_speakers{suffix}", []).append("|".join((stem, speaker, *columns)))
-    for name, lines in lists.items():
-        write_lines(os.path.join(folder, f"{name}.csv"), lines)
+    speakers = list(PITCHES)[:voices]
+    clips = [_write_clips(folder, sizes, seed, number) for number in range(voices)]
+    for name in sizes:
+        lists = {f"{name}.csv": [(stem, text, text) for stem, text in clips[0][name]],
+                 f"{name}_aligned.csv": [(stem, text, *aligned(text)) for stem, text in clips[0][name]]}
+        if voices > 1:
+            both = [(stem, speaker, text) for speaker, own in zip(speakers, clips, strict=True)
+                    for stem, text in own[name]]
+            lists[f"{name}_speakers.csv"] = both
+            lists[f"{name}_speakers_aligned.csv"] = [(*row, *aligned(row[-1])) for row in both]
+        for file, rows in lists.items():
+            write_lines(os.path.join(folder, file), ["|".join(row) for row in rows])
     write_lines(os.path.join(folder, "vocab.txt"), [" ", *VOWELS])
+
+
+def _write_clips(folder: str, sizes: dict[str, int], seed: int, voice: int) -> dict[str, list[tuple[str, str]]]:
+    """Writes the clips of a voice, by its number in ``PITCHES``; returns (name, text) of the clips of each list."""
+    speaker, seen, clips = list(PITCHES)[voice], set[str](), {}
+    for number, (name, size) in enumerate(sizes.items()):
+        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number, *[voice] * (voice > 0)])))
+        clips[name] = []
+        for clip in range(size):
+            while (text := draw_text(random)) in seen:
+                pass
+            seen.add(text)
+            stem = f"{name}-{f'{speaker}-' if voice else ''}{clip:04d}"
+            with disk.writing(os.path.join(folder, "wavs", f"{stem}.wav"), disk.always) as out:
+                out.write(encoded(spoken(text, random, PITCHES[speaker]), RATE))
+            clips[name].append((stem, text))
+    return clips
