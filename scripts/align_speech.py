@@ -1,4 +1,4 @@
-"""Aligns recordings of one voice with their texts, and writes the aligned lists that models with phonemes learn from.
+"""Aligns recordings with their texts, and writes the aligned lists that models with phonemes learn from.
 
 usage: python scripts/align_speech.py --data_dir=my_voice [--pronunciations=words.dict]
 

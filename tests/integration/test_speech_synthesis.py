@@ -152,9 +152,9 @@ def test_several_speakers_resume_to_the_bit_and_speak_by_name(speakers, capfd, t
 @pytest.mark.parametrize("recipe", ["toy-voice", "toy-centaur"])
 def test_models_with_attention_learn_several_speakers(recipe, speakers, tmp_path):
     run = tmp_path / "run"
-    assert of_speakers(speakers, f"--logdir={run}", "--max_steps=2", recipe=recipe) == 0
-    weights = [load_file(run / f"model.ckpt-{step}/weights.safetensors")["encoder/speakers/table"] for step in (0, 2)]
-    assert weights[1].shape[0] == 2 and np.abs(weights[1] - weights[0]).min(axis=1).max() > 0
+    assert of_speakers(speakers, f"--logdir={run}", "--max_steps=4", recipe=recipe) == 0
+    weights = [load_file(run / f"model.ckpt-{step}/weights.safetensors")["encoder/speakers/table"] for step in (2, 4)]
+    assert len(weights[1]) == 2 and (np.abs(weights[1] - weights[0]).max(1) > 0).all()
     model = os2s.load(str(run), {"griffin_lim_iterations": 0})
     texts = ["ae i", "[speaker high] ae i", "[speaker low] ou e i a"]
     for together, text in zip(model.synthesize(texts), texts, strict=True):
