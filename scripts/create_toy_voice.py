@@ -3,9 +3,9 @@
 usage: python scripts/create_toy_voice.py --output_dir=toy_voice_data
 
 Writes the lists train.csv, dev.csv and test.csv, lists with the durations of letters (train_aligned.csv, …), the clips
-in wavs/, and the characters vocab.txt. --voices=2 adds the clips of a voice with a higher pitch, and lists of both voices
-with the names of the speakers (train_speakers.csv, train_speakers_aligned.csv, …). With --listen, it instead prints the letters that are heard in sound files, and
-with --texts how many of the letters of a list's texts they are.
+in wavs/, and the characters vocab.txt. --voices=2 adds the clips of a voice with a higher pitch, and lists of both
+voices with the names of the speakers (train_speakers.csv, train_speakers_aligned.csv, …). With --listen, it instead
+prints the letters that are heard in sound files, and with --texts how many of the letters of a list's texts they are.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=random_seed, default=0, help="random seed (default: %(default)s)")
     for name, size in SIZES.items():
         parser.add_argument(f"--{name}_size", type=int, default=size, help="number of clips (default: %(default)s)")
-    parser.add_argument("--voices", type=int, choices=[1, 2], default=1, help="number of voices; each has as many clips "
-                        "(default: %(default)s)")
+    parser.add_argument("--voices", type=int, choices=[1, 2], default=1, help="number of voices, each with these "
+                        "numbers of clips (default: %(default)s)")
     parser.add_argument("--listen", metavar="FILE", nargs="+", help="sound files; prints the letters in each of them")
     parser.add_argument("--texts", metavar="LIST", help="with --listen: a list with the texts of the files, in their "
                         "order, such as toy_voice_data/test.csv; also prints how many of their letters are heard")
@@ -76,7 +76,9 @@ def main(argv: list[str] | None = None) -> None:
     sizes = {name: getattr(args, f"{name}_size") for name in SIZES}
     write_toy_voice(args.output_dir, sizes, args.seed, args.voices)
     for name, size in sizes.items():
-        deco_print(f"{os.path.join(args.output_dir, name)}.csv: {size} clips" + (", and as many of the second voice" if args.voices > 1 else ""))
+        deco_print(f"{os.path.join(args.output_dir, name)}.csv: {size} clips")
+        if args.voices > 1:
+            deco_print(f"{os.path.join(args.output_dir, name)}_speakers.csv: {2 * size} clips")
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ class CentaurEncoder(Encoder):
     """The encoder of Centaur, the convolutional model of speech synthesis of NVIDIA's OpenSeq2Seq.
 
     Embeddings, convolutions that are added to their inputs, and a dense layer without bias. Symbols of padding, whose
-    id is 0, do not count, and results do not depend on them. If there are several speakers, the embedding of the speaker
-    is added to the output at each symbol.
+    id is 0, do not count, and results do not depend on them. If there are several speakers, the embedding of the
+    speaker is added to the output at each symbol.
 
     Attributes:
       output_size: number of channels of the outputs.

@@ -19,7 +19,7 @@ LENGTHS_ALIASES = ("src_length", "src_lengths")
 
 
 class EncoderInput(TypedDict, total=False):
-    """Input of an encoder.
+    """Input of an encoder: a batch without its targets.
 
     Attributes:
       source_tensors: ``[values, lengths, …]`` from the data layer, with values ``[batch, time, …]`` and lengths

@@ -117,7 +117,8 @@ def of_speakers(folder: Path, *words: str, recipe: str = "toy-speakers") -> int:
 @pytest.mark.long
 def test_several_speakers_resume_to_the_bit_and_speak_by_name(speakers, capfd, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert of_speakers(speakers, "--mode=train_eval", f"--logdir={whole}", "--max_steps=4", "--sound_measures=True") == 0
+    words = ("--mode=train_eval", "--max_steps=4", "--sound_measures=True")
+    assert of_speakers(speakers, f"--logdir={whole}", *words) == 0
     out = capfd.readouterr().out
     assert "speaker low (2 texts): diagonality" in out and "speaker high (2 texts): " in out and "pitch ratio" in out
     assert of_speakers(speakers, f"--logdir={parts}", "--max_steps=2") == 0

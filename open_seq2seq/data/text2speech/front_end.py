@@ -120,7 +120,7 @@ def phonemes_of(text: str, pronunciations: Pronunciations) -> tuple[list[str], d
 
 
 class Sentence(NamedTuple):
-    """A sentence, which may begin with its speaker and speed, see ``spoken_at``, and the seconds of silence after it."""
+    """A sentence, which may begin with speaker and speed (see ``spoken_at``), and the seconds of silence after it."""
 
     text: str
     pause: float

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.files import LIST
-from open_seq2seq.config.params import REFUSE, Param
+from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, AudioError
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field

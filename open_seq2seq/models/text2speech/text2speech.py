@@ -51,8 +51,9 @@ class Text2Speech(EncoderDecoderModel):
     def connect(self) -> None:
         super().connect()
         if self.data_layer.speakers.are_several and not getattr(self.encoder, "speakers", None):
-            raise ConfigError([f"'data_layer_params/speakers' names several speakers, but {type(self.encoder).__name__} "
-                               "does not tell them apart: use Tacotron2Encoder or CentaurEncoder."])
+            raise ConfigError(["'data_layer_params/speakers' names several speakers, but "
+                               f"{type(self.encoder).__name__} does not tell them apart: use Tacotron2Encoder or "
+                               "CentaurEncoder."])
         if not hasattr(self.decoder, "at_speed"):
             self.data_layer.refuse_speeds(type(self.decoder).__name__)
         if self.mode == "eval" and (self.params["sound_measures"] or self.params["recognizer"]):
@@ -343,8 +344,10 @@ def _front_end(layer: Any) -> str:
     """Returns why texts are not read, and what is read instead."""
     special = (f"between {START} and {END}, with zeros up to a multiple of {layer.params['pad_to']}"
                if layer.params["pad_EOS"] else f"or only {PAD} for a text without symbols")
+    speakers = f"; speakers has their numbers: {dict(enumerate(layer.speakers.names))}"
     return ("sentences, numbers and pronunciations are read by Python; the input symbols of sound has the line of each "
-            f"symbol in the file of the vocabulary, counted from {END + 1}, {special}")
+            f"symbol in the file of the vocabulary, counted from {END + 1}, {special}"
+            f"{speakers if layer.speakers.are_several else ''}")
 
 
 def _answer(samples: np.ndarray) -> Answer:

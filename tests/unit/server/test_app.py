@@ -48,8 +48,8 @@ def recognized(recording):
 
 def spoken(text):
     size = 1600 if text.startswith("[speaker high] ") else 800
-    return Speech(np.sin(np.arange(size) / 9).astype(np.float32), 8000, np.zeros([3, 4]), np.zeros([3, 2]), "stop token",
-                  [Timing("a", 0.0, 0.1)])
+    sound = np.sin(np.arange(size) / 9).astype(np.float32)
+    return Speech(sound, 8000, np.zeros([3, 4]), np.zeros([3, 2]), "stop token", [Timing("a", 0.0, 0.1)])
 
 
 TWO = Speakers(["low", "high"], "speakers")
@@ -66,7 +66,8 @@ def completed(text, count=8):
 
 MODELS = {
     "en-de": Repeating("translate", translated), "asr": Repeating("transcribe", recognized, False),
-    "voice": Repeating("synthesize", spoken), "two": Repeating("synthesize", spoken, speakers=TWO, by_speaker=by_speaker),
+    "voice": Repeating("synthesize", spoken),
+    "two": Repeating("synthesize", spoken, speakers=TWO, by_speaker=by_speaker),
     "labels": Repeating("classify", lambda text: ("cat", 0.75)),
     "images": Repeating("classify", lambda pixels: types.SimpleNamespace(classes=[1]), False, interactive_pixels=None),
     "lm": Repeating("generate", completed, False)}
@@ -145,7 +146,9 @@ def test_speakers_by_name(client):
     openai, piper = {"model": "two", "input": "a"}, {"voice": "two", "text": "a"}
     for asked, expected in (({}, 800), ({"voice": "low"}, 800), ({"voice": "high", "speed": 2.0}, 1600)):
         assert size(answer("/v1/audio/speech", **openai, **asked)) == expected
-    for asked, expected in (({}, 800), ({"speaker": "high"}, 1600), ({"speaker_id": 1}, 1600), ({"speaker_id": 0}, 800)):
+    for asked, expected in (({}, 800), ({"speaker": "high"}, 1600), ({"speaker_id": 1}, 1600),
+                            ({"speaker_id": 0}, 800),
+                            ({"speaker_id": 1, "speaker": "low"}, 800)):
         assert size(answer("/synthesize", **piper, **asked)) == expected
     wrong = answer("/v1/audio/speech", **openai, voice="alloy")
     assert wrong.status_code == 400 and wrong.json()["error"] == {
