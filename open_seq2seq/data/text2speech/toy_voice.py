@@ -133,8 +133,9 @@ def write_toy_voice(folder: str, sizes: dict[str, int], seed: int = 0, voices: i
     speakers = list(PITCHES)[:voices]
     clips = [_write_clips(folder, sizes, seed, number) for number in range(voices)]
     for name in sizes:
-        lists = {f"{name}.csv": [(stem, text, text) for stem, text in clips[0][name]],
-                 f"{name}_aligned.csv": [(stem, text, *aligned(text)) for stem, text in clips[0][name]]}
+        lists: dict[str, list[tuple[str, ...]]] = {
+            f"{name}.csv": [(stem, text, text) for stem, text in clips[0][name]],
+            f"{name}_aligned.csv": [(stem, text, *aligned(text)) for stem, text in clips[0][name]]}
         if voices > 1:
             both = [(stem, speaker, text) for speaker, own in zip(speakers, clips, strict=True)
                     for stem, text in own[name]]
@@ -147,7 +148,7 @@ def write_toy_voice(folder: str, sizes: dict[str, int], seed: int = 0, voices: i
 
 def _write_clips(folder: str, sizes: dict[str, int], seed: int, voice: int) -> dict[str, list[tuple[str, str]]]:
     """Writes the clips of a voice, by its number in ``PITCHES``; returns (name, text) of the clips of each list."""
-    speaker, seen, clips = list(PITCHES)[voice], set[str](), {}
+    speaker, seen, clips = list(PITCHES)[voice], set[str](), dict[str, list[tuple[str, str]]]()
     for number, (name, size) in enumerate(sizes.items()):
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number, *[voice] * (voice > 0)])))
         clips[name] = []
