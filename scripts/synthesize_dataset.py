@@ -106,6 +106,8 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
     add("--noise_level_max", type=int, metavar="DB", help="upper bound of this level")
     add("--style_recordings", nargs="+", default=[], metavar="FILE", help="for models with style_input: recordings, of "
         "which each clip gets a random one")
+    add("--speakers", nargs="+", default=[], metavar="NAME", help="for models of several speakers: those of whom each "
+        "clip gets a random one; all for all of them (default: that of the config)")
     add("--shard", default="", metavar="K/N", help="speak only the K-th of N shares of the texts")
     add("--seed", type=random_seed, default=0, help="random seed (default: %(default)s)")
     add("--trust_code", action="store_true",
@@ -215,7 +217,7 @@ class Speaker:
       args: the command line.
 
     Raises:
-      UserError: the model does not speak texts, or needs style recordings.
+      UserError: the model does not speak texts, needs style recordings, or has no such speaker.
       ConfigError: the speed or noise is not allowed.
     """
 
@@ -232,7 +234,9 @@ class Speaker:
         if needs_styles != bool(self._styles):
             raise UserError("The model reads style recordings: give some with --style_recordings." if needs_styles else
                             "--style_recordings is for models with style_input, which this one has not: leave it out.")
-        if args.variants > 1 and not (self._augmentation.changes_audio or self._has_seed or self._styles):
+        self._speakers = speakers_of(args, model.model.data_layer)
+        chosen = self._speakers[1:] or self._styles[1:]
+        if args.variants > 1 and not (self._augmentation.changes_audio or self._has_seed or chosen):
             raise UserError("All variants would be equal: give --speed_perturbation_ratio, or --noise_level_min and "
                             "--noise_level_max, or leave out --variants.")
 
@@ -253,7 +257,11 @@ class Speaker:
         words = text.text
         if self._has_speed and self._augmentation.changes_length:
             words = f"[speed {1 / self._augmentation.length_factor(draw):.4f}] {words}"
-        return (words, self._styles[draw.choice(len(self._styles))]) if self._styles else words
+        speakers, styles = len(self._speakers) or 1, len(self._styles) or 1
+        style, speaker = divmod(draw.choice(styles * speakers), speakers)
+        if self._speakers:
+            words = self._model.model.data_layer.by_speaker(words, self._speakers[speaker])
+        return (words, self._styles[style]) if self._styles else words
 
     def _changed(self, audio: np.ndarray, draw: Draw) -> np.ndarray:
         """Returns a clip ``[samples]`` with noise and, unless the model has seen to it, at another speed."""
@@ -263,6 +271,19 @@ class Speaker:
         if self._augmentation.noise_levels is not None:
             audio = self._augmentation.add_noise(normalized_audio(audio, None), draw)
         return audio * np.float32(peak / max(float(np.abs(audio).max(initial=0.0)), 1e-9))
+
+
+def speakers_of(args: argparse.Namespace, layer: Any) -> list[str]:
+    """Returns the speakers to choose from; none for that of the config.
+
+    Raises:
+      DataError: the model has no such speaker.
+    """
+    if args.speakers == ["all"] and "all" not in layer.speakers.names:
+        return list(layer.speakers.names)
+    for name in args.speakers:
+        layer.speakers.number(name)
+    return args.speakers
 
 
 def augmentation_of(args: argparse.Namespace) -> Augmentation:
@@ -279,7 +300,7 @@ def plan_of(args: argparse.Namespace, values: Sequence[str], model: Any, texts: 
     digest = hashlib.sha256()
     for variable in sorted(model.variables, key=lambda variable: variable.name):
         digest.update(variable.name.encode() + np.asarray(variable).tobytes())
-    names = ("variants", "seed", *_AUGMENTATION, "style_recordings")
+    names = ("variants", "seed", *_AUGMENTATION, "style_recordings", "speakers")
     return {"the texts": hashlib.sha256(repr(texts).encode()).hexdigest(), "the model": digest.hexdigest(),
             "the values of its config": sorted(values),
             _SIZE: max(_AT_ONCE, model.params["batch_size_per_gpu"]),

@@ -20,7 +20,7 @@ from wyoming.asr import Transcript
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event, Eventable, async_read_event, async_write_event
-from wyoming.info import AsrModel, AsrProgram, Attribution, Info, TtsProgram, TtsVoice
+from wyoming.info import AsrModel, AsrProgram, Attribution, Info, TtsProgram, TtsVoice, TtsVoiceSpeaker
 from wyoming.ping import Pong
 
 from open_seq2seq.server.guard import log_line
@@ -159,8 +159,9 @@ class _Conversation:
         if not isinstance(text, str):
             raise Refused(400, "The event 'synthesize' has no text.")
         check_texts([text], self._limits, "text")
-        served = self._models.named(_name(voice) if isinstance(voice, dict) else None, "synthesize")
-        speech = await spoken(served, text, 1.0)
+        voice = voice if isinstance(voice, dict) else {}
+        served = self._models.named(_name(voice), "synthesize")
+        speech = await spoken(served, text, 1.0, voice.get("speaker"))
         samples = (speech.samples * 32767).clip(-32768, 32767).astype("<i2")
         await self._send(AudioStart(speech.rate, 2, 1))
         for start in range(0, len(samples), _PIECE_SAMPLES):
@@ -188,7 +189,8 @@ def described(models: Models) -> Info:
     program: dict[str, Any] = {"name": "OpenSeq2Seq", "attribution": Attribution("OpenSeq2Seq", ""), "installed": True,
                                "description": "Models of this server", "version": __version__}
     recognizers = [AsrModel(**facts(one)) for one in models.of_task("transcribe")]
-    voices = [TtsVoice(**facts(one)) for one in models.of_task("synthesize")]
+    voices = [TtsVoice(**facts(one), speakers=[TtsVoiceSpeaker(name) for name in one.speakers] or None)
+              for one in models.of_task("synthesize")]
     return Info(asr=[AsrProgram(**program, models=recognizers)] if recognizers else [],
                 tts=[TtsProgram(**program, voices=voices)] if voices else [])
 

@@ -17,7 +17,7 @@ from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.text2speech.front_end import spoken_at
 from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
-from open_seq2seq.data.text2speech.toy_voice import RATE, VOWELS, heard, spoken
+from open_seq2seq.data.text2speech.toy_voice import PITCHES, RATE, VOWELS, heard, spoken
 from open_seq2seq.decoders.tacotron2_decoder import ENDINGS
 from open_seq2seq.models.text2speech.speech import Speech
 from open_seq2seq.models.text2speech.text2speech import Text2Speech
@@ -33,8 +33,9 @@ VARIED = ["--variants=2", "--speed_perturbation_ratio=0.1", "--noise_level_min=-
 class Voice(Text2Speech):
     """The toy voice as a model; ``decoder`` decides whether it has speeds and several readings."""
 
-    def __init__(self, vocab_file, decoder):
+    def __init__(self, vocab_file, decoder, **params):
         self._layer = Text2SpeechDataLayer({
+            **params,
             "dataset": "LJ", "sample_freq": RATE, "num_audio_features": 20, "output_type": "mel", "n_fft": 512,
             "vocab_file": vocab_file, "feature_normalize": False}, mode="interactive_infer")
         self._decoder = decoder
@@ -61,8 +62,8 @@ class Trained:
             self.asked.append(text)
             if len(self.asked) == self.stops_at:
                 raise KeyboardInterrupt
-            words, speed = spoken_at(text)[:2]
-            audio = spoken(words, np.random.default_rng(self.reading))
+            words, speed, speaker = spoken_at(text)
+            audio = spoken(words, np.random.default_rng(self.reading), PITCHES[speaker or "low"])
             if speed != 1.0:
                 audio = np.interp(np.arange(0, len(audio) - 1, speed), np.arange(len(audio)), audio).astype(np.float32)
             ending = ENDINGS[1 if words == "ei" and self.reading == 1 else 0]
@@ -168,6 +169,17 @@ def test_several_readings_and_clips_without_end(trained, capsys):
     assert len(lengths) == 5 and not any(text.startswith("[speed") for text in trained.asked)
 
 
+def test_each_clip_has_one_of_the_speakers(trained):
+    trained.model = Voice("vocab.txt", trained.model.decoder, speakers=["low", "high"])
+    make("out", "--speakers", "all", "--variants=4")
+    named = {text: [spoken_at(one).speaker for one in trained.asked if one.endswith(f"] {text}")]
+             for text in (TEXTS[line - 1] for line in LINES)}
+    assert all(len(names) == 4 for names in named.values())
+    assert {name for names in named.values() for name in names} == {"low", "high"}
+    with pytest.raises(UserError, match="All variants would be equal"):
+        make("other", "--speakers", "low", "--variants=2")
+
+
 def test_texts_of_a_list(trained):
     with open("list.csv", "w", newline="") as file:
         csv.writer(file).writerows([("wav_filename", "wav_filesize", "transcript"), ("none.wav", 1, "ae"),
@@ -184,7 +196,7 @@ def test_texts_of_a_list(trained):
     (["--texts=empty.txt"], r"None of the 2 lines of empty.txt can be spoken: line 1 without letters"),
     (["--texts=odd.txt"], r"None of .* line 1 with symbols that are not in the vocabulary of the model \(.*vocab.txt"),
     (["--output_dir=vocab.txt"], "is a file, not a folder"), (["--output_dir=."], "contains other files"),
-    (["--style_recordings", "a.wav"], "has not: leave it out"),
+    (["--style_recordings", "a.wav"], "has not: leave it out"), (["--speakers", "eve"], "eve"),
 ])
 def test_mistakes_are_named(trained, options, words):
     Path("empty.txt").write_text("\n--\n")
