@@ -59,7 +59,7 @@ _PLAN, _PARTS = "synthesis.json", "parts"
 _SIZE = "the number of texts at once"
 _AT_ONCE = 32  # minimum number of texts that are spoken and recorded as done together
 _LISTS = (".csv", ".tsv", ".json", ".jsonl", ".manifest")
-_MARKUP = re.compile(r"\[\[|\[(pause|speed|speaker)\s", re.IGNORECASE)  # of speech synthesis, and no part of a transcript
+_MARKUP = re.compile(r"\[\[|\[(pause|speed|speaker)\s", re.IGNORECASE)  # no part of a transcript
 _AUGMENTATION = ("speed_perturbation_ratio", "noise_level_min", "noise_level_max")
 _MOST_VARIANTS = 16  # models with a random reading are kept compiled for each variant
 

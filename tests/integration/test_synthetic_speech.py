@@ -15,8 +15,8 @@ from tests.integration.conftest import ROOT
 from tests.integration.tutorials import Tutorial, run
 
 CHAIN = Tutorial("docs/speech-synthesis.md", sections=("Clips for a recogniser",), shorter={
-    '"max_steps": 400': '"max_steps": 200, "eval_steps": 200',
-    "toy_voice_data\ncut": "toy_voice_data --train_size=120\ncut"})
+    '"max_steps": 400': '"max_steps": 150, "eval_steps": 150',
+    "toy_voice_data\ncut": "toy_voice_data --train_size=100\ncut"})
 TEXTS = ["ae iou", "uo a", "ei", "o u", "iea", "aeiou aeiou", "u", "oi ae"] * 5
 
 
