@@ -139,8 +139,9 @@ def write_toy_voice(folder: str, sizes: dict[str, int], seed: int = 0, voices: i
             f"{name}.csv": [(stem, text, text) for stem, text in clips[0][name]],
             f"{name}_aligned.csv": [(stem, text, *aligned(text)) for stem, text in clips[0][name]]}
         if voices > 1:
-            both: list[tuple[str, ...]] = [(stem, speaker, text) for speaker, own in zip(speakers, clips, strict=True)
-                    for stem, text in own[name]]
+            both: list[tuple[str, ...]] = [(stem, speaker, text)
+                                           for speaker, own in zip(speakers, clips, strict=True)
+                                           for stem, text in own[name]]
             lists[f"{name}_speakers.csv"] = both
             lists[f"{name}_speakers_aligned.csv"] = [(*row, *aligned(row[-1])) for row in both]
         for file, rows in lists.items():
