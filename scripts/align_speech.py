@@ -1,4 +1,4 @@
-"""Aligns recordings of one voice with their texts, and writes the aligned lists that models with phonemes learn from.
+"""Aligns recordings with their texts, and writes the aligned lists that models with phonemes learn from.
 
 usage: python scripts/align_speech.py --data_dir=my_voice [--pronunciations=words.dict]
 
@@ -91,6 +91,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--data_dir", required=True, help="folder with wavs/ and the list")
     parser.add_argument("--metadata", default="metadata.csv", help="the list, relative to the folder (default: "
                         "%(default)s)")
+    parser.add_argument("--speakers", action="store_true", help="the list has the name of the speaker in its second "
+                        "column; so do the lists that are written")
     parser.add_argument("--output_dir", help="folder to write to (default: that of the data)")
     parser.add_argument("--pronunciations", metavar="FILE", help="own pronunciations, a word and its phonemes per "
                         "line: word PH PH …")
@@ -107,7 +109,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def read_work(args: argparse.Namespace, kept: Kept[Clip]) -> list[Work]:
     """Returns the clips whose text can be spoken; the others are recorded as left out."""
     works = []
-    for clip in read_clips([os.path.join(args.data_dir, args.metadata)], args.data_dir):
+    for clip in read_clips([os.path.join(args.data_dir, args.metadata)], args.data_dir, has_speakers=args.speakers):
         work = Work(clip, tokens_of(clip.text))
         if any(token.kind != "mark" for token in work.tokens):
             works.append(work)
@@ -215,7 +217,8 @@ def write_all(args: argparse.Namespace, works: Sequence[Work], aligned: Alignmen
             words, seconds = aligned[work.clip.name]
             columns = columns_of(words, work.tokens, seconds)
             symbols.update(columns[0].split())
-            lines.append("|".join((work.clip.name, work.clip.text, *columns)))
+            speaker = [work.clip.speaker] if args.speakers else []
+            lines.append("|".join((work.clip.name, *speaker, work.clip.text, *columns)))
     if len(lines) <= args.dev_clips:
         raise DataError(f"Only {format_count(len(lines), 'clip')} could be aligned, but --dev_clips is "
                         f"{args.dev_clips}.")

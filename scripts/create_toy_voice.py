@@ -3,8 +3,9 @@
 usage: python scripts/create_toy_voice.py --output_dir=toy_voice_data
 
 Writes the lists train.csv, dev.csv and test.csv, lists with the durations of letters (train_aligned.csv, …), the clips
-in wavs/, and the characters vocab.txt. With --listen, it instead prints the letters that are heard in sound files, and
-with --texts how many of the letters of a list's texts they are.
+in wavs/, and the characters vocab.txt. --voices=2 adds the clips of a voice with a higher pitch, and lists of both
+voices with the names of the speakers (train_speakers.csv, train_speakers_aligned.csv, …). With --listen, it instead
+prints the letters that are heard in sound files, and with --texts how many of the letters of a list's texts they are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_audio
-from open_seq2seq.data.text2speech.toy_voice import RATE, heard, write_toy_voice
+from open_seq2seq.data.text2speech.toy_voice import PITCHES, RATE, heard, write_toy_voice
 from open_seq2seq.metrics.wer import count_errors
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
@@ -32,6 +33,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=random_seed, default=0, help="random seed (default: %(default)s)")
     for name, size in SIZES.items():
         parser.add_argument(f"--{name}_size", type=int, default=size, help="number of clips (default: %(default)s)")
+    parser.add_argument("--voices", type=int, choices=[1, 2], default=1, help="number of voices, each with these "
+                        "numbers of clips (default: %(default)s)")
     parser.add_argument("--listen", metavar="FILE", nargs="+", help="sound files; prints the letters in each of them")
     parser.add_argument("--texts", metavar="LIST", help="with --listen: a list with the texts of the files, in their "
                         "order, such as toy_voice_data/test.csv; also prints how many of their letters are heard")
@@ -43,7 +46,8 @@ def _listen(paths: list[str], list_file: str | None) -> None:
     texts = None
     if list_file is not None:
         with open(list_file, encoding="utf-8") as file:
-            texts = [line.rstrip("\n").split("|")[1] for line in file if "|" in line]
+            rows = [line.rstrip("\n").split("|") for line in file if "|" in line]
+        texts = [row[2 if row[1] in PITCHES else 1] for row in rows]
         if len(texts) != len(paths):
             raise UserError(f"{list_file} has {len(texts)} texts, but --listen names {len(paths)} sound files.")
     letters = []
@@ -70,9 +74,11 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError("--texts is for --listen: give the sound files, too.")
     check_sizes(args, 10**4, *(f"{name}_size" for name in SIZES))
     sizes = {name: getattr(args, f"{name}_size") for name in SIZES}
-    write_toy_voice(args.output_dir, sizes, args.seed)
+    write_toy_voice(args.output_dir, sizes, args.seed, args.voices)
     for name, size in sizes.items():
         deco_print(f"{os.path.join(args.output_dir, name)}.csv: {size} clips")
+        if args.voices > 1:
+            deco_print(f"{os.path.join(args.output_dir, name)}_speakers.csv: {2 * size} clips")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.centaur import ResidualConvolution, check_residual_layers
 from open_seq2seq.parts.conv_blocks.block import BlockSettings
+from open_seq2seq.parts.speakers import make_speaker_embedding, speaker_params
 from open_seq2seq.parts.tacotron import Dense, unpadded_lengths
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding
 from open_seq2seq.parts.transformer.position import padding_bias
@@ -20,7 +21,8 @@ class CentaurEncoder(Encoder):
     """The encoder of Centaur, the convolutional model of speech synthesis of NVIDIA's OpenSeq2Seq.
 
     Embeddings, convolutions that are added to their inputs, and a dense layer without bias. Symbols of padding, whose
-    id is 0, do not count, and results do not depend on them.
+    id is 0, do not count, and results do not depend on them. If there are several speakers, the embedding of the
+    speaker is added to the output at each symbol.
 
     Attributes:
       output_size: number of channels of the outputs.
@@ -53,6 +55,7 @@ class CentaurEncoder(Encoder):
                                 on_change=REFUSE),
             "cnn_dropout_prob": Param(float, 0.5, "Dropout rate after each convolution.", minimum=0.0, below=1.0),
             "norm_type": Param((str, type(None)), None, "Accepted for old configs; has no effect.", on_change=FREE),
+            **speaker_params(),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
@@ -69,12 +72,14 @@ class CentaurEncoder(Encoder):
         self.blocks = [ResidualConvolution(layer, params["cnn_dropout_prob"], settings, f"{path}/{number}")
                        for number, layer in enumerate(layers)]
         self.projection = Dense(size, self.output_size, initializer, regularizer, False)
+        self.speakers = make_speaker_embedding(params["num_speakers"], self.output_size, initializer, regularizer)
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Encodes symbols.
 
         Args:
-          input_dict: a dict whose ``source_tensors`` are ids ``[batch, text]`` and their numbers ``[batch]``, int32.
+          input_dict: a dict whose ``source_tensors`` are ids ``[batch, text]`` and their numbers ``[batch]``, int32. If
+            there are several speakers, also ``speakers`` ``[batch]`` int32.
 
         Returns:
           A dict with ``outputs`` ``[batch, text, output_size]`` in the compute dtype, zero at padding;
@@ -88,5 +93,8 @@ class CentaurEncoder(Encoder):
         x = tf.cast(x, self.compute_dtype)
         for block in self.blocks:
             x = block.added(x, lengths, self.training, self.dtype_of("convolution"))
-        return {"outputs": self.projection(x), "outputs_length": lengths, "encoder_input": ids,
+        x = self.projection(x)
+        if self.speakers is not None:
+            x = self.speakers(x, lengths, input_dict["speakers"])
+        return {"outputs": x, "outputs_length": lengths, "encoder_input": ids,
                 "inputs_attention_bias": padding_bias(mask)}

@@ -13,6 +13,7 @@ from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.rnn.layers import Direction
+from open_seq2seq.parts.speakers import make_speaker_embedding, speaker_params
 from open_seq2seq.parts.tacotron import (
     STYLE_PARAMS,
     StyleEncoder,
@@ -30,7 +31,8 @@ class Tacotron2Encoder(Encoder):
 
     With ``style_embedding_enable``, the embedding of a style is appended to the output at each symbol (Wang et al.
     2018, https://arxiv.org/abs/1803.09017). The style is that of a recording or, in inference, may be given as the
-    weights of the style tokens. Results do not depend on padding.
+    weights of the style tokens. If there are several speakers, the embedding of the speaker is added to the output at
+    each symbol. Results do not depend on padding.
 
     Attributes:
       output_size: number of channels of the outputs.
@@ -77,6 +79,7 @@ class Tacotron2Encoder(Encoder):
                                    "which replace the style of a recording.", on_change=FREE),
             "num_audio_features": Param((int, dict, type(None)), None, "Number of features of each frame of a "
                                         "recording whose style is read; set from the data layer.", derived=True),
+            **speaker_params(),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
@@ -108,6 +111,7 @@ class Tacotron2Encoder(Encoder):
             self.style = StyleEncoder(_mel_size(params["num_audio_features"]), style, settings,
                                       f"{path}/style_embedding_params")
             self.output_size += self.style.output_size
+        self.speakers = make_speaker_embedding(params["num_speakers"], self.output_size, initializer, regularizer)
 
     def _checked_style(self) -> tuple[dict[str, Any], list[str]]:
         """Returns the checked parameters of the style tokens, and the problems found in them."""
@@ -133,7 +137,8 @@ class Tacotron2Encoder(Encoder):
 
         Args:
           input_dict: a dict whose ``source_tensors`` are ids ``[batch, text]`` and their numbers ``[batch]``, int32;
-            then, for the style, spectrograms ``[batch, time, mels]`` and their numbers of frames ``[batch]``.
+            then, for the style, spectrograms ``[batch, time, mels]`` and their numbers of frames ``[batch]``. If there
+            are several speakers, also ``speakers`` ``[batch]`` int32.
 
         Returns:
           A dict with ``outputs`` ``[batch, text, output_size]`` in the compute dtype, zero at padding, ``src_length``
@@ -151,6 +156,8 @@ class Tacotron2Encoder(Encoder):
         x = tf.cast(tf.transpose(x, [1, 0, 2]), self.compute_dtype)
         if self.style is not None:
             x = self._with_style(self.style, x, lengths, input_dict["source_tensors"][2:])
+        if self.speakers is not None:
+            x = self.speakers(x, lengths, input_dict["speakers"])
         return {"outputs": x, "src_length": lengths, "outputs_length": lengths, "encoder_input": ids}
 
     def _with_style(self, encoder: StyleEncoder, x: tf.Tensor, lengths: tf.Tensor,

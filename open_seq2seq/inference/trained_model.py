@@ -240,12 +240,14 @@ class TrainedModel:
         return self.variant({"infer_task": "generate"})._answers(prompts)
 
     @overload
-    def synthesize(self, texts: str, speed: float | None = None) -> tuple[np.ndarray, int]: ...
+    def synthesize(self, texts: str, speed: float | None = None,
+                   speaker: str | None = None) -> tuple[np.ndarray, int]: ...
 
     @overload
-    def synthesize(self, texts: list[Any], speed: float | None = None) -> list[tuple[np.ndarray, int]]: ...
+    def synthesize(self, texts: list[Any], speed: float | None = None,
+                   speaker: str | None = None) -> list[tuple[np.ndarray, int]]: ...
 
-    def synthesize(self, texts: Any, speed: float | None = None) -> Any:
+    def synthesize(self, texts: Any, speed: float | None = None, speaker: str | None = None) -> Any:
         """Returns the sound of a text, as a pair (samples ``[samples]`` from -1 to 1, sampling rate in Hz).
 
         The sentences of a text are spoken one by one, and joined with pauses.
@@ -254,20 +256,30 @@ class TrainedModel:
           texts: a text, or a list of texts, for which a list of pairs is returned. For a model with style recordings,
             an element is a pair (text, path of the style recording).
           speed: 2 for speech that is twice as fast; None for that of the config.
+          speaker: name of the speaker, of a model of several; None for that of the config, or that a text names.
 
         Raises:
           UserError: the model is not a speech synthesiser, or predicts no durations, so that its speed cannot be set.
           ConfigError: the speed is not allowed.
-          DataError: a text is not a string, or a style recording cannot be used.
+          DataError: a text is not a string, or a style recording cannot be used, or there is no such speaker.
         """
         self._check_verb("synthesize")
+        given = _listed(texts) if speaker is None else self._by_speaker(_listed(texts), speaker)
         decoder: Any = getattr(self.model, "decoder", None)
         if speed is not None and not hasattr(decoder, "at_speed"):
             raise UserError(f"{type(decoder).__name__} predicts no durations, so its speed cannot be set: leave out "
                             "speed, or train a model that predicts them.")
         with self._lock, contextlib.nullcontext() if speed is None else decoder.at_speed(speed):
-            sounds = [(result.samples, result.rate) for result in self.infer(_listed(texts))]
+            sounds = [(result.samples, result.rate) for result in self.infer(given)]
         return sounds[0] if _is_single(texts) else sounds
+
+    def _by_speaker(self, texts: Sequence[Any], speaker: str) -> list[Any]:
+        """Returns texts that say by whom they are spoken."""
+        layer: Any = self.model.data_layer
+        if not hasattr(layer, "by_speaker"):
+            raise UserError(f"This {type(self.model).__name__} does not speak texts: leave out speaker.")
+        _check_listed(texts)
+        return [layer.by_speaker(text, speaker) for text in texts]
 
     def score(self, inputs: Sequence[Any], targets: Sequence[Any] | None = None) -> list[Any]:
         """Returns the score of a given target for each input, in order; or of each line under a language model.

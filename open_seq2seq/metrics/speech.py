@@ -92,12 +92,14 @@ class SoundDistance(NamedTuple):
       hertz: root mean square error of the pitch in Hz, where both are voiced; NaN if they never are.
       cents: the same in cents.
       voicing: share of the pairs of which only one frame is voiced.
+      pitch_ratio: median pitch of the speech, divided by that of the recording; NaN if one of them is never voiced.
     """
 
     distortion: float
     hertz: float
     cents: float
     voicing: float
+    pitch_ratio: float = float("nan")
 
 
 def distance_signature(rate: int) -> str:
@@ -158,7 +160,14 @@ def sound_distance(voice: Voice, reference: Voice) -> SoundDistance:
         hertz = float(np.sqrt(np.mean((ours[both] - theirs[both]) ** 2)))
         cents = float(np.sqrt(np.mean((1200 * np.log2(ours[both] / theirs[both])) ** 2)))
     distortion = 10 / np.log(10) * np.sqrt(2) * costs[-1, -1] / len(path)
-    return SoundDistance(float(distortion), hertz, cents, float(np.mean(np.isfinite(ours) != np.isfinite(theirs))))
+    voicing = float(np.mean(np.isfinite(ours) != np.isfinite(theirs)))
+    return SoundDistance(float(distortion), hertz, cents, voicing, _median(voice.pitch) / _median(reference.pitch))
+
+
+def _median(pitch: np.ndarray) -> float:
+    """Returns the median of the voiced frames; NaN without any."""
+    voiced = pitch[np.isfinite(pitch)]
+    return float(np.median(voiced)) if len(voiced) else float("nan")
 
 
 def log_spectral_distance(sound: np.ndarray, reference: np.ndarray, rate: int) -> float:

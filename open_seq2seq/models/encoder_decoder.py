@@ -67,5 +67,5 @@ def decoded_freely(model: Any, batch: dict[str, Any], reads: Sequence[str] = ("i
 
 
 def encoder_input(batch: dict[str, Any]) -> dict[str, Any]:
-    """Returns the input of the encoder for a batch; see ``parts.keys.EncoderInput``."""
-    return {"source_tensors": batch["source_tensors"], "ids": batch.get("ids")}
+    """Returns the input of the encoder, which is all of a batch but its targets; see ``parts.keys.EncoderInput``."""
+    return {"ids": None, **{name: value for name, value in batch.items() if name != "target_tensors"}}

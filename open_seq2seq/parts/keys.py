@@ -19,17 +19,19 @@ LENGTHS_ALIASES = ("src_length", "src_lengths")
 
 
 class EncoderInput(TypedDict, total=False):
-    """Input of an encoder.
+    """Input of an encoder: a batch without its targets.
 
     Attributes:
       source_tensors: ``[values, lengths, …]`` from the data layer, with values ``[batch, time, …]`` and lengths
         ``[batch]``.
       ids: indices of the examples in the data set ``[batch]`` int64; negative for empty rows, which contain only
         padding; absent or None if the batch has none.
+      speakers: for speech synthesis with several speakers, the number of the speaker of each text ``[batch]`` int32.
     """
 
     source_tensors: list[tf.Tensor]
     ids: tf.Tensor | None
+    speakers: tf.Tensor
 
 
 class EncoderOutput(TypedDict, total=False):

@@ -27,7 +27,7 @@ _MOST_SAMPLES = 1 << 12  # of a request; more inputs than its limit allows
 
 
 class SpeechAsked(BaseModel):
-    """The body of ``/v1/audio/speech``; ``voice`` is accepted, but a model has one voice."""
+    """The body of ``/v1/audio/speech``; ``voice`` names a speaker, and counts only for models of several."""
 
     model: str
     input: str
@@ -61,16 +61,23 @@ def _stream(events: AsyncIterator[str]) -> StreamingResponse:
                              headers={"Cache-Control": "no-cache"})
 
 
-async def spoken(served: Served, text: str, speed: float) -> Any:
-    """Returns the ``Speech`` of a text at a speed.
+async def spoken(served: Served, text: str, speed: float, speaker: Any = None, field: str = "voice") -> Any:
+    """Returns the ``Speech`` of a text at a speed, by a speaker, who counts only if the model has several.
 
     Raises:
-      Refused: the model has one speed.
+      Refused: the model has one speed, or no such speaker, whom this field of the request names.
     """
     if speed != 1.0 and not hasattr(served.trained.model.decoder, "at_speed"):  # type: ignore[attr-defined]
         raise Refused(400, f"The model {served.name} speaks at one speed: leave out the speed.", "speed")
-    # Texts of several speeds share a batch, because their speed is part of them.
-    return (await served.infer([text if speed == 1.0 else f"[speed {speed:g}] {text}"]))[0]
+    # Texts of several speeds and speakers share a batch, because these are part of them.
+    text = text if speed == 1.0 else f"[speed {speed:g}] {text}"
+    if speaker is not None and served.speakers:
+        layer: Any = served.trained.model.data_layer
+        try:
+            text = layer.by_speaker(text, str(speaker))
+        except UserError as error:
+            raise Refused(400, str(error), field) from error
+    return (await served.infer([text]))[0]
 
 
 def _verbose(result: Any, seconds: float, language: str) -> dict[str, Any]:
@@ -204,7 +211,7 @@ def router(models: Models, limits: Limits, uploads: asyncio.Semaphore) -> APIRou
     async def speech(asked: SpeechAsked) -> Response:
         served = models.named(asked.model, "synthesize")
         check_texts([asked.input], limits)
-        result = await spoken(served, asked.input, asked.speed)
+        result = await spoken(served, asked.input, asked.speed, asked.voice)
         content, media = await asyncio.to_thread(sound_file, result.samples, result.rate, asked.response_format)
         return Response(content, media_type=media)
 

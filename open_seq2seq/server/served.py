@@ -86,6 +86,12 @@ class Served:
         return int(self.trained.model.data_layer.settings.sample_freq)  # type: ignore[attr-defined]
 
     @property
+    def speakers(self) -> list[str]:
+        """Names of the speakers of the model, if it has several."""
+        speakers: Any = getattr(self.trained.model.data_layer, "speakers", None)
+        return list(speakers.names) if speakers is not None and speakers.are_several else []
+
+    @property
     def most_hypotheses(self) -> int:
         """Largest number of translations of a sentence."""
         decoder: Any = getattr(self.trained.model, "decoder", None)
@@ -95,7 +101,7 @@ class Served:
         """Returns the entry of the model in the list of models."""
         return {"id": self.name, "object": "model", "created": self.created, "owned_by": "open-seq2seq",
                 "task": self.task, "input": self.input, "source": self.source, "target": self.target,
-                "about": self.about}
+                "about": self.about, **({"speakers": self.speakers} if self.speakers else {})}
 
     async def infer(self, inputs: Sequence[Any], values: Mapping[str, Any] | None = None, first: int | None = None,
                     generation: Mapping[str, Any] | None = None) -> list[Any]:

@@ -17,7 +17,7 @@ from wyoming.asr import Transcript
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event, Eventable, async_read_event, async_write_event
-from wyoming.info import AsrModel, AsrProgram, Attribution, Info, TtsProgram, TtsVoice
+from wyoming.info import AsrModel, AsrProgram, Attribution, Info, TtsProgram, TtsVoice, TtsVoiceSpeaker
 from wyoming.ping import Pong
 
 from open_seq2seq.server.connections import untaken
@@ -212,8 +212,8 @@ class _Conversation:
         if data.get("text_format") not in (None, "text"):
             raise Refused(400, "Only the format 'text' is spoken.")
         check_texts([text], self._limits, "text")
-        served = self._served(voice if isinstance(voice, dict) else {}, "synthesize")
-        speech = await spoken(served, text, 1.0)
+        voice = voice if isinstance(voice, dict) else {}
+        speech = await spoken(self._served(voice, "synthesize"), text, 1.0, voice.get("speaker"))
         samples = (speech.samples * 32767).clip(-32768, 32767).astype("<i2")
         await self._send(AudioStart(speech.rate, 2, 1))
         for start in range(0, len(samples), _PIECE_SAMPLES):
@@ -236,7 +236,8 @@ def described(models: Models) -> Info:
     program: dict[str, Any] = {"name": "OpenSeq2Seq", "attribution": Attribution("OpenSeq2Seq", ""), "installed": True,
                                "description": "Models of this server", "version": __version__}
     recognizers = [AsrModel(**facts(one)) for one in models.of_task("transcribe")]
-    voices = [TtsVoice(**facts(one)) for one in models.of_task("synthesize")]
+    voices = [TtsVoice(**facts(one), speakers=[TtsVoiceSpeaker(name) for name in one.speakers] or None)
+              for one in models.of_task("synthesize")]
     return Info(asr=[AsrProgram(**program, models=recognizers)] if recognizers else [],
                 tts=[TtsProgram(**program, voices=voices)] if voices else [])
 

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 from open_seq2seq.utils.data_files import is_count
@@ -18,6 +18,8 @@ from open_seq2seq.utils.errors import UserError
 # Environment variables for rank and number of processes: Open MPI, horovodrun --gloo, MPICH and its derivatives.
 _VARIABLES = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
               ("PMI_RANK", "PMI_SIZE"))
+_LOCAL_VARIABLES = (("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+                    ("HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"), ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"))
 _GRACE_SECONDS = 3.0  # time for the launcher or the watchdog to end this process after another one has failed
 _FLUSH_SECONDS = 1.0  # maximum duration of writing to a stream before this process ends
 
@@ -38,7 +40,16 @@ def launched_as() -> tuple[int, int]:
     with contextlib.suppress(UserError):  # ``runners.build`` reports what is wrong with TF_CONFIG
         if (task := cluster_task()) is not None:
             return task.rank, len(task.hosts)
-    for rank_name, size_name in _VARIABLES:
+    return _first_pair(_VARIABLES)
+
+
+def launched_here_as() -> tuple[int, int]:
+    """Returns (rank among the processes on this host, their number); (0, 1) if no launcher has told them."""
+    return _first_pair(_LOCAL_VARIABLES)
+
+
+def _first_pair(variables: Sequence[tuple[str, str]]) -> tuple[int, int]:
+    for rank_name, size_name in variables:
         rank, size = _number(rank_name), _number(size_name)
         if rank is not None and size is not None:
             return rank, size

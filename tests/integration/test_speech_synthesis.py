@@ -13,7 +13,8 @@ from safetensors.numpy import load_file
 
 import open_seq2seq as os2s
 from open_seq2seq.cli import main
-from open_seq2seq.data.text2speech.toy_voice import RATE, heard, write_toy_voice
+from open_seq2seq.data.text2speech.toy_voice import PITCHES, RATE, heard, write_toy_voice
+from open_seq2seq.metrics.speech import analysed
 from open_seq2seq.utils.errors import DataError, UserError
 
 RECIPES = Path(__file__).parents[2] / "example_configs/text2speech"
@@ -23,6 +24,13 @@ RECIPES = Path(__file__).parents[2] / "example_configs/text2speech"
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("voice")
     write_toy_voice(str(folder), {"train": 12, "dev": 3, "test": 3})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def speakers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("speakers")
+    write_toy_voice(str(folder), {"train": 6, "dev": 2}, voices=2)
     return folder
 
 
@@ -97,6 +105,79 @@ def test_a_folder_of_results(folder, tmp_path):
         spectrogram = np.load(tmp_path / "spoken" / row["wav_filename"].replace(".wav", ".npy"))
         assert spectrogram.shape[1] == 40 and (len(spectrogram) - 1) * 128 == len(samples)
     assert main(["translate", str(run), str(tmp_path / "texts.txt")]) == 2
+
+
+def of_speakers(folder: Path, *words: str, recipe: str = "toy-speakers") -> int:
+    suffix, layer = "_aligned" if recipe == "toy-speakers" else "", "data_layer_params"
+    return command(folder, f"--{layer}/speakers=['low','high']",
+                   *(f"--{mode}_params/{layer}/dataset_files=['{folder}/{name}_speakers{suffix}.csv']"
+                     for mode, name in (("train", "train"), ("eval", "dev"))), *words, recipe=recipe)
+
+
+@pytest.mark.long
+def test_several_speakers_resume_to_the_bit_and_speak_by_name(speakers, capfd, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    words = ("--mode=train_eval", "--max_steps=4", "--sound_measures=True")
+    assert of_speakers(speakers, f"--logdir={whole}", *words) == 0
+    out = capfd.readouterr().out
+    assert "speaker low (2 texts): diagonality" in out and "speaker high (2 texts): " in out and "pitch ratio" in out
+    assert of_speakers(speakers, f"--logdir={parts}", "--max_steps=2") == 0
+    resumed = (f"--logdir={parts}", "--max_steps=4", "--continue_learning")
+    capfd.readouterr()
+    assert of_speakers(speakers, *resumed, "--data_layer_params/speakers=['high','low']") == 2
+    assert "data_layer_params/speakers' is ['high', 'low'] but was ['low', 'high']" in " ".join(
+        capfd.readouterr().err.split())
+    assert of_speakers(speakers, *resumed) == 0
+    one, other = ((run / "model.ckpt-4/weights.safetensors").read_bytes() for run in (whole, parts))
+    assert one == other
+
+    text = "ae. [speaker high] ae. [speaker low] iou"
+    (tmp_path / "texts.txt").write_text(f"ae\n{text}\n", encoding="utf-8")
+    assert main(["speak", str(whole), str(tmp_path / "texts.txt"), f"--output={tmp_path}/spoken",
+                 "--data_layer_params/speaker=high"]) == 0
+    rows = list(csv.DictReader((tmp_path / "spoken/speech.csv").open()))
+    assert [row["speaker"] for row in rows] == ["high", "high, low"]
+    assert main(["speak", str(whole), "[speaker carl] ae", f"--output={tmp_path}/no.wav"]) == 2
+    assert "There is no speaker 'carl': the model has low, high." in capfd.readouterr().err
+    model = os2s.load(str(whole), {"griffin_lim_iterations": 0})
+    low, high = (model.synthesize("ae", speaker=name)[0] for name in ("low", "high"))
+    assert len(low) != len(high) or np.abs(low - high).max() > 1e-4
+    (by_default, _), (by_name, _) = model.synthesize(["ae", "[speaker high] ae"])
+    np.testing.assert_allclose(by_default, low, atol=1e-3)
+    np.testing.assert_allclose(by_name, high, atol=1e-3)
+    with pytest.raises(DataError, match="There is no speaker 'carl': the model has low, high"):
+        model.synthesize("ae", speaker="carl")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recipe", ["toy-voice", "toy-centaur"])
+def test_models_with_attention_learn_several_speakers(recipe, speakers, tmp_path):
+    run = tmp_path / "run"
+    assert of_speakers(speakers, f"--logdir={run}", "--max_steps=4", recipe=recipe) == 0
+    weights = [load_file(run / f"model.ckpt-{step}/weights.safetensors")["encoder/speakers/table"] for step in (2, 4)]
+    assert len(weights[1]) == 2 and (np.abs(weights[1] - weights[0]).max(1) > 0).all()
+    model = os2s.load(str(run), {"griffin_lim_iterations": 0})
+    texts = ["ae i", "[speaker high] ae i", "[speaker low] ou e i a"]
+    for together, text in zip(model.synthesize(texts), texts, strict=True):
+        alone = model.synthesize(text)[0]
+        np.testing.assert_allclose(together[0], alone, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_two_toy_voices_are_understood_and_have_their_own_pitch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_toy_voice("toy_voice_data", {"train": 300, "dev": 20, "test": 20}, voices=2)
+    assert main([f"--config_file={RECIPES}/toy-speakers.py", "--mode=train_eval"]) == 0
+    rows = [line.split("|") for line in Path("toy_voice_data/test_speakers.csv").read_text().splitlines()]
+    model = os2s.load("toy-speakers")
+    for speaker, pitch in PITCHES.items():
+        texts = [row[2] for row in rows if row[1] == speaker]
+        sounds = model.synthesize(texts, speaker=speaker)
+        letters = [text.replace(" ", "") for text in texts]
+        errors = sum(Levenshtein.distance(text, heard(*sound)) for text, sound in zip(letters, sounds, strict=True))
+        assert errors <= 0.05 * sum(map(len, letters))
+        voiced = np.concatenate([analysed(*sound).pitch for sound in sounds])
+        assert np.nanmedian(voiced) == pytest.approx(pitch, rel=0.03)
 
 
 @pytest.mark.slow

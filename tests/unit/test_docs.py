@@ -77,8 +77,9 @@ OTHERS = {
     "net_connections", "soxr_hq",  # of psutil and librosa
     "image_encoder", "image_encoder_params", "text_encoder", "x_params", "my_speech", "my_run",  # a user's own
     "bias_add", "btl_tcp_if_include", "byte_fallback",  # of TensorFlow, Open MPI and SentencePiece
-    "precompute_mel_basis", "syn_enable", "syn_subdirs",  # options of NVIDIA's OpenSeq2Seq that were left out
+    "precompute_mel_basis",  # an option of NVIDIA's OpenSeq2Seq that was left out
     "tacotron_gst_combine_csv", "tacotron_gst_create_infer_csv", "tacotron_gst_create_syn_data",  # tools of it
+    "nsr_create_syn_train_csv",
     "tacotron_save_spec",
     "change_sample_rate", "get_best_accuracy", "process_data",
     "larc_clip_on", "larc_final_lr", "larc_grad_update",  # made of a prefix and a field

@@ -35,7 +35,7 @@ PARAMS = {
 }
 _OLD_NAME = "time_stretch_ratio"
 # Each purpose has its own stream of random numbers, so that the draws are independent.
-_SPEED, _NOISE, _DITHER, _MASKS = range(4)
+_SPEED, _NOISE, _DITHER, _MASKS, _CHOICE = range(5)
 
 
 class Draw:
@@ -47,6 +47,10 @@ class Draw:
     def stream(self, purpose: int) -> np.random.Generator:
         """Returns the random generator for one purpose, such as ``_NOISE``."""
         return np.random.Generator(np.random.Philox(np.random.SeedSequence([*self._entropy, purpose])))
+
+    def choice(self, number: int) -> int:
+        """Returns a random number from 0 to below ``number``, for an example of which there are several variants."""
+        return int(self.stream(_CHOICE).integers(number))
 
 
 @dataclass(frozen=True)
@@ -94,13 +98,19 @@ class Augmentation:
         """The smallest factor by which the length is multiplied."""
         return min([*self.speeds, *(self.speed_range or ())], default=1.0)
 
+    def length_factor(self, draw: Draw) -> float:
+        """Returns the random factor by which the length is multiplied; 1 if the speed is not perturbed."""
+        random = draw.stream(_SPEED)
+        if self.speeds:
+            return float(random.choice(self.speeds))
+        return float(random.uniform(*self.speed_range)) if self.speed_range else 1.0
+
     def perturb_speed(self, audio: np.ndarray, draw: Draw) -> np.ndarray:
         """Returns audio ``[samples]`` stretched or compressed by a random factor through resampling."""
         if not self.changes_length:
             return audio
-        random = draw.stream(_SPEED)
-        factor = random.choice(self.speeds) if self.speeds else random.uniform(*self.speed_range)  # type: ignore[misc]
-        return resampled(audio, 1.0, float(factor), int(stretched_length(len(audio), float(factor))))
+        factor = self.length_factor(draw)
+        return resampled(audio, 1.0, factor, int(stretched_length(len(audio), factor)))
 
     def add_noise(self, audio: np.ndarray, draw: Draw) -> np.ndarray:
         """Adds noise and dither to audio ``[samples]``, whose peak is assumed to be 1."""

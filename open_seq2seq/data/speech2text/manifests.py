@@ -34,6 +34,7 @@ class Utterance:
       line: line number in the list, from 1; 0 for a recording that is not in a list.
       begin: where the utterance begins in the recording, in seconds.
       duration: how long it is, in seconds; None if it ends where the recording ends.
+      variants: number of recordings of this row, of which this is the first; 0 for the others, which follow it.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Utterance:
     line: int
     begin: float = 0.0
     duration: float | None = None
+    variants: int = 1
 
     @property
     def place(self) -> str:
@@ -50,7 +52,8 @@ class Utterance:
         return f"{shown(self.source)}:{self.line}" if self.line else shown(self.source)
 
 
-def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: bool) -> list[Utterance]:
+def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: bool,
+                   subfolders: Sequence[str] = ()) -> list[Utterance]:
     """Reads lists of recordings, and returns the rows of all lists in order.
 
     Args:
@@ -59,13 +62,15 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
       audio_root: folder to which relative names refer; by default the folder of the list, or the working directory for
         recordings that exist only there.
       needs_text: whether rows need a transcript.
+      subfolders: names that replace ``{}`` in the names of recordings. Such a row becomes one for each of them; see
+        ``Utterance.variants``.
 
     Raises:
       DataError: a list is missing, empty, not UTF-8, not valid CSV or JSON, or lacks a column.
     """
     utterances: list[Utterance] = []
     for entry in entries:
-        rows = list(_read(entry, audio_root, needs_text))
+        rows = list(_read(entry, audio_root, needs_text, subfolders))
         if not rows:
             raise DataError(f"The folder {shown(entry)} contains no recordings ({', '.join(AUDIO_SUFFIXES)}, or "
                             "another format of libsndfile)."
@@ -83,6 +88,7 @@ class CsvList:
       path: UTF-8 file whose first line names the columns.
       audio_root: see ``read_manifests``.
       needs_text: whether there must be transcripts.
+      subfolders: see ``read_manifests``.
 
     Attributes:
       header: names of the columns.
@@ -91,8 +97,8 @@ class CsvList:
       DataError: the file cannot be read, or a necessary column is missing or occurs twice.
     """
 
-    def __init__(self, path: str, audio_root: str | None, needs_text: bool) -> None:
-        self._path, self._audio_root = path, audio_root
+    def __init__(self, path: str, audio_root: str | None, needs_text: bool, subfolders: Sequence[str] = ()) -> None:
+        self._path, self._audio_root, self._subfolders = path, audio_root, subfolders
         lines = read_lines(path, "The list")
         first = next(lines, "")
         self._has_tabs = "\t" in first and FILE_COLUMN in map(str.strip, first.split("\t"))
@@ -136,18 +142,27 @@ class CsvList:
                                 f"{len(self.header)}: {remedy}.")
             name = row[file_column].strip()
             text = None if text_column is None else row[text_column]
-            yield Utterance(shown(name), _located(name, self._path, self._audio_root), text, self._path, line)
+            for one, variants in _variants(name, self._subfolders):
+                yield Utterance(shown(one), _located(one, self._path, self._audio_root), text, self._path, line,
+                                variants=variants)
 
 
-def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
+def _variants(name: str, subfolders: Sequence[str]) -> list[tuple[str, int]]:
+    """Returns the names of a row's recordings, and ``Utterance.variants`` of each."""
+    if "{}" not in name or not subfolders:
+        return [(name, 1)]
+    return [(name.replace("{}", folder), 0 if number else len(subfolders)) for number, folder in enumerate(subfolders)]
+
+
+def _read(entry: str, audio_root: str | None, needs_text: bool, subfolders: Sequence[str]) -> Iterator[Utterance]:
     if os.path.isdir(entry):
         yield from _read_folder(entry, needs_text)
     elif entry.lower().removesuffix(".gz").endswith(_JSON_SUFFIXES):
-        yield from _read_json(entry, audio_root, needs_text)
+        yield from _read_json(entry, audio_root, needs_text, subfolders)
     elif not needs_text and (entry.lower().endswith(AUDIO_SUFFIXES) or not _is_csv(entry)):
         yield Utterance(shown(entry), entry, None, entry, 0)
     else:
-        yield from CsvList(entry, audio_root, needs_text).rows()
+        yield from CsvList(entry, audio_root, needs_text, subfolders).rows()
 
 
 def _is_csv(path: str) -> bool:
@@ -161,7 +176,7 @@ def _is_csv(path: str) -> bool:
         return FILE_COLUMN.encode() in file.readline(1000)
 
 
-def _read_json(path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
+def _read_json(path: str, audio_root: str | None, needs_text: bool, subfolders: Sequence[str]) -> Iterator[Utterance]:
     for number, line in enumerate(read_lines(path, "The list"), 1):
         if not line.strip():
             continue
@@ -175,11 +190,12 @@ def _read_json(path: str, audio_root: str | None, needs_text: bool) -> Iterator[
         path_given, text = row["audio_filepath"], row.get("text")
         name = shown(path_given)
         begin, duration = (_seconds(row, key, f"{path}:{number}", name) for key in ("offset", "duration"))
-        name += f"@{begin:.10g}" if begin else ""
+        ending = f"@{begin:.10g}" if begin else ""
         if needs_text and not isinstance(text, (str, type(None))):
-            raise DataError(f"{path}:{number}: 'text' of {name} must be a string, got {json.dumps(text)[:40]}.")
-        yield Utterance(name, _located(path_given, path, audio_root), text if isinstance(text, str) else None, path,
-                        number, begin, duration or None)
+            raise DataError(f"{path}:{number}: 'text' of {name}{ending} must be a string, got {json.dumps(text)[:40]}.")
+        for one, variants in _variants(path_given, subfolders):
+            yield Utterance(shown(one) + ending, _located(one, path, audio_root),
+                            text if isinstance(text, str) else None, path, number, begin, duration or None, variants)
 
 
 def _seconds(row: dict[str, Any], key: str, place: str, name: str) -> float:

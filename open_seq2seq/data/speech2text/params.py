@@ -47,6 +47,10 @@ def _data_params() -> dict[str, Any]:
                               "-1 or None means no limit.", "seconds"),
         "min_duration": Param(float, -1.0, "Shorter recordings are left out of training and evaluation; -1 means no "
                               "limit.", "seconds"),
+        "syn_enable": Param(bool, False, "Whether {} in the names of recordings in lists is replaced by one of "
+                            "syn_subdirs, as of synthetic speech: in training by a random one, drawn anew in each "
+                            "epoch, in evaluation by the first. Inference replaces nothing."),
+        "syn_subdirs": Param(list, [], "With syn_enable: the folders that contain a variant of each recording."),
         "augmentation": Param((dict, type(None)), None, "Random speed, noise and masks for training audio, drawn anew "
                               "in each epoch; see docs/speech-recognition.md."),
         "on_bad_example": Param(["stop", "skip"], "stop", "What to do with an example whose recording or transcript "
@@ -104,9 +108,6 @@ def _feature_params() -> dict[str, Any]:
         "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this value; 0 or 1 adds "
                         "no padding.", "frames", minimum=0, maximum=10**5),
         **without_effect("precompute_mel_basis", reason=", because the mel filters are always computed in advance"),
-        "syn_enable": Param([False], False, "Accepted for old configs; synthetic speech is given as lists of its own.",
-                            on_change=FREE),
-        **without_effect("syn_subdirs"),
         "pad_signal": Param(bool, False, "For psf only: whether to pad each signal with zeros instead of the features. "
                             "The padding's frames then count as part of the utterance, as in NVIDIA's "
                             "OpenSeq2Seq.", on_change=REFUSE),
@@ -160,6 +161,10 @@ def check_data_params(params: Mapping[str, Any], mode: str, path: str) -> None:
         problems.append(f"'{path}/dataset_files' is missing: name the lists of recordings.")
     if not all(isinstance(name, str) and name for name in params["dataset_files"]):
         problems.append(f"'{path}/dataset_files' must be a list of file names.")
+    if params["syn_enable"] and not (params["syn_subdirs"] and all(
+            isinstance(name, str) and name for name in params["syn_subdirs"])):
+        problems.append(f"'{path}/syn_enable' is True, but '{path}/syn_subdirs' is no list of folders: name the "
+                        "folders that replace {} in the names of recordings.")
     least, most = params["min_duration"], params["max_duration"]
     if most is not None and 0 <= most < least:
         problems.append(f"'{path}/min_duration' is {least}, but must not exceed max_duration, which is {most}.")

@@ -25,7 +25,7 @@ from open_seq2seq.data.audio.audio_files import (
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
 from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.speech2text.alphabet import Alphabet
-from open_seq2seq.data.speech2text.augmentation import stretched_length
+from open_seq2seq.data.speech2text.augmentation import Draw, stretched_length
 from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
 from open_seq2seq.data.speech2text.transcripts import Transcripts, text_normalizer
 from open_seq2seq.utils import disk
@@ -193,7 +193,7 @@ class Recordings:
     Attributes:
       utterances: the rows of all lists, numbered from 0 in this order.
       index: the headers of the recordings ``[rows]``.
-      rows: row number of each example ``[examples]``.
+      rows: row number of each example ``[examples]``; of several variants, that of the first.
       segments: dict of row → segment, for rows that are not whole recordings.
       samples: number of samples of each row at the sampling rate of the features ``[rows]``.
       frames: number of frames of each row ``[rows]``.
@@ -209,7 +209,9 @@ class Recordings:
                  threads: int) -> None:
         self._params, self._mode, self._settings = params, mode, settings
         self._labelled = mode in ("train", "eval")
-        self.utterances = read_manifests(params["dataset_files"], params["audio_root"], self._labelled)
+        self.utterances = read_manifests(params["dataset_files"], params["audio_root"], self._labelled,
+                                         _subfolders(params, mode))
+        self._variants = np.asarray([utterance.variants for utterance in self.utterances], np.int64)
         self.index = AudioIndex([u.path for u in self.utterances],
                                 cache_folder(params) if self._labelled else None, threads)
         self._outside: dict[int, tuple[str, str]] = {}
@@ -222,7 +224,7 @@ class Recordings:
             texts = [None if u.text is None else alphabet.spelled(normalize(u.text)) for u in self.utterances]
             self.transcripts = Transcripts(texts, alphabet)
         self.dropped: dict[str, int] = {}
-        self.rows = np.arange(len(self.utterances))
+        self.rows = np.flatnonzero(self._variants)
         self._leave_out(self._header_problems(settings))
         self._limit_durations(settings.sample_freq)
         self._say_conversions(settings.sample_freq)
@@ -253,7 +255,23 @@ class Recordings:
             self.utterances = [self.utterances[row] for row in parents]
             self.index.take(parents)
             self.rows, self.windows, self.segments = np.arange(len(parents)), windows, segments
+            self._variants = np.ones(len(parents), np.int64)
             self._measure()
+
+    @property
+    def files(self) -> np.ndarray:
+        """Row numbers of the recordings of all examples, with all variants ``[recordings]``."""
+        return _ranges(self.rows, self._variants[self.rows])
+
+    @property
+    def longest(self) -> np.ndarray:
+        """Number of samples of each example's longest variant ``[examples]``; see ``samples``."""
+        return np.maximum.reduceat(self.samples[self.files], _starts(self._variants[self.rows]))
+
+    def drawn(self, rows: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+        """Returns, for row numbers of examples ``[batch]``, those of the variants that are drawn for an epoch."""
+        return np.asarray([row if self._variants[row] == 1 else row + Draw(seed, row, epoch).choice(self._variants[row])
+                           for row in rows.tolist()], np.int64)
 
     def problem(self, row: int, kind: str, detail: str) -> Problem:
         """Returns the description of a row's problem."""
@@ -287,7 +305,7 @@ class Recordings:
         self._leave_out({int(row): (
             "label longer than its frames", f"has a label that needs {needed[row]} CTC steps, but only {steps[row]} "
             f"({frames[row]} frames{quickest}, {stride} per encoder step)")
-            for row in self.rows if needed[row] > steps[row]})
+            for row in self.files if needed[row] > steps[row]})
 
     def _find_segments(self) -> Iterator[tuple[int, Segment]]:
         """Yields the rows that are segments of their recordings; adds those not within them to ``_outside``."""
@@ -349,15 +367,20 @@ class Recordings:
         deco_print("Left out " + describe_problems(bad))
         for kind, count in Counter(problem.kind for problem in bad).items():
             self.dropped[kind] = self.dropped.get(kind, 0) + count
-        self.rows = np.setdiff1d(self.rows, np.fromiter(problems, np.int64), assume_unique=True)
+        bad_rows = np.fromiter(problems, np.int64)
+        # A bad variant leaves out all of its example.
+        firsts = np.maximum.accumulate(np.where(self._variants, np.arange(len(self._variants)), 0))
+        self.rows = np.setdiff1d(self.rows, firsts[bad_rows])
         self._check_left()
 
     def _limit_durations(self, sample_freq: int) -> None:
         if not self._labelled:
             return
-        seconds = self.samples[self.rows] / sample_freq
+        starts = _starts(self._variants[self.rows])
+        seconds = self.samples[self.files] / sample_freq
         least, most = self._params["min_duration"], self._params["max_duration"]
-        short, long = seconds < least, seconds > (np.inf if most is None or most < 0 else most)
+        short = np.minimum.reduceat(seconds, starts) < least
+        long = np.maximum.reduceat(seconds, starts) > (np.inf if most is None or most < 0 else most)
         for reason, what in ((f"shorter than min_duration {least} s", short),
                              (f"longer than max_duration {most} s", long)):
             if np.any(what):
@@ -373,14 +396,31 @@ class Recordings:
                             f"{', '.join(map(shown, self._params['dataset_files']))} were left out: {reasons}.")
 
     def _say_conversions(self, sample_freq: int) -> None:
-        rates = Counter(self.index.rates[self.rows].tolist())
+        rates = Counter(self.index.rates[self.files].tolist())
         rates.pop(sample_freq, None)
         if rates:
             shown = ", ".join(f"{count:,} of {rate} Hz" for rate, count in sorted(rates.items()))
             deco_print(f"Recordings resampled to {sample_freq} Hz: {shown} ({self._mode})")
-        several = int(np.sum(self.index.channels[self.rows] > 1))
+        several = int(np.sum(self.index.channels[self.files] > 1))
         if several:
             deco_print(f"Channels averaged: {several:,} recordings ({self._mode})")
+
+
+def _subfolders(params: Mapping[str, Any], mode: str) -> list[str]:
+    """Returns the names that replace ``{}`` in the names of recordings."""
+    if not params["syn_enable"] or mode not in ("train", "eval"):
+        return []
+    return params["syn_subdirs"] if mode == "train" else params["syn_subdirs"][:1]
+
+
+def _starts(counts: np.ndarray) -> np.ndarray:
+    """Returns where groups of these sizes begin."""
+    return np.cumsum(counts) - counts
+
+
+def _ranges(firsts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Returns the numbers of ranges that begin with ``firsts`` and have ``counts`` numbers, one after another."""
+    return np.arange(counts.sum()) + np.repeat(firsts - _starts(counts), counts)
 
 
 def describe_problems(problems: Sequence[Problem]) -> str:

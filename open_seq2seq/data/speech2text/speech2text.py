@@ -156,7 +156,7 @@ class Speech2TextDataLayer(DataLayer):
         ``pad_to``. With speed perturbation, the lengths are the maximum lengths that can be drawn.
         """
         recordings, settings = self._set, self.settings
-        samples = recordings.samples[recordings.rows]
+        samples = recordings.longest
         if self._augmentation is not None:
             samples = stretched_length(samples, self._augmentation.longest)
         source = samples
@@ -180,7 +180,7 @@ class Speech2TextDataLayer(DataLayer):
             are bad.
         """
         examples = np.asarray(examples, np.int64)
-        rows = self._set.rows[examples]
+        rows = self._set.drawn(self._set.rows[examples], self.seed, epoch)
         found = list(self._workers.map(lambda row: self._example(int(row), epoch), rows))
         good = [place for place, item in enumerate(found) if not isinstance(item, AudioError)]
         if len(good) < len(found):
@@ -216,7 +216,7 @@ class Speech2TextDataLayer(DataLayer):
             if problem not in self._bad.values():  # the problems of a list that is named twice are printed only once
                 deco_print(f"Skipped {problem}")
             self._bad[row] = problem
-        if len(self._bad) == self.num_examples:
+        if len(self._bad) == len(self._set.files):
             raise DataError("All examples were skipped. " + describe_problems(list(self._bad.values())))
 
     def _padded(self, items: list[tuple[np.ndarray, np.ndarray | None]], least: int = 0) -> list[np.ndarray]:
@@ -343,7 +343,7 @@ class Speech2TextDataLayer(DataLayer):
           DataError: there are bad examples with ``on_bad_example: stop``, or there are only bad examples.
         """
         recordings = self._set
-        rows = recordings.rows.tolist()
+        rows = recordings.files.tolist()
         errors = self._workers.map(lambda row: _audio_error(self._pipeline, recordings, row), rows)
         bad = [recordings.problem(row, error.kind, error.detail)
                for row, error in zip(rows, errors, strict=True) if error is not None]
@@ -351,7 +351,7 @@ class Speech2TextDataLayer(DataLayer):
             raise DataError(describe_problems(bad) + f"\nFix or remove them, {OR_SKIP}")
         if len(bad) == len(rows):
             raise DataError("No recording can be used. " + describe_problems(bad))
-        hours = float(np.sum(recordings.samples[recordings.rows])) / self.settings.sample_freq / 3600
+        hours = float(np.sum(recordings.samples[recordings.files])) / self.settings.sample_freq / 3600
         lines = [f"{len(rows) - len(bad):,} of {len(rows):,} recordings were decoded: {hours:.2f} hours in all"]
         return lines + (["to be skipped: " + describe_problems(bad)] if bad else [])
 

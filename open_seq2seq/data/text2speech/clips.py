@@ -1,7 +1,7 @@
 """Reads the lists of clips, one per line, as in LJSpeech: ``name|text`` or ``name|text|normalised text``.
 
 Aligned lists have four columns, ``name|text|symbols|seconds``: the symbols of the recording and their durations, both
-separated by spaces.
+separated by spaces. In lists of several speakers, the name of the speaker is the second column, before the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from open_seq2seq.utils.errors import DataError
 
 _SEPARATOR = "|"
 FOLDER = "wavs"
-_UNUSED = "UNUSED"
+UNUSED = "UNUSED"
+"""In a list, the name of no recording and, in inference, of no speaker."""
 _TOLERANCE = 4  # frames by which seconds and recordings may differ, since aligners round and leave out partial windows
 
 
@@ -35,6 +36,7 @@ class Clip:
       line: line number in the list, from 1.
       symbols: the third column of an aligned list, otherwise "".
       seconds: durations of these symbols.
+      speaker: name of the speaker; "" in lists without speakers.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Clip:
     line: int
     symbols: str = ""
     seconds: tuple[float, ...] = ()
+    speaker: str = ""
 
     @property
     def place(self) -> str:
@@ -51,7 +54,8 @@ class Clip:
         return f"{shown(self.source)}:{self.line}"
 
 
-def read_clips(lists: Sequence[str], location: str, plain_text: bool = False) -> list[Clip]:
+def read_clips(lists: Sequence[str], location: str, plain_text: bool = False,
+               has_speakers: bool = False) -> list[Clip]:
     """Reads lists of clips, and returns the clips of all lists in order.
 
     The columns are separated by ``|`` and not quoted. A recording ``name`` is ``<location>/wavs/<name>.wav``, or
@@ -62,34 +66,46 @@ def read_clips(lists: Sequence[str], location: str, plain_text: bool = False) ->
       lists: paths of the lists.
       location: folder of the recordings.
       plain_text: whether a line without ``|`` is a text to speak.
+      has_speakers: whether the second column is the name of the speaker.
 
     Raises:
-      DataError: a list is missing, empty or not UTF-8, or a line has one column or more than four, or its symbols and
+      DataError: a list is missing, empty or not UTF-8, or a line has too few or too many columns, or its symbols and
         seconds do not match.
     """
-    clips = [clip for path in lists for clip in _read(path, location, plain_text)]
+    clips = [clip for path in lists for clip in _read(path, location, plain_text, has_speakers)]
     if not clips:
-        raise DataError(f"{', '.join(map(shown, lists))} has no lines: list one clip per line, as name|text.")
+        raise DataError(f"{', '.join(map(shown, lists))} has no lines: list one clip per line, as "
+                        f"{'name|speaker|text' if has_speakers else 'name|text'}.")
     return clips
 
 
-def _read(path: str, location: str, plain_text: bool) -> Iterator[Clip]:
+def _read(path: str, location: str, plain_text: bool, has_speakers: bool) -> Iterator[Clip]:
     for number, line in enumerate(read_lines(path, "The list of clips"), 1):
         columns = line.split(_SEPARATOR)
         if plain_text and len(columns) == 1:
             yield Clip("", "", line, path, number)
-        elif not 2 <= len(columns) <= 4:
-            raise DataError(f"{shown(path)}:{number}: the line has {len(columns)} column{'s' * (len(columns) > 1)} "
-                            f"separated by '{_SEPARATOR}', but it must be name|text, name|text|normalised text or "
-                            "name|text|symbols|seconds.")
+            continue
+        if not 2 <= len(columns) - has_speakers <= 4:
+            raise DataError(f"{shown(path)}:{number}: {_wrong_columns(len(columns), has_speakers)}")
+        speaker = columns.pop(1).strip() if has_speakers else ""
+        name = columns[0].strip()
+        located_path = "" if name == UNUSED else located(name, location)
+        if len(columns) == 4:
+            seconds = _seconds(columns[2], columns[3], f"{shown(path)}:{number}")
+            yield Clip(shown(name), located_path, columns[1].strip(), path, number, columns[2].strip(), seconds,
+                       speaker)
         else:
-            name = columns[0].strip()
-            located_path = "" if name == _UNUSED else located(name, location)
-            if len(columns) == 4:
-                seconds = _seconds(columns[2], columns[3], f"{shown(path)}:{number}")
-                yield Clip(shown(name), located_path, columns[1].strip(), path, number, columns[2].strip(), seconds)
-            else:
-                yield Clip(shown(name), located_path, columns[-1].strip(), path, number)
+            yield Clip(shown(name), located_path, columns[-1].strip(), path, number, speaker=speaker)
+
+
+def _wrong_columns(count: int, has_speakers: bool) -> str:
+    """Returns what is wrong with a line of this number of columns, and what it must be."""
+    layouts = ["name|text", "name|text|normalised text", "name|text|symbols|seconds"]
+    if has_speakers:
+        layouts = [layout.replace("name|", "name|speaker|") for layout in layouts]
+    other = ", or, of several speakers, name the speakers in the parameter speakers" if count == 5 else ""
+    return (f"the line has {count} column{'s' * (count > 1)} separated by '{_SEPARATOR}', but it must be "
+            f"{layouts[0]}, {layouts[1]} or {layouts[2]}{other}.")
 
 
 def _seconds(symbols: str, column: str, place: str) -> tuple[float, ...]:

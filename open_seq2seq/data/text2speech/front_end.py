@@ -47,7 +47,8 @@ _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)*['’]?|['’](?:tis|twas|em|til|cause|bo
 _TOKEN = re.compile(rf"\[\[(?P<raw>.*?)\]\]|(?P<word>{_WORD})|(?P<mark>[.,;:!?…()—–]|(?<=\s)-(?=\s)|--)|(?P<digit>\d+)",
                     re.IGNORECASE)
 _MARK_OF = {"?": "?", ".": ".", "!": ".", "…": ","}
-_TAG = re.compile(r"\[(pause|speed)\s+(\d+(?:\.\d+)?)\s*\]", re.IGNORECASE)
+_TAG = re.compile(r"\[(?=speaker|\w+\s+\d+(?:\.\d+)?\s*\])"  # a name, or a number
+                  r"(pause|speed|speaker)\s+([^\s\[\]|][^\[\]|]*)\]", re.IGNORECASE)
 _LONGEST_PAUSE = 60.0
 _SLOWEST, _FASTEST = 0.1, 10.0
 _PHONEMES = re.compile(r"\[\[.*?\]\]", re.DOTALL)
@@ -119,7 +120,7 @@ def phonemes_of(text: str, pronunciations: Pronunciations) -> tuple[list[str], d
 
 
 class Sentence(NamedTuple):
-    """A sentence, which may begin with its speed, see ``spoken_at``, and the seconds of silence after it."""
+    """A sentence, which may begin with speaker and speed (see ``spoken_at``), and the seconds of silence after it."""
 
     text: str
     pause: float
@@ -130,8 +131,8 @@ def sentences(text: str, pause: float, longest: int = 300) -> list[Sentence]:
 
     Sentences end after ``.``, ``!`` or ``?`` before white space, except in frequent abbreviations, and at
     ``[pause 0.4]``, which gives the silence in seconds, up to a minute, and has no effect before the first word. What
-    follows ``[speed 0.8]`` has this speed, up to the next one. Longer sentences are divided after commas, then between
-    words. Phonemes in ``[[ ]]`` are never divided.
+    follows ``[speed 0.8]`` has this speed, up to the next one, and what follows ``[speaker NAME]`` this speaker. Longer
+    sentences are divided after commas, then between words. Phonemes in ``[[ ]]`` are never divided.
 
     Args:
       text: the text.
@@ -140,25 +141,45 @@ def sentences(text: str, pause: float, longest: int = 300) -> list[Sentence]:
     """
     parts = _TAG.split(text)
     result: list[Sentence] = []
-    speed = ""
+    speed = speaker = ""
     for part, kind, value in zip(parts[::3], [*parts[1::3], ""], [*parts[2::3], ""], strict=True):
         pieces = [piece for sentence in _cut(part, _END) for piece in _short(sentence, longest)]
-        result += [Sentence(speed + piece, pause) for piece in pieces]
+        result += [Sentence(speaker + speed + piece, pause) for piece in pieces]
         if result and kind.lower() == "pause":
             result[-1] = Sentence(result[-1].text, min(float(value), _LONGEST_PAUSE))
         elif pieces and not (kind and _AT_END.search(part)):
             result[-1] = Sentence(result[-1].text, 0.0)
         if kind.lower() == "speed":
-            speed = f"[speed {value}] " if float(value) != 1.0 else ""
+            speed = f"[speed {value.strip()}] " if float(value) != 1.0 else ""
+        elif kind.lower() == "speaker":
+            speaker = f"[speaker {value.strip()}] "
     return result or [Sentence("", 0.0)]
 
 
-def spoken_at(text: str) -> tuple[str, float]:
-    """Returns a text without ``[speed 0.8]`` at its beginning, and this speed, from 0.1 to 10; without it, 1."""
-    match = _TAG.match(text)
-    if match is None or match[1].lower() != "speed":
-        return text, 1.0
-    return text[match.end():].lstrip(), min(max(float(match[2]), _SLOWEST), _FASTEST)
+class Spoken(NamedTuple):
+    """A text, and how it is to be spoken.
+
+    Attributes:
+      text: the text.
+      speed: its speed, from 0.1 to 10.
+      speaker: name of its speaker; "" if it names none.
+    """
+
+    text: str
+    speed: float = 1.0
+    speaker: str = ""
+
+
+def spoken_at(text: str) -> Spoken:
+    """Returns a text without ``[speed 0.8]`` and ``[speaker NAME]`` at its beginning, and what they say."""
+    spoken = Spoken(text)
+    while (match := _TAG.match(spoken.text)) and match[1].lower() != "pause":
+        rest, value = spoken.text[match.end():].lstrip(), match[2].strip()
+        if match[1].lower() == "speed":
+            spoken = Spoken(rest, min(max(float(value), _SLOWEST), _FASTEST), spoken.speaker)
+        else:
+            spoken = Spoken(rest, spoken.speed, value)
+    return spoken
 
 
 def _short(sentence: str, longest: int) -> Iterator[str]:

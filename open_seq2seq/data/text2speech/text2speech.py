@@ -16,10 +16,11 @@ from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.recordings import Problem
 from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.data.text2speech.clip_layer import ClipDataLayer, Recorded
-from open_seq2seq.data.text2speech.clips import Clip, frames_of, mismatch, read_clips
+from open_seq2seq.data.text2speech.clips import UNUSED, Clip, frames_of, mismatch, read_clips
 from open_seq2seq.data.text2speech.front_end import sentences, spoken_at
 from open_seq2seq.data.text2speech.params import optional_params, required_params
 from open_seq2seq.data.text2speech.symbols import CharacterSymbols, EspeakSymbols, PhonemeSymbols, Symbols
+from open_seq2seq.parts.speakers import Speakers
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -40,11 +41,13 @@ class Text2SpeechDataLayer(ClipDataLayer):
     With ``output_type`` both, the features are those of mel followed by magnitude. ``stop`` is 1 from the first frame
     of padding. With ``style_input``, ``source_tensors`` also have ``[mel [batch, frames, mels], lengths [batch]]`` of
     a style recording. With ``durations``, ``target_tensors`` also have the number of frames of each symbol ``[batch,
-    text]``, which add up to the length of the spectrogram; its padding belongs to ``</s>``. Texts are converted to
-    lower case, unless the vocabulary has upper-case letters.
+    text]``, which add up to the length of the spectrogram; its padding belongs to ``</s>``. With several ``speakers``,
+    batches also have ``speakers`` ``[batch]``, their numbers. Texts are converted to lower case, unless the vocabulary
+    has upper-case letters.
 
     Attributes:
       vocabulary: the symbols of ``vocab_file``.
+      speakers: the names of the speakers.
       pauses: for each example, the number of the text of which it is a sentence, and the seconds of silence after it;
         None without lists.
 
@@ -59,9 +62,13 @@ class Text2SpeechDataLayer(ClipDataLayer):
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
         self.vocabulary = self._make_vocabulary()
+        self.speakers = Speakers(self.params["speakers"], f"{self.params_path}/speakers")
+        if self.params["speaker"] is not None and (problem := self.speakers.problem(self.params["speaker"])):
+            raise ConfigError([f"'{self.params_path}/speaker': {problem}"])
         self.pauses: list[tuple[int, float]] | None = None
         self._ids: list[np.ndarray] = []
         self._speeds = np.ones([0], np.float32)
+        self._speaker_numbers = np.zeros([0], np.int32)
         self._of_one_speed = ""
         if self.mode != "interactive_infer":
             self._check_lists()
@@ -96,7 +103,8 @@ class Text2SpeechDataLayer(ClipDataLayer):
     def _read_lists(self) -> None:
         """Reads the lists and the headers of the recordings, and leaves out the clips that cannot be used."""
         params = self.params
-        clips = read_clips(params["dataset_files"], params["dataset_location"], params["plain_text"])
+        clips = read_clips(params["dataset_files"], params["dataset_location"], params["plain_text"],
+                           bool(self.speakers.names))
         pauses = [(number, 0.0) for number in range(len(clips))]
         if not self._has_targets:
             clips, pauses = self._by_sentence(clips)
@@ -113,7 +121,8 @@ class Text2SpeechDataLayer(ClipDataLayer):
         self._clips, self._ids = [clips[row] for row in rows], [ids[row] for row in rows]
         self._frames, self._rates = frames[rows], rates[rows]
         self.pauses = [pauses[row] for row in rows]
-        self._speeds = np.asarray([spoken_at(clip.text)[1] for clip in self._clips], np.float32)
+        self._speeds = np.asarray([spoken_at(clip.text).speed for clip in self._clips], np.float32)
+        self._speaker_numbers = np.asarray([self._speaker_number(clip) for clip in self._clips], np.int32)
 
     def refuse_speeds(self, decoder: str) -> None:
         """Makes texts with a speed an error, for a decoder of this name, which has only one.
@@ -129,6 +138,23 @@ class Text2SpeechDataLayer(ClipDataLayer):
         if self._of_one_speed and (speeds != 1.0).any():
             raise DataError(f"A text has [speed {speeds[speeds != 1.0][0]:g}], but {self._of_one_speed} predicts no "
                             "durations, so its speed cannot be set: leave it out, or train a model that predicts them.")
+
+    def _speaker_number(self, clip: Clip) -> int:
+        """Returns the number of the speaker of a clip; in inference, a text can name another than its line.
+
+        Raises:
+          DataError: in inference, there is no such speaker.
+        """
+        listed = "" if clip.speaker == UNUSED and not self._has_targets else clip.speaker
+        try:
+            return self._number_of(listed if self._has_targets else spoken_at(clip.text).speaker or listed)
+        except DataError as error:
+            raise DataError(f"{clip.place}: {error}") from error
+
+    def _number_of(self, name: str) -> int:
+        """Returns the number of a speaker by name; without a name, that of the parameter ``speaker``."""
+        name = name or self.params["speaker"] or ""
+        return self.speakers.number(name) if name else 0
 
     def _by_sentence(self, clips: Sequence[Clip]) -> tuple[list[Clip], list[tuple[int, float]]]:
         """Returns a clip for each sentence, and the number of its text with the seconds of silence after it."""
@@ -155,6 +181,9 @@ class Text2SpeechDataLayer(ClipDataLayer):
         symbols = self._symbols(clip)
         if self._has_targets and not symbols:
             problems[number] = Problem(clip.place, clip.name, "empty text", "has an empty text")
+        elif self._has_targets and self.speakers.names and clip.speaker not in self.speakers.names:
+            problems[number] = Problem(clip.place, clip.name, "unknown speakers", f"has the speaker "
+                                       f"{clip.speaker!r:.60}, but the speakers are {self.speakers.listed}")
         elif self._has_targets and (unknown := self.vocabulary.unknown(symbols)):
             problems[number] = Problem(clip.place, clip.name, "unknown symbols", f"has "
                                        f"{self.vocabulary.describe(unknown)} ({self.params['vocab_file']})")
@@ -167,7 +196,7 @@ class Text2SpeechDataLayer(ClipDataLayer):
                             "name|text|symbols|seconds, or set it to False.")
         if self._is_listed(clip):
             return self.vocabulary.listed(clip.symbols)
-        return self.vocabulary.split(clip.text if self._has_targets else spoken_at(clip.text)[0])
+        return self.vocabulary.split(clip.text if self._has_targets else spoken_at(clip.text).text)
 
     def _is_listed(self, clip: Clip) -> bool:
         """Returns whether the model reads the symbols in the list instead of the text."""
@@ -229,6 +258,8 @@ class Text2SpeechDataLayer(ClipDataLayer):
                 fields["target_tensors"].append(Field(tf.int32, (None, None), 1, "source_tensors/1"))
         else:
             fields["speeds"] = Field(tf.float32, (None,))
+        if self.speakers.are_several:
+            fields["speakers"] = Field(tf.int32, (None,))
         return fields
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
@@ -248,6 +279,8 @@ class Text2SpeechDataLayer(ClipDataLayer):
             batch["target_tensors"].append(_stacked(rows))
         if not self._has_targets:
             batch["speeds"] = self._speeds[examples]
+        if self.speakers.are_several:
+            batch["speakers"] = self._speaker_numbers[examples]
         batch["ids"] = examples
         return batch if len(examples) else with_empty_row(batch, self.fields)
 
@@ -292,26 +325,28 @@ class Text2SpeechDataLayer(ClipDataLayer):
         """Returns a batch of texts or, with ``style_input``, of pairs (text, path of the style recording).
 
         Raises:
-          DataError: an input is not a text, or its style recording is missing or cannot be used.
+          DataError: an input is not a text, or names an unknown speaker, or its style recording cannot be used.
         """
-        texts, spectrograms, speeds = [], [], []
+        texts, spectrograms, speeds, speakers = [], [], [], []
         for given in inputs:
             text, style = given if isinstance(given, (tuple, list)) and len(given) == 2 else (given, None)
             if not isinstance(text, str):
                 raise DataError(f"A text to speak must be a string, got a value of type {type(text).__name__}.")
             if self.params["style_input"] is not None:
                 spectrograms.append(self._style(style))
-            text, speed = spoken_at(text)
-            speeds.append(speed)
-            symbols = self.vocabulary.split(text)
+            spoken = spoken_at(text)
+            speeds.append(spoken.speed)
+            speakers.append(self._number_of(spoken.speaker))
+            symbols = self.vocabulary.split(spoken.text)
             if unknown := self.vocabulary.unknown(symbols):
                 deco_print(f"WARNING: left out are {self.vocabulary.describe(unknown)}.")
             texts.append(self._padded_ids(symbols))
         for line in self._guesses():
             deco_print(line)
         self._check_speeds(np.asarray(speeds))
-        return {**self._batch(texts, spectrograms), "speeds": np.asarray(speeds, np.float32),
-                "ids": np.arange(len(texts))}
+        batch = {**self._batch(texts, spectrograms), "speeds": np.asarray(speeds, np.float32),
+                 "ids": np.arange(len(texts))}
+        return {**batch, "speakers": np.asarray(speakers, np.int32)} if self.speakers.are_several else batch
 
     def _style(self, path: Any) -> np.ndarray:
         if not isinstance(path, (str, os.PathLike)):
@@ -320,6 +355,17 @@ class Text2SpeechDataLayer(ClipDataLayer):
             return self._computed(os.fspath(path)).spectrogram
         except AudioError as error:
             raise DataError(f"The style recording {path} {error.detail}.") from error
+
+    def by_speaker(self, given: Any, speaker: str) -> Any:
+        """Returns a text, or a pair (text, path), that says by whom it is spoken.
+
+        Raises:
+          DataError: there is no such speaker.
+        """
+        self.speakers.number(speaker)
+        text, *style = given if isinstance(given, (tuple, list)) and len(given) == 2 else (given,)
+        text = f"[speaker {speaker}] {text}" if isinstance(text, str) else text
+        return (text, *style) if style else text
 
     def interactive_examples(self, count: int) -> list[Any]:
         """Returns sentences of the texts of the data set."""
@@ -352,11 +398,17 @@ class Text2SpeechDataLayer(ClipDataLayer):
         return self.vocabulary.size + _SPECIAL
 
     def remarks(self) -> list[str]:
-        """Returns lines about guessed words, symbols that are left out in inference, and recordings of low rates."""
+        """Returns lines about guessed words, symbols left out, speakers without clips, and recordings of low rates."""
         clips = [] if self._has_targets else self._clips
         unknown = self.vocabulary.unknown(symbol for clip in clips for symbol in self._symbols(clip))
         left_out = [f"WARNING: left out {self.vocabulary.describe(unknown)} ({self.params['vocab_file']})."]
-        return [*self._guesses(), *(left_out if unknown else []), *self._low_rates()]
+        return [*self._guesses(), *(left_out if unknown else []), *self._silent_speakers(), *self._low_rates()]
+
+    def _silent_speakers(self) -> list[str]:
+        """Returns a line if training has no clips of some speakers."""
+        silent = [name for number, name in enumerate(self.speakers.names) if number not in self._speaker_numbers]
+        return [f"WARNING: training has no clips of {shown(', '.join(silent))}, so their voices are not learned."
+                ] if silent and self.mode == "train" else []
 
     def _guesses(self) -> list[str]:
         """Returns a line about guessed pronunciations that no line has been about yet."""

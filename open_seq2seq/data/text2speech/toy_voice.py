@@ -7,8 +7,9 @@ from itertools import groupby
 
 import numpy as np
 
+from open_seq2seq.data.speech2text.manifests import LIST_COLUMNS
 from open_seq2seq.data.text2speech.symbols import SPACE
-from open_seq2seq.data.text_files import write_lines
+from open_seq2seq.data.text_files import write_csv, write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.sound_files import encoded
 
@@ -16,7 +17,8 @@ VOWELS = {"a": (730, 1090), "e": (530, 1840), "i": (270, 2290), "o": (570, 840),
 """The letters and the two formants in Hz of each: the means of Peterson and Barney (1952)."""
 RATE = 8000
 """Sampling rate in Hz."""
-_PITCH = 110.0  # Hz
+PITCHES = {"low": 110.0, "high": 165.0}
+"""The voices, and the pitch of each in Hz."""
 _BANDWIDTH = 90.0  # of a formant in Hz
 _LETTER_SECONDS, _PAUSE_SECONDS, _EDGE_SECONDS = 0.16, 0.12, 0.08
 _FADE_SECONDS = 0.02
@@ -42,14 +44,16 @@ def draw_text(random: np.random.Generator, letters: tuple[int, int] = (3, 9)) ->
     return text
 
 
-def spoken(text: str, random: np.random.Generator) -> np.ndarray:
+def spoken(text: str, random: np.random.Generator, pitch: float = PITCHES["low"]) -> np.ndarray:
     """Returns the sound of a text of vowels and spaces, float32 ``[samples]`` at ``RATE``.
 
     Args:
       text: letters of ``VOWELS`` and spaces.
       random: draws weak noise.
+      pitch: pitch in Hz.
     """
-    pieces = [np.zeros(int(_PAUSE_SECONDS * RATE)) if letter == " " else _vowel(*VOWELS[letter]) for letter in text]
+    pieces = [np.zeros(int(_PAUSE_SECONDS * RATE)) if letter == " " else _vowel(pitch, *VOWELS[letter])
+              for letter in text]
     edge = np.zeros(int(_EDGE_SECONDS * RATE))
     audio = np.concatenate([edge, *pieces, edge])
     return (0.5 * audio + _NOISE * random.standard_normal(len(audio))).astype(np.float32)
@@ -64,9 +68,9 @@ def aligned(text: str) -> tuple[str, str]:
             " ".join(f"{value:.2f}" for value in seconds))
 
 
-def _vowel(*formants: float) -> np.ndarray:
+def _vowel(pitch: float, *formants: float) -> np.ndarray:
     time = np.arange(int(_LETTER_SECONDS * RATE)) / RATE
-    harmonics = np.arange(1, int(RATE / 2 / _PITCH)) * _PITCH
+    harmonics = np.arange(1, int(RATE / 2 / pitch)) * pitch
     strengths = _strengths(harmonics, formants)
     sound = np.sin(2 * np.pi * time[:, None] * harmonics) @ strengths
     fade = np.minimum(1, np.minimum(time, time[::-1]) / _FADE_SECONDS)
@@ -105,7 +109,7 @@ def heard(audio: np.ndarray, rate: int = RATE) -> str:
 
 def _smoothing(bins: int, width: float) -> np.ndarray:
     """Returns a matrix ``[bins, bins]`` that spreads the power of each bin over its neighbours within a harmonic."""
-    distance = np.subtract.outer(np.arange(bins), np.arange(bins)) * width / _PITCH
+    distance = np.subtract.outer(np.arange(bins), np.arange(bins)) * width / PITCHES["low"]
     return np.exp(-0.5 * (distance / 0.6) ** 2)
 
 
@@ -113,30 +117,53 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def write_toy_voice(folder: str, sizes: dict[str, int], seed: int = 0) -> None:
-    """Writes lists in the layout of LJSpeech, aligned lists, clips ``wavs/<name>-0000.wav``, and ``vocab.txt``.
+def write_toy_voice(folder: str, sizes: dict[str, int], seed: int = 0, voices: int = 1) -> None:
+    """Writes lists in the layout of LJSpeech, aligned ones, and lists for recognisers; clips, and ``vocab.txt``.
 
-    No text occurs in two lists.
+    No text occurs in two lists of a voice. With two voices, the files of the first one are the same as without the
+    second, and further lists name the clips of both, with their speakers.
 
     Args:
       folder: the output folder.
-      sizes: dict of list name → number of clips; the lists are ``<name>.csv`` and ``<name>_aligned.csv``.
+      sizes: dict of list name → number of clips of each voice, ``wavs/<name>-0000.wav`` and so on; the lists are
+        ``<name>.csv``, ``<name>_aligned.csv`` and, for recognisers and of all voices, ``<name>_recordings.csv``, and
+        with two voices also ``<name>_speakers.csv`` and ``<name>_speakers_aligned.csv``.
       seed: seed of the random numbers.
+      voices: number of voices of ``PITCHES``, 1 or 2.
     """
     os.makedirs(os.path.join(folder, "wavs"), exist_ok=True)
-    seen: set[str] = set()
+    speakers = list(PITCHES)[:voices]
+    clips = [_write_clips(folder, sizes, seed, number) for number in range(voices)]
+    for name in sizes:
+        lists: dict[str, list[tuple[str, ...]]] = {
+            f"{name}.csv": [(stem, text, text) for stem, text in clips[0][name]],
+            f"{name}_aligned.csv": [(stem, text, *aligned(text)) for stem, text in clips[0][name]]}
+        if voices > 1:
+            both: list[tuple[str, ...]] = [(stem, speaker, text)
+                                           for speaker, own in zip(speakers, clips, strict=True)
+                                           for stem, text in own[name]]
+            lists[f"{name}_speakers.csv"] = both
+            lists[f"{name}_speakers_aligned.csv"] = [(*row, *aligned(row[-1])) for row in both]
+        for file, rows in lists.items():
+            write_lines(os.path.join(folder, file), ["|".join(row) for row in rows])
+        paths = [(f"wavs/{stem}.wav", text) for own in clips for stem, text in own[name]]
+        write_csv(os.path.join(folder, f"{name}_recordings.csv"), LIST_COLUMNS,
+                  [(path, os.path.getsize(os.path.join(folder, path)), text) for path, text in paths])
+    write_lines(os.path.join(folder, "vocab.txt"), [" ", *VOWELS])
+
+
+def _write_clips(folder: str, sizes: dict[str, int], seed: int, voice: int) -> dict[str, list[tuple[str, str]]]:
+    """Writes the clips of a voice, by its number in ``PITCHES``; returns (name, text) of the clips of each list."""
+    speaker, seen, clips = list(PITCHES)[voice], set[str](), dict[str, list[tuple[str, str]]]()
     for number, (name, size) in enumerate(sizes.items()):
-        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number])))
-        lines, aligned_lines = [], []
+        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number, *[voice] * (voice > 0)])))
+        clips[name] = []
         for clip in range(size):
             while (text := draw_text(random)) in seen:
                 pass
             seen.add(text)
-            stem = f"{name}-{clip:04d}"
+            stem = f"{name}-{f'{speaker}-' if voice else ''}{clip:04d}"
             with disk.writing(os.path.join(folder, "wavs", f"{stem}.wav"), disk.always) as out:
-                out.write(encoded(spoken(text, random), RATE))
-            lines.append("|".join((stem, text, text)))
-            aligned_lines.append("|".join((stem, text, *aligned(text))))
-        write_lines(os.path.join(folder, f"{name}.csv"), lines)
-        write_lines(os.path.join(folder, f"{name}_aligned.csv"), aligned_lines)
-    write_lines(os.path.join(folder, "vocab.txt"), [" ", *VOWELS])
+                out.write(encoded(spoken(text, random, PITCHES[speaker]), RATE))
+            clips[name].append((stem, text))
+    return clips

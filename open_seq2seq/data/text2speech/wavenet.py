@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.files import LIST
-from open_seq2seq.config.params import REFUSE, Param
+from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, AudioError
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
@@ -59,6 +59,8 @@ class WavenetDataLayer(ClipDataLayer):
             **DataLayer.get_optional_params(), **wavenet_params(),
             "dataset_files": Param(list, [], "Lists with lines name|text, whose texts are not read; in inference also "
                                    "recordings, and files .npy with spectrograms.", file=LIST),
+            "speakers": Param(list, [], "Names of the speakers, if the second column of the lists names them; the "
+                              "network does not tell them apart.", on_change=FREE),
         }
 
     def _read_lists(self) -> None:
@@ -80,7 +82,8 @@ class WavenetDataLayer(ClipDataLayer):
             return [Clip(os.path.basename(path), path, "", path, 1)]
         # NVIDIA's OpenSeq2Seq names the folder of the recordings itself here.
         location = os.path.normpath(self.params["dataset_location"])
-        return read_clips([path], os.path.dirname(location) if os.path.basename(location) == FOLDER else location)
+        location = os.path.dirname(location) if os.path.basename(location) == FOLDER else location
+        return read_clips([path], location, has_speakers=bool(self.params["speakers"]))
 
     def text(self, example: int) -> str:
         """Returns the text of a clip in its list."""

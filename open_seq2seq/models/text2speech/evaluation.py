@@ -61,6 +61,7 @@ class Measures(NamedTuple):
       duration_ratio: number of frames, divided by that of the recording.
       ending: what ended the speech, one of ``decoders.tacotron2_decoder.ENDINGS``.
       sound: measures of the sound, if it is evaluated.
+      speaker: name of the speaker; "" for a model of one voice.
     """
 
     example: int
@@ -71,6 +72,7 @@ class Measures(NamedTuple):
     duration_ratio: float
     ending: str
     sound: SoundMeasures | None
+    speaker: str = ""
 
 
 def judge_params() -> dict[str, Any]:
@@ -138,15 +140,26 @@ class SoundJudge:
                        offset=1)
         return metrics | (self._understanding(rows, scores, of) if self._recognizer else {})
 
+    def figures(self, rows: Sequence[SoundMeasures]) -> dict[str, float]:
+        """Returns the means of the measures of the speech by name, without printing them."""
+        figures: dict[str, float] = {}
+        if self._distances:
+            distances = [row.distances["speech"] for row in rows]
+            figures = {name: _mean([value_of(one) for one in distances]) for name, value_of, _ in _DISTANCES}
+            figures["pitch ratio"] = _mean([one.pitch_ratio for one in distances])
+        if self._recognizer:
+            for name, counts_of in _ERRORS:
+                figures[name] = _rate([counts_of(row.heard["speech"]) for row in rows])
+        return figures
+
     def _understanding(self, rows: Sequence[SoundMeasures], scores: SignedScores, of: str) -> dict[str, float]:
         assert self._recognizer is not None
         metrics: dict[str, float] = {}
-        for name, counts_of in (("character error", lambda heard: heard.characters),
-                                ("word error", lambda heard: heard.words)):
+        for name, counts_of in _ERRORS:
             shown = []
             for kind in _KINDS:
                 counts = [counts_of(row.heard[kind]) for row in rows]
-                rate = sum(one.errors for one in counts) / max(1, sum(one.reference for one in counts))
+                rate = _rate(counts)
                 low, high = rate_interval(counts)
                 suffix = "" if kind == "speech" else " of copies" if kind == "copy" else " of recordings"
                 metrics[f"Eval {name}{suffix}"] = rate
@@ -161,6 +174,8 @@ _DISTANCES: tuple[tuple[str, Callable[[SoundDistance], float], str], ...] = (
     ("F0 error", lambda distance: distance.hertz, " Hz"),
     ("F0 error in cents", lambda distance: distance.cents, ""),
     ("voicing error", lambda distance: distance.voicing, ""))
+_ERRORS: tuple[tuple[str, Callable[[Heard], ErrorCounts]], ...] = (
+    ("character error", lambda heard: heard.characters), ("word error", lambda heard: heard.words))
 
 
 def summary(rows: Sequence[Measures], of: str) -> dict[str, float]:
@@ -170,6 +185,32 @@ def summary(rows: Sequence[Measures], of: str) -> dict[str, float]:
       rows: the measures of each text.
       of: what the lines begin with.
     """
+    metrics = _shares(rows)
+    for name, value in metrics.items():
+        deco_print(f"{of}{name}: {value:.4f}", offset=1)
+    return {f"Eval {name}": value for name, value in metrics.items()}
+
+
+def speaker_summary(rows: Sequence[Measures], judge: SoundJudge | None, of: str) -> dict[str, float]:
+    """Prints a line with the means of the measures of each speaker, and returns them as metrics by name.
+
+    Args:
+      rows: the measures of each text.
+      judge: what measured the sound, if it is evaluated.
+      of: what the lines begin with.
+    """
+    metrics: dict[str, float] = {}
+    for speaker in dict.fromkeys(row.speaker for row in rows):
+        own = [row for row in rows if row.speaker == speaker]
+        figures = _shares(own) | (judge.figures([row.sound for row in own if row.sound]) if judge else {})
+        values = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+        deco_print(f"{of}speaker {speaker} ({len(own)} texts): {values}", offset=1)
+        metrics |= {f"Eval {name} {speaker}": value for name, value in figures.items()}
+    return metrics
+
+
+def _shares(rows: Sequence[Measures]) -> dict[str, float]:
+    """Returns the means of the measures that need no sound by name."""
     shares: dict[str, Any] = {
         "diagonality": [row.free for row in rows],
         "diagonality with teacher forcing": [row.forced for row in rows],
@@ -178,10 +219,7 @@ def summary(rows: Sequence[Measures], of: str) -> dict[str, float]:
         "duration ratio": [row.duration_ratio for row in rows],
         **stop_failures([row.duration_ratio for row in rows], [row.ending for row in rows]),
     }
-    metrics = {name: float(np.mean(values)) for name, values in shares.items()}
-    for name, value in metrics.items():
-        deco_print(f"{of}{name}: {value:.4f}", offset=1)
-    return {f"Eval {name}": value for name, value in metrics.items()}
+    return {name: float(np.mean(values)) for name, values in shares.items()}
 
 
 def stop_failures(ratios: Sequence[float], endings: Sequence[str]) -> dict[str, np.ndarray]:
@@ -194,6 +232,10 @@ def stop_failures(ratios: Sequence[float], endings: Sequence[str]) -> dict[str, 
     lengths, ended = np.asarray(ratios, float), np.asarray(endings, str)
     return {"stopped too early": lengths < 1 / _MOST_RATIO, "stopped too late": lengths > _MOST_RATIO,
             "not stopped": ended == ENDINGS[1], "ended by guards": np.isin(ended, ENDINGS[2:4])}
+
+
+def _rate(counts: Sequence[ErrorCounts]) -> float:
+    return sum(one.errors for one in counts) / max(1, sum(one.reference for one in counts))
 
 
 def _shown(value: float, unit: str) -> str:

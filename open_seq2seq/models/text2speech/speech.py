@@ -46,6 +46,7 @@ class Speech(NamedTuple):
       ending: what ended the speech, one of ``decoders.tacotron2_decoder.ENDINGS``, or ``SPECTROGRAM``.
       timings: when each symbol is spoken. Without predicted durations, a symbol lasts as many frames as attend to it
         more than to other symbols.
+      speaker: name of the speaker, or of all speakers of joined sentences; "" for a model of one voice.
     """
 
     samples: np.ndarray
@@ -54,6 +55,7 @@ class Speech(NamedTuple):
     alignment: np.ndarray
     ending: str
     timings: list[Timing]
+    speaker: str = ""
 
     @property
     def seconds(self) -> float:
@@ -106,7 +108,8 @@ def joined(sentences: Sequence[Speech], pauses: Sequence[float], silence: np.nda
         start += len(samples[-1])
     ending = max((one.ending for one in sentences), key=ENDINGS.index)
     return Speech(np.concatenate(samples), sentences[0].rate, np.concatenate(spectrograms), np.concatenate(alignments),
-                  ending, [Timing(symbol, round(begin, 4), round(end, 4)) for symbol, begin, end in timings])
+                  ending, [Timing(symbol, round(begin, 4), round(end, 4)) for symbol, begin, end in timings],
+                  ", ".join(dict.fromkeys(one.speaker for one in sentences)))
 
 
 class SpeechWriter(ResultWriter):
@@ -115,18 +118,21 @@ class SpeechWriter(ResultWriter):
     If the output is a file ``.wav``, or a stream such as stdout, it becomes one 16-bit sound file of all texts, with
     pauses between them. Otherwise it becomes a folder with, for each text, the sound ``0000.wav``, the spectrogram
     ``0000.npy`` ``[frames, features]`` and, unless the spectrogram was given, a picture of the alignment ``0000.png``
-    and the symbols with their start and end in seconds ``0000.json``; and a table ``speech.csv``.
+    and the symbols with their start and end in seconds ``0000.json``; and a table ``speech.csv``, which also says the
+    speaker, if there are several.
 
     Args:
       output_file: path of the file or folder.
       rate: sampling rate in Hz.
       text_of: function from the number of an example to that of its text; examples of one text follow one another.
       join: function that turns the numbers of the examples of a text and their speech into the speech of the text.
+      has_speakers: whether the table has a column for the speaker.
     """
 
     def __init__(self, output_file: str, rate: int, text_of: Callable[[int], int],
-                 join: Callable[[list[int], list[Speech]], Speech]) -> None:
+                 join: Callable[[list[int], list[Speech]], Speech], has_speakers: bool = False) -> None:
         super().__init__()
+        self._has_speakers = has_speakers
         self._name, self._rate, self._text_of, self._join = output_file, rate, text_of, join
         self._is_file = passes_through(output_file) or Path(output_file).suffix.lower() in (".wav", ".wave")
         self._pieces: list[np.ndarray] = []
@@ -140,7 +146,7 @@ class SpeechWriter(ResultWriter):
         self._folder = self.outputs.folder(self._name)
         self._table = io.StringIO()
         self._rows = csv.writer(self._table, lineterminator="\n")
-        self._rows.writerow(("wav_filename", "seconds", "stopped", "ending"))
+        self._rows.writerow(("wav_filename", "seconds", "stopped", "ending", *["speaker"] * self._has_speakers))
 
     def write(self, example: int, result: Any) -> None:
         if self._sentences and self._text_of(self._sentences[-1][0]) != self._text_of(example):
@@ -163,7 +169,8 @@ class SpeechWriter(ResultWriter):
             files |= {".png": png(picture(result.alignment)), ".json": json.dumps(timings, ensure_ascii=False).encode()}
         for suffix, data in files.items():
             disk.write_new(self._folder / f"{stem}{suffix}", data)
-        self._rows.writerow((f"{stem}.wav", f"{result.seconds:.3f}", "yes" if result.stopped else "no", result.ending))
+        self._rows.writerow((f"{stem}.wav", f"{result.seconds:.3f}", "yes" if result.stopped else "no", result.ending,
+                             *[result.speaker] * self._has_speakers))
 
     def finish(self) -> None:
         if self._sentences:

@@ -20,11 +20,11 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
-from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, judge_params, summary
+from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, judge_params, speaker_summary, summary
 from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, free_name, joined, picture, timings_of
 from open_seq2seq.models.text2speech.vocoder import Text2SpeechVocoder, check_vocoder
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.errors import NoGraphForm, UserError
+from open_seq2seq.utils.errors import ConfigError, NoGraphForm, UserError
 from open_seq2seq.utils.sound_files import encoded
 
 
@@ -50,6 +50,10 @@ class Text2Speech(EncoderDecoderModel):
 
     def connect(self) -> None:
         super().connect()
+        if self.data_layer.speakers.are_several and not getattr(self.encoder, "speakers", None):
+            raise ConfigError(["'data_layer_params/speakers' names several speakers, but "
+                               f"{type(self.encoder).__name__} does not tell them apart: use Tacotron2Encoder or "
+                               "CentaurEncoder."])
         if not hasattr(self.decoder, "at_speed"):
             self.data_layer.refuse_speeds(type(self.decoder).__name__)
         if self.mode == "eval" and (self.params["sound_measures"] or self.params["recognizer"]):
@@ -78,6 +82,7 @@ class Text2Speech(EncoderDecoderModel):
             "output_type": layer.params["output_type"],
             "exp_mag": layer.settings.exp_mag,
             "batch_size": self.params["batch_size_per_gpu"],
+            "num_speakers": max(1, len(layer.speakers.names)),
         }
 
     def needed_models(self) -> dict[str, str]:
@@ -148,8 +153,13 @@ class Text2Speech(EncoderDecoderModel):
             taught = spoken_attention(forced[row, :frames[row], :size], self._is_spoken(batch, row, size))
             measures.append(Measures(example, diagonality(taught), diagonality(spoken), monotonicity(spoken),
                                      coverage(spoken), float(lengths[row]) / float(frames[row]),
-                                     ENDINGS[endings[row]], sound))
+                                     ENDINGS[endings[row]], sound, self._speaker(batch, row)))
         return measures
+
+    def _speaker(self, batch: dict[str, Any], row: int) -> str:
+        """Returns the name of the speaker of a text of a batch; "" for a model of one voice."""
+        speakers = self.data_layer.speakers
+        return speakers.names[batch["speakers"][row]] if speakers.are_several else ""
 
     def _is_spoken(self, batch: dict[str, Any], row: int, size: int, durations: np.ndarray | None = None) -> np.ndarray:
         """Returns which symbols of a text are spoken ``[text]``.
@@ -174,6 +184,8 @@ class Text2Speech(EncoderDecoderModel):
         metrics = summary(rows, of)
         if self._judge is not None:
             metrics |= self._judge.summary([row.sound for row in rows], self._scores, of)
+        if self.data_layer.speakers.are_several:
+            metrics |= speaker_summary(rows, self._judge, of)
         return metrics
 
     def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
@@ -184,6 +196,7 @@ class Text2Speech(EncoderDecoderModel):
         rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: row.free)
         return [{"example": self.data_layer.describe_example(row.example), "diagonality": f"{row.free:.2f}",
                  "text": self.data_layer.text(row.example), "ended by": row.ending,
+                 **({"speaker": row.speaker} if row.speaker else {}),
                  **({"heard": row.sound.heard["speech"].text} if row.sound and row.sound.heard else {})}
                 for row in rows[:count]]
 
@@ -224,7 +237,7 @@ class Text2Speech(EncoderDecoderModel):
             timings = timings_of(names, durations[:symbols], settings.hop / settings.sample_freq,
                                  float(samples) / settings.sample_freq)
             results.append((example, Speech(sound[:samples], settings.sample_freq, final[:frames], alignment,
-                                            ENDINGS[ending], timings)))
+                                            ENDINGS[ending], timings, self._speaker(batch, row))))
         return results
 
     def divided(self, given: Any) -> list[Any]:
@@ -255,12 +268,13 @@ class Text2Speech(EncoderDecoderModel):
         return f"{path.resolve()}: {self.answer(result)}"
 
     def open_results(self, output_file: str) -> ResultWriter:
-        pauses = self.data_layer.pauses
+        pauses, has_speakers = self.data_layer.pauses, self.data_layer.speakers.are_several
         if pauses is None:  # texts that arrive one by one, whose sentences have been joined
             return SpeechWriter(output_file, self.data_layer.settings.sample_freq, lambda example: example,
-                                lambda _, results: results[0])
+                                lambda _, results: results[0], has_speakers)
         return SpeechWriter(output_file, self.data_layer.settings.sample_freq, lambda example: pauses[example][0],
-                            lambda examples, results: self._joined(results, [pauses[one][1] for one in examples]))
+                            lambda examples, results: self._joined(results, [pauses[one][1] for one in examples]),
+                            has_speakers)
 
 
 class Text2SpeechTacotron(Text2Speech):
@@ -287,7 +301,9 @@ def speaking(model: Any) -> list[ServingFunction]:
     Raises:
       UserError: the model reads style recordings.
     """
-    layer, has_speeds = model.data_layer, hasattr(model.decoder, "at_speed")
+    layer = model.data_layer
+    more = {"speeds": tf.TensorSpec([None], tf.float32)} if hasattr(model.decoder, "at_speed") else {}
+    more |= {"speakers": tf.TensorSpec([None], tf.int32)} if layer.speakers.are_several else {}
     if layer.params["style_input"] is not None:
         raise UserError("'data_layer_params/style_input' is set, but an export reads no style recordings: this model "
                         "cannot be exported.")
@@ -296,13 +312,13 @@ def speaking(model: Any) -> list[ServingFunction]:
         symbols, lengths = inputs["symbols"], inputs["symbol_lengths"]
         is_spoken = tf.reduce_any((symbols > END) & tf.sequence_mask(lengths, tf.shape(symbols)[1]), 1)
         audio, samples = model.predict({"source_tensors": [symbols, tf.maximum(lengths, 1)],  # networks need a symbol
-                                        "speeds": inputs.get("speeds")})[-2:]
+                                        **{name: inputs[name] for name in more}})[-2:]
         return {"sound": audio, "sound_lengths": tf.where(is_spoken, samples, 0)}
 
     def feed(inputs: Sequence[Any], numbers: np.ndarray) -> dict[str, np.ndarray]:
         batch = layer.make_interactive_batch(inputs)
         symbols, lengths = batch["source_tensors"]
-        return {"symbols": symbols, "symbol_lengths": lengths, **({"speeds": batch["speeds"]} if has_speeds else {})}
+        return {"symbols": symbols, "symbol_lengths": lengths, **{name: batch[name] for name in more}}
 
     def answers(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
         return [_answer(row[:length]) for row, length in zip(outputs["sound"], outputs["sound_lengths"], strict=True)]
@@ -315,13 +331,12 @@ def speaking(model: Any) -> list[ServingFunction]:
 
     rate = layer.settings.sample_freq
     inputs = {"symbols": tf.TensorSpec([None, None], tf.int32), "symbol_lengths": tf.TensorSpec([None], tf.int32)}
-    speeds = {"speeds": tf.TensorSpec([None], tf.float32)} if has_speeds else {}
     outputs = {"sound": f"sound of {rate} Hz, from -1 to 1 [batch, samples], float32",
                "sound_lengths": "number of samples [batch], int32"}
     return [
         ServingFunction("synthesize", nothing, {"texts": tf.TensorSpec([None], tf.string)}, outputs, False, feed,
                         answers, _expected, refused),
-        ServingFunction("sound", sound, {**inputs, **speeds}, outputs, True, feed, answers, _expected,
+        ServingFunction("sound", sound, {**inputs, **more}, outputs, True, feed, answers, _expected,
                         lambda: model.decoder.state_of_speech)]
 
 
@@ -329,8 +344,10 @@ def _front_end(layer: Any) -> str:
     """Returns why texts are not read, and what is read instead."""
     special = (f"between {START} and {END}, with zeros up to a multiple of {layer.params['pad_to']}"
                if layer.params["pad_EOS"] else f"or only {PAD} for a text without symbols")
+    speakers = f"; speakers has their numbers: {dict(enumerate(layer.speakers.names))}"
     return ("sentences, numbers and pronunciations are read by Python; the input symbols of sound has the line of each "
-            f"symbol in the file of the vocabulary, counted from {END + 1}, {special}")
+            f"symbol in the file of the vocabulary, counted from {END + 1}, {special}"
+            f"{speakers if layer.speakers.are_several else ''}")
 
 
 def _answer(samples: np.ndarray) -> Answer:

@@ -22,10 +22,12 @@ from tests.unit.example_configs.recipes import EXAMPLES
 
 TEXTS = ["ae i", "ou", "", "i a ou e", "xyz"]
 FILES = {"data_layer_params/vocab_file": "vocab.txt", "data_layer_params/dataset_location": "."}
-SHORT = {"tacotron": {"decoder_params/max_frames_per_symbol": 4.0}, "durations": {}}
+SHORT = {"tacotron": {"decoder_params/max_frames_per_symbol": 4.0}, "durations": {}, "speakers": {}}
 # The variable of the decoder by which untrained voices speak longer, and its value.
-LENGTHENS = {"tacotron": ("stop_token/bias", -10.0), "durations": ("durations/projection/bias", 1.5)}
-RECIPES = {"tacotron": "toy-voice", "durations": "toy-durations"}
+LENGTHENS = {"tacotron": ("stop_token/bias", -10.0), "durations": ("durations/projection/bias", 1.5),
+             "speakers": ("durations/projection/bias", 1.5)}
+RECIPES = {"tacotron": "toy-voice", "durations": "toy-durations", "speakers": "toy-speakers"}
+TAGGED = {"tacotron": [], "durations": ["[speed 2] ae i"], "speakers": ["[speaker high] ae i", "[speed 2] ae i"]}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,7 +59,7 @@ def untrained(kind: str, **values) -> TrainedModel:
 @pytest.mark.parametrize("kind", RECIPES)
 def test_sounds_are_those_of_inference(voice, capsys, kind):
     trained = untrained(kind)
-    texts = [*TEXTS, "[speed 2] ae i"] if kind == "durations" else TEXTS
+    texts = [*TEXTS, *TAGGED[kind]]
     report = export(trained.model, "savedmodel", (voice / kind), trained.infer, lambda: texts, kind)
     one = report["functions"]["sound"]
     assert one["examples"] == one["equal"] == 2 * len(texts) and 0.0 <= one["largest_difference"] < 1e-4

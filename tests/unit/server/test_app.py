@@ -24,6 +24,7 @@ from open_seq2seq.models.speech2text.speech2text import Recognition  # noqa: E40
 from open_seq2seq.models.speech2text.subtitles import SpokenWord  # noqa: E402
 from open_seq2seq.models.text2speech.speech import Speech, Timing  # noqa: E402
 from open_seq2seq.models.text2text.translations import Translation, Translations  # noqa: E402
+from open_seq2seq.parts.speakers import Speakers  # noqa: E402
 from open_seq2seq.report import content  # noqa: E402
 from open_seq2seq.server.app import make_app  # noqa: E402
 from open_seq2seq.server.command import about_logdir, parse_key, serve, values_of  # noqa: E402
@@ -50,8 +51,17 @@ def recognized(recording):
 
 
 def spoken(text):
-    return Speech(np.sin(np.arange(800) / 9).astype(np.float32), 8000, np.zeros([3, 4]), np.zeros([3, 2]), "stop token",
-                  [Timing("a", 0.0, 0.1)])
+    size = 1600 if text.startswith("[speaker high] ") else 800
+    sound = np.sin(np.arange(size) / 9).astype(np.float32)
+    return Speech(sound, 8000, np.zeros([3, 4]), np.zeros([3, 2]), "stop token", [Timing("a", 0.0, 0.1)])
+
+
+TWO = Speakers(["low", "high"], "speakers")
+
+
+def by_speaker(text, speaker):
+    TWO.number(speaker)
+    return f"[speaker {speaker}] {text}"
 
 
 def completed(text, count=8):
@@ -60,7 +70,9 @@ def completed(text, count=8):
 
 MODELS = {
     "en-de": Repeating("translate", translated), "asr": Repeating("transcribe", recognized, False),
-    "voice": Repeating("synthesize", spoken), "labels": Repeating("classify", lambda text: ("cat", 0.75)),
+    "voice": Repeating("synthesize", spoken),
+    "two": Repeating("synthesize", spoken, speakers=TWO, by_speaker=by_speaker),
+    "labels": Repeating("classify", lambda text: ("cat", 0.75)),
     "images": Repeating("classify", lambda pixels: types.SimpleNamespace(classes=[1]), False, interactive_pixels=None),
     "lm": Repeating("generate", completed, False)}
 
@@ -126,6 +138,34 @@ def test_pcm_and_piper(client):
     answer = client.post("/synthesize", json={"text": "a", "length_scale": 0.5})
     assert soundfile.read(io.BytesIO(answer.content))[1] == 8000
     assert client.get("/voices").json()["voice"]["audio"] == {"sample_rate": 8000}
+
+
+def test_speakers_by_name(client):
+    def answer(path, **asked):
+        return client.post(path, json={"response_format": "wav", **asked})
+
+    def size(answer):
+        return len(soundfile.read(io.BytesIO(answer.content))[0])
+
+    openai, piper = {"model": "two", "input": "a"}, {"voice": "two", "text": "a"}
+    for asked, expected in (({}, 800), ({"voice": "low"}, 800), ({"voice": "high", "speed": 2.0}, 1600)):
+        assert size(answer("/v1/audio/speech", **openai, **asked)) == expected
+    for asked, expected in (({}, 800), ({"speaker": "high"}, 1600), ({"speaker_id": 1}, 1600),
+                            ({"speaker_id": 0}, 800),
+                            ({"speaker_id": 1, "speaker": "low"}, 800)):
+        assert size(answer("/synthesize", **piper, **asked)) == expected
+    wrong = answer("/v1/audio/speech", **openai, voice="alloy")
+    assert wrong.status_code == 400 and wrong.json()["error"] == {
+        "message": "There is no speaker 'alloy': the model has low, high.", "type": "invalid_request_error",
+        "param": "voice", "code": None}
+    assert answer("/synthesize", **piper, speaker="x").json() == {
+        "error": "There is no speaker 'x': the model has low, high."}
+    assert "from 0 to 1" in answer("/synthesize", **piper, speaker_id=2).json()["error"]
+    assert size(answer("/synthesize", voice="voice", text="a", speaker="x", speaker_id=7)) == 800
+    described = client.get("/voices").json()
+    assert described["two"]["num_speakers"] == 2 and described["two"]["speaker_id_map"] == {"low": 0, "high": 1}
+    assert described["voice"]["num_speakers"] == 1 and not described["voice"]["speaker_id_map"]
+    assert client.get("/v1/models/two").json()["speakers"] == ["low", "high"]
 
 
 def test_completions(client):

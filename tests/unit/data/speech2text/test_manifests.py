@@ -243,3 +243,19 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(DataError, match="The folder .*secret cannot be read: Permission denied"):
         rows_of(tmp_path, needs_text=False)
+
+
+def test_braces_stand_for_folders(tmp_path, monkeypatch):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "2.wav").write_bytes(b"")
+    (tmp_path / "lists").mkdir()
+    path, other = tmp_path / "lists" / "a.csv", tmp_path / "lists" / "a.jsonl"
+    path.write_text("wav_filename,transcript\n1.wav,one\n{}/2.wav,two\n")
+    other.write_text('{"audio_filepath": "{}/2.wav", "text": "two", "offset": 1}\n')
+    monkeypatch.chdir(tmp_path)
+    rows = read_manifests([str(path), str(other)], None, True, ["a", "b"])
+    assert [(row.name, row.variants) for row in rows] == [
+        ("1.wav", 1), ("a/2.wav", 2), ("b/2.wav", 0), ("a/2.wav@1", 2), ("b/2.wav@1", 0)]
+    assert [row.path for row in rows[1:3]] == [str(path.parent / "a/2.wav"), "b/2.wav"]
+    assert {row.text for row in rows[1:]} == {"two"} and [row.line for row in rows] == [2, 3, 3, 1, 1]
+    assert [row.name for row in rows_of(path)] == ["1.wav", "{}/2.wav"]

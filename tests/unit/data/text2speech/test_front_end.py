@@ -119,10 +119,18 @@ def test_pauses_are_those_of_the_text():
 
 def test_speeds_are_those_of_the_text():
     found = sentences("One. two [speed 0.8] three, [pause 1] [Speed 2]four. Five [speed 1.0] six", 0.3)
-    assert [(*spoken_at(one.text), one.pause) for one in found] == [
+    assert [(*spoken_at(one.text)[:2], one.pause) for one in found] == [
         ("One.", 1.0, 0.3), ("two", 1.0, 0.0), ("three,", 0.8, 1.0), ("four.", 2.0, 0.3), ("Five", 2.0, 0.0),
         ("six", 1.0, 0.0)]
-    assert spoken_at("[speed 99] a") == ("a", 10.0) and spoken_at("[pause 2] a") == ("[pause 2] a", 1.0)
+    assert spoken_at("[speed 99] a") == ("a", 10.0, "") and spoken_at("[pause 2] a") == ("[pause 2] a", 1.0, "")
+
+
+def test_speakers_are_those_of_the_text():
+    found = sentences("One. [speaker the second] two [speed 2] three. four [Speaker first ]five [speaker] six", 0.3)
+    assert [(*spoken_at(one.text), one.pause) for one in found] == [
+        ("One.", 1.0, "", 0.3), ("two", 1.0, "the second", 0.0), ("three.", 2.0, "the second", 0.3),
+        ("four", 2.0, "the second", 0.0), ("five [speaker] six", 2.0, "first", 0.0)]
+    assert spoken_at("[speed 2] [speaker a] b") == ("b", 2.0, "a") == spoken_at("[speaker a] [speed 2] b")
 
 
 def test_long_sentences_are_divided_between_words():

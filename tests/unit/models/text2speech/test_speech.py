@@ -1,4 +1,5 @@
 import contextlib
+import csv
 import json
 from types import SimpleNamespace
 
@@ -8,7 +9,7 @@ import soundfile
 
 from open_seq2seq.metrics.speech import SoundDistance
 from open_seq2seq.models.reporter import Reporter, SignedScores
-from open_seq2seq.models.text2speech.evaluation import SoundJudge, SoundMeasures
+from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, SoundMeasures, speaker_summary
 from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, joined, picture, timings_of
 from open_seq2seq.models.text2speech.text2speech import Text2Speech
 from open_seq2seq.utils.errors import UserError
@@ -23,11 +24,11 @@ def speech(hops, ending="stop token"):
                   timings_of(["", "a", "b"], durations, HOP / RATE, hops * HOP / RATE))
 
 
-def joined_texts(output, results, pauses):
+def joined_texts(output, results, pauses, has_speakers=False):
     def join(examples, sentences):
         return joined(sentences, [pauses[one][1] for one in examples], np.zeros([3], np.float32), HOP)
 
-    with SpeechWriter(str(output), RATE, lambda example: pauses[example][0], join) as writer:
+    with SpeechWriter(str(output), RATE, lambda example: pauses[example][0], join, has_speakers) as writer:
         writer.write_batches([list(enumerate(results))])
 
 
@@ -50,6 +51,28 @@ def test_sentences_of_a_text_are_one_sound_with_pauses_and_timings(tmp_path):
     np.testing.assert_allclose(starts, [3 / 80, 6 / 80, 12 / 80 + 5 / 240, 12 / 80 + 10 / 240], atol=2e-4)
     assert timings[-1]["end"] == len(samples) / RATE
     assert (tmp_path / "out/0001.wav").exists() and not (tmp_path / "out/0002.wav").exists()
+
+
+def test_the_table_says_the_speakers(tmp_path):
+    results = [speech(2)._replace(speaker=name) for name in ("low", "high", "low")]
+    joined_texts(tmp_path / "out", results, [(0, 0.0), (0, 0.0), (1, 0.0)], True)
+    rows = list(csv.DictReader((tmp_path / "out/speech.csv").open()))
+    assert [row["speaker"] for row in rows] == ["low, high", "low"]
+
+
+def test_each_speaker_is_measured(capsys):
+    judge = SoundJudge(RATE, True, None)
+    rows = []
+    for speaker, ratio, hertz in (("low", 0.5, 1.0), ("high", 1.0, 4.0), ("low", 1.5, 3.0)):
+        distance = SoundDistance(3.0, hertz, 10.0, 0.5, ratio)
+        rows.append(Measures(0, 1.0, ratio, 1.0, 1.0, 1.0, "stop token", SoundMeasures({"speech": distance}, {}),
+                             speaker))
+    metrics = speaker_summary(rows, judge, "Validation ")
+    expected = {"diagonality low": 1.0, "pitch ratio low": 1.0, "F0 error low": 2.0, "F0 error high": 4.0}
+    assert {name: metrics[f"Eval {name}"] for name in expected} == expected
+    lines = capsys.readouterr().out.splitlines()
+    assert "Validation speaker low (2 texts): diagonality 1," in lines[0] and "pitch ratio 1" in lines[1]
+    assert "Eval pitch ratio low" not in speaker_summary(rows, None, "")
 
 
 def test_a_folder_with_files_of_other_programs_is_not_replaced(tmp_path):
