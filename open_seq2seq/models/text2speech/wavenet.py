@@ -30,6 +30,9 @@ class Text2SpeechWavenet(SoundModel):
                                           minimum=0.0, maximum=100.0, on_change=FREE),
             "sampling_seed": Param(int, 0, "Seed of the random numbers of inference.", minimum=0, maximum=2**31 - 1,
                                    on_change=FREE),
+            "naive_sampling": Param(bool, False, "In inference, compute the whole receptive field for each sample, as "
+                                    "wavenet_naive_infer of NVIDIA's OpenSeq2Seq does: the same samples, hundreds of "
+                                    "times as slowly. To check the fast way.", on_change=FREE),
             "fold_frames": Param((int, type(None)), None, "In inference, longer clips are divided into parts of this "
                                  "length, which are computed side by side and cross-faded: much faster, and a little "
                                  "less exact at the joints. None: clips are computed as a whole.", "frames", minimum=8,
@@ -39,7 +42,8 @@ class Text2SpeechWavenet(SoundModel):
     def derived_params(self, part: str) -> dict[str, Any]:
         settings = self.data_layer.settings
         return {"num_audio_features": settings.num_columns, "hop": settings.hop,
-                "batch_size": self.params["batch_size_per_gpu"]}
+                "batch_size": self.params["batch_size_per_gpu"],
+                **({"samples": self.encoder.samples} if part == "loss" else {})}
 
     @property
     def predicts_in_evaluation(self) -> bool:
@@ -54,16 +58,16 @@ class Text2SpeechWavenet(SoundModel):
         hop, size = self.data_layer.settings.hop, self.params["fold_frames"]
         silence = tf.constant(self.data_layer.settings.padding)
         if size is None:
-            sound = self._drawn(spectrogram, silence)
+            sound = self._drawn(spectrogram, silence, lengths)
         else:
             sound = joined_folds(self._drawn(overlapping_folds(spectrogram, silence, size), silence),
                                  tf.shape(spectrogram), size, hop)
         samples = tf.maximum(tf.cast(lengths, tf.int32) - 1, 0) * hop
         return [tf.where(tf.sequence_mask(samples, tf.shape(sound)[1]), sound, 0.0), samples, spectrogram, lengths]
 
-    def _drawn(self, spectrogram: tf.Tensor, silence: tf.Tensor) -> tf.Tensor:
+    def _drawn(self, spectrogram: tf.Tensor, silence: tf.Tensor, lengths: tf.Tensor | None = None) -> tf.Tensor:
         return self.encoder.sample(spectrogram, silence, self.params["sampling_temperature"],
-                                   self.params["sampling_seed"])
+                                   self.params["sampling_seed"], lengths, self.params["naive_sampling"])
 
     def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
                            decoded: dict[str, Any]) -> list[tf.Tensor]:
