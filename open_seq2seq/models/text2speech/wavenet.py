@@ -10,10 +10,10 @@ from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.decoding.vocoder import joined_folds, overlapping_folds
 from open_seq2seq.encoders.wavenet_encoder import WavenetEncoder
 from open_seq2seq.losses.loss import LossTerm
-from open_seq2seq.models.text2speech.vocoder import SoundModel
+from open_seq2seq.models.text2speech.vocoder import SpectrogramReader
 
 
-class Text2SpeechWavenet(SoundModel):
+class Text2SpeechWavenet(SpectrogramReader):
     """WaveNet (van den Oord et al. 2016, https://arxiv.org/abs/1609.03499), which turns mel spectrograms into sound.
 
     Evaluation computes the loss.
@@ -24,7 +24,7 @@ class Text2SpeechWavenet(SoundModel):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            **SoundModel.get_optional_params(),
+            **SpectrogramReader.get_optional_params(),
             "sampling_temperature": Param(float, 1.0, "In inference, divisor of the logits from which samples are "
                                           "drawn; 0 always takes the likeliest level, as NVIDIA's OpenSeq2Seq does.",
                                           minimum=0.0, maximum=100.0, on_change=FREE),
