@@ -11,6 +11,7 @@ from open_seq2seq.decoding.vocoder import joined_folds, overlapping_folds
 from open_seq2seq.encoders.wavenet_encoder import WavenetEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.models.text2speech.vocoder import SpectrogramReader
+from open_seq2seq.utils.errors import ConfigError
 
 
 class Text2SpeechWavenet(SpectrogramReader):
@@ -44,6 +45,21 @@ class Text2SpeechWavenet(SpectrogramReader):
         return {"num_audio_features": settings.num_columns, "hop": settings.hop,
                 "batch_size": self.params["batch_size_per_gpu"],
                 **({"samples": self.encoder.samples} if part == "loss" else {})}
+
+    def connect(self) -> None:
+        """Refuses pieces of clips in which nothing can be learned.
+
+        Raises:
+          ConfigError: they are not longer than the receptive field.
+        """
+        super().connect()
+        layer, field = self.data_layer.params, self.encoder.receptive_field
+        if self.mode == "train" and layer["segment_frames"] is not None:
+            samples = (layer["segment_frames"] + layer["context_frames"]) * self.data_layer.settings.hop
+            if samples <= field:
+                raise ConfigError([
+                    f"A piece of 'data_layer_params/segment_frames' and context_frames has {samples:,} samples, of "
+                    f"which none has the {field:,} samples of the receptive field before it: raise context_frames."])
 
     @property
     def predicts_in_evaluation(self) -> bool:
