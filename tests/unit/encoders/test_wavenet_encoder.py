@@ -64,8 +64,9 @@ def test_padding_changes_nothing(training, strides):
     np.testing.assert_allclose(padded[:, :alone.shape[1]], alone, rtol=1e-5, atol=1e-5)
 
 
-VARIANTS = ({}, {"mixture_components": 2, "quantization_channels": 2 ** 16}, {"upsampling_strides": [2, 2]},
-            {"mixture_components": 3, "upsampling_strides": [4], "quantization_channels": 2 ** 16})
+VARIANTS = ({}, {"mixture_components": 3, "upsampling_strides": [2, 2], "quantization_channels": 2 ** 16},
+            *(pytest.param(changes, marks=pytest.mark.long) for changes in (
+                {"mixture_components": 2, "quantization_channels": 2 ** 16}, {"upsampling_strides": [4]})))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -77,7 +78,7 @@ def test_samples_are_drawn_from_what_the_whole_network_predicts(temperature, cha
     silence = np.full(FEATURES, -2.0, np.float32)
     draw = tf.function(lambda values: encoder.sample(values, tf.constant(silence), temperature, 5))
     sound = draw(tf.constant(spectrogram, tf.float32)).numpy()
-    assert sound.shape == (2, frames * HOP) and np.unique(sound).size > 5
+    assert sound.shape == (2, frames * HOP) and np.unique(sound).size > 2
     audio = np.concatenate([np.zeros([2, context * HOP]), sound], 1)
     whole = np.concatenate([np.tile(silence, [2, context, 1]), spectrogram], 1)
     logits = logits_of(encoder, audio, [audio.shape[1]] * 2, whole)[:, -frames * HOP:]

@@ -69,12 +69,12 @@ def test_samples_have_the_probabilities_of_the_mixture():
     rng = np.random.default_rng(2)
     logits, means, log_scales, predicted = parameters(rng, [1], 3)
     mixture = LogisticMixture(9, 3)
-    draws = tf.map_fn(lambda number: mixture.drawn(predicted, 1.0, [7, number])[0], tf.range(20_000),
-                      fn_output_signature=tf.float32)
-    levels, counts = np.unique(np.rint((draws.numpy() + 1) * 4).astype(int), return_counts=True)
+    draw = tf.function(lambda: tf.map_fn(lambda number: mixture.drawn(predicted, 1.0, [7, number])[0], tf.range(9000),
+                                         fn_output_signature=tf.float32))
+    levels, counts = np.unique(np.rint((draw().numpy() + 1) * 4).astype(int), return_counts=True)
     shares = np.zeros(9)
-    shares[levels] = counts / 20_000
-    np.testing.assert_allclose(shares, probabilities_of(logits, means, log_scales, 9)[0], atol=0.02)
+    shares[levels] = counts / 9000
+    np.testing.assert_allclose(shares, probabilities_of(logits, means, log_scales, 9)[0], atol=0.03)
 
 
 def test_without_temperature_the_mean_of_the_likeliest_component_is_drawn():
