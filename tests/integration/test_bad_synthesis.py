@@ -26,7 +26,7 @@ SETTINGS = [
     ("toy-wavenet", ["--fold_frames=2"], "fold_frames' is 2"),
     ("toy-wavenet", ["--sampling_temperature=-1.0"], "sampling_temperature' is -1.0"),
     ("toy-wavenet", [f"--train_params/{LAYER}/dataset_files=['none.csv']"], "none.csv"),
-    ("toy-wavenet", [f"--train_params/{LAYER}/dataset_files=['%/lost.csv']"], "lost.wav"),
+    ("toy-wavenet", [f"--train_params/{LAYER}/dataset_files=['%/lost.csv']"], "lost does not exist"),
     ("toy-wavenet", [f"--train_params/{LAYER}/dataset_files=['%/quiet.csv']"], "is silent"),
     ("toy-vocoder", ["--loss_params/resolutions=[510]"], "resolutions' is [510], but must be different multiples of 4"),
     ("toy-vocoder", ["--encoder_params/source=noise"], "encoder_params/source' is"),
@@ -49,7 +49,7 @@ def folder(tmp_path_factory) -> Path:
     write_toy_voice(str(folder), {"train": 4, "dev": 2, "test": 2})
     soundfile.write(folder / "wavs/quiet.wav", np.zeros(4000), RATE)
     for name in ("lost", "quiet"):
-        (folder / f"{name}.csv").write_text(f"{name}|a|a\n")
+        (folder / f"{name}.csv").write_text(f"{name}|a|a\ntrain-0000|a|a\n")
     np.save(folder / "narrow.npy", np.zeros([5, 39], np.float32))
     np.save(folder / "endless.npy", np.full([5, 40], np.inf, np.float32))
     (folder / "text.npy").write_text("no array")
