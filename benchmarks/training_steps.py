@@ -1,9 +1,10 @@
-"""Times training steps beside those of other toolkits: a language model, GNMT, a ResNet for CIFAR, or Tacotron 2.
+"""Times training steps, also of other toolkits: a language model, GNMT, a ResNet for CIFAR, Tacotron 2 or WaveNet.
 
     python benchmarks/training_steps.py lm --torch_python ~/torch/bin/python
     python benchmarks/training_steps.py gnmt --input_feeding --layers 2 --hidden 320 --torch_python ~/torch/bin/python
     python benchmarks/training_steps.py resnet --dtypes mixed --keras_jit
     python benchmarks/training_steps.py tacotron --hidden 512 --layers 1 --torch_python ~/torch/bin/python
+    python benchmarks/training_steps.py wavenet --hidden 64 --layers 10 --blocks 3 --batch 2 --frames 64
 
 All toolkits take turns on random data. PyTorch is measured if ``--torch_python`` names an interpreter that has it.
 
@@ -14,7 +15,8 @@ NVIDIA's OpenSeq2Seq, which computes the attention in its loop over the position
 padded, cropped at random, mirrored at random and standardised: by the toolkit's own input pipeline, by ``tf.data`` for
 Keras' ``fit``, and in the loop of PyTorch. ``tacotron`` learns to speak texts of ``--length`` symbols in ``--frames``
 frames, one in each step, with teacher forcing; with 1,024 units and 2 layers, it is the published network without
-magnitudes, and all sizes but those of the attention fall with ``--hidden``.
+magnitudes, and all sizes but those of the attention fall with ``--hidden``. ``wavenet`` learns the samples of clips of
+``--frames`` frames with ``--blocks`` blocks of ``--layers`` layers; the example is the published network.
 
 The lines "input wait" give the share of the time for which the toolkit's steps wait for input. The last lines, "raw
 products", give the time of matrix products with as many multiplications and additions as those of a step, without any
@@ -50,6 +52,7 @@ from open_seq2seq.utils.errors import UserError
 _BATCHES = 16  # in an epoch
 _SIDE, _CLASSES = 32, 10  # of CIFAR
 _LETTERS, _MELS, _ATTENTION, _RATE, _HOP = 26, 80, 128, 22_050, 256  # of Tacotron 2
+_LEVELS = 256  # of WaveNet
 
 
 class Network(NamedTuple):
@@ -216,6 +219,29 @@ def tacotron(folder: Path, options: argparse.Namespace) -> Network:
         rows, "frames")
 
 
+def wavenet(folder: Path, options: argparse.Namespace) -> Network:
+    """Writes recordings of noise to a folder; returns WaveNet."""
+    hidden, layers, taps = options.hidden, options.blocks * options.layers, 3
+    texts = write_noise(folder, options.batch * _BATCHES, (options.frames - 1) * _HOP, _RATE, 3)
+    (folder / "clips.csv").write_text("".join(f"{number}|{text}\n" for number, text in enumerate(texts)),
+                                      encoding="utf-8")
+    rows = options.batch * (options.frames * _HOP - 1)  # the last sample is not read
+    predicted = rows - options.batch * (taps - 1) * options.blocks * (2 ** options.layers - 1)
+    if predicted < 1:
+        raise UserError("For wavenet, --frames has to be larger: clips are shorter than the receptive field.")
+    return Network("Text2SpeechWavenet", {
+        "encoder": "WavenetEncoder",
+        "encoder_params": {"layer_type": "conv1d", "kernel_size": taps, "strides": 1, "padding": "VALID",
+                           "blocks": options.blocks, "layers_per_block": options.layers, "filters": hidden,
+                           "quantization_channels": _LEVELS},
+        "decoder": "FakeDecoder", "loss": "WavenetLoss", "data_layer": "WavenetDataLayer",
+        "data_layer_params": {"dataset_location": str(folder), "dataset_files": [str(folder / "clips.csv")],
+                              "num_audio_features": _MELS, "use_cache": True}},
+        [Product(2 * layers, rows, taps * hidden // 2, hidden), Product(2 * layers, rows, hidden, hidden),
+         Product(2, options.batch * options.frames, _MELS // 2, hidden), Product(1, predicted, hidden, hidden),
+         Product(1, predicted, hidden, _LEVELS)], predicted, "samples")
+
+
 def measure(network: Network, folder: Path, options: argparse.Namespace, on_gpu: bool) -> str:
     """Measures all toolkits in turns; returns the table, and the share of the time spent waiting for input."""
     config = str(write_config(folder / "config.py", network.base_model, {
@@ -240,19 +266,20 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Returns the parsed options; raises UserError if a value is invalid."""
     parser = make_parser(__doc__)
     add = parser.add_argument
-    add("network", choices=("lm", "gnmt", "resnet", "tacotron"))
+    add("network", choices=("lm", "gnmt", "resnet", "tacotron", "wavenet"))
     add("--layers", type=int, default=2, help="lm: layers; gnmt: layers of the encoder, and of the decoder; tacotron: "
-                                              "of the decoder")
+                                              "of the decoder; wavenet: of a block")
     add("--hidden", type=int, default=256, help="lm, gnmt: units of each layer, and size of the embeddings; tacotron: "
-                                                "units of the decoder, a multiple of 4")
+                                                "units of the decoder, a multiple of 4; wavenet: channels")
     add("--ids", type=int, help="lm, gnmt: size of the vocabulary (default: 33278, 8000)")
-    add("--batch", type=int, help="chunks, sentence pairs, images or texts of a batch (default: lm 32, tacotron 16, "
-                                   "else 128)")
+    add("--batch", type=int, help="chunks, sentence pairs, images, texts or clips of a batch (default: lm 32, tacotron "
+                                   "16, wavenet 2, else 128)")
     add("--length", type=int, help="lm: tokens of a chunk; gnmt: of a sentence on each side; tacotron: symbols of a "
                                     "text (default: 35, 32, 64)")
-    add("--frames", type=int, default=256, help="tacotron: frames of a text")
+    add("--frames", type=int, default=256, help="tacotron: frames of a text; wavenet: of a clip")
     add("--input_feeding", action="store_true", help="gnmt: the decoder of NVIDIA's OpenSeq2Seq")
-    add("--blocks", type=int, default=3, help="resnet: residual blocks in each of the three groups: 3 is ResNet-20")
+    add("--blocks", type=int, default=3, help="resnet: residual blocks in each of the three groups (3 is "
+                                                "ResNet-20); wavenet: blocks")
     add("--images", type=int, default=12_800, help="resnet: images to choose from")
     add("--keras_jit", action="store_true", help="resnet: compile Keras' steps with XLA")
     add("--dtypes", default="float32,mixed", help="comma-separated dtypes of the toolkit's steps")
@@ -262,12 +289,14 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--torch_python", default="", help="Python interpreter that has PyTorch")
     options = parser.parse_args(argv)
     options.ids = options.ids or (33_278 if options.network == "lm" else 8000)
-    batch, length = {"lm": (32, 35), "tacotron": (16, 64)}.get(options.network, (128, 32))
+    batch, length = {"lm": (32, 35), "tacotron": (16, 64), "wavenet": (2, 32)}.get(options.network, (128, 32))
     options.batch, options.length = options.batch or batch, options.length or length
     if options.network == "gnmt" and min(options.layers, options.length) < 2 or options.ids < 16:
         raise UserError("For gnmt, --layers and --length have to be at least 2, and --ids at least 16.")
     if options.network == "tacotron" and (options.hidden % 4 or options.frames < 2):
         raise UserError("For tacotron, --hidden has to be a multiple of 4, and --frames at least 2.")
+    if options.network == "wavenet" and options.hidden % 2:
+        raise UserError("For wavenet, --hidden has to be a multiple of 2.")
     if options.images < max(5, options.batch):
         raise UserError("--images has to be at least 5 and at least --batch.")
     return options
@@ -282,8 +311,8 @@ def main(argv: list[str]) -> None:
     if not options.torch_python:
         print("* PyTorch is not measured: --torch_python names no interpreter that has it")
     with tempfile.TemporaryDirectory() as folder:
-        network = {"lm": lm, "gnmt": gnmt, "resnet": resnet,
-                   "tacotron": tacotron}[options.network](Path(folder), options)
+        network = {"lm": lm, "gnmt": gnmt, "resnet": resnet, "tacotron": tacotron,
+                   "wavenet": wavenet}[options.network](Path(folder), options)
         print(measure(network, Path(folder), options, gpus > 0))
     print(describe_products(network.products, options.threads))
 

@@ -26,6 +26,8 @@ base_params = {
         "num_audio_features": 40,
         "sample_freq": 8000,
         "n_fft": 512,
+        "data_min": 1e-2,
+        "mag_power": 1,
         "segment_frames": 16,
         "context_frames": 8,
         "use_cache": True,

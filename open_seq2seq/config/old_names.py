@@ -64,6 +64,7 @@ IMPORTS: dict[str, tuple[str, str]] = {
         ("open_seq2seq.parts.rnn.core_cells", "WeightDropLayerNormBasicLSTMCell"),
     "open_seq2seq.models.Text2Speech": ("open_seq2seq.models", "Text2SpeechTacotron"),
     "open_seq2seq.losses.TacotronLoss": ("open_seq2seq.losses", "Text2SpeechLoss"),
+    "open_seq2seq.losses.CentaurLoss": ("open_seq2seq.losses", "Text2SpeechLoss"),
 }
 """Name that only configs of the original import → its module and name today."""
 

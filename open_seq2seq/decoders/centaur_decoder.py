@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
+from open_seq2seq.decoders.endings import Guards, ending_params, most_frames
 from open_seq2seq.decoders.spectrogram_decoder import FramesDecoder
-from open_seq2seq.decoders.tacotron2_decoder import Guards, ending_params, most_frames
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.centaur import (
@@ -374,6 +374,6 @@ def _attention_params() -> dict[str, Any]:
         "back_step_size": Param((int, type(None)), None, "Number of symbols by which this window begins earlier; None "
                                 "is 0.", "symbols", minimum=0, on_change=FREE),
         "force_layers": Param((list, tuple, type(None)), None, "Numbers of the blocks whose attention has the window, "
-                              "and whose mean is the alignment that is measured and that the loss teaches. None: all.",
-                              on_change=FREE),
+                              "and whose mean is the alignment that is measured and that the loss teaches. None: "
+                              "all."),
     }

@@ -21,6 +21,8 @@ _LOWEST_BETWEEN = 0.01
 """Lower bound of the magnitude between harmonics, relative to that of the harmonics."""
 _TINY = 1e-9
 """Lower bound of divisors that may be zero."""
+_CANCELLED = 1e-3
+"""Power at which pulses and noise cancel one another, so that gradients of the direction are bounded."""
 
 
 class VocosEncoder(Encoder):
@@ -140,9 +142,25 @@ def _excited(envelope: tf.Tensor, voicing: tf.Tensor, phase: tf.Tensor, pulses: 
     real, imaginary = _turned(_direction(pulses), tf.cos(phase), tf.sin(phase))
     noise_real, noise_imaginary = _direction(noise)
     real, imaginary = real * share + noise_real * (1.0 - share), imaginary * share + noise_imaginary * (1.0 - share)
-    scale = tf.math.rsqrt(real * real + imaginary * imaginary + _TINY)
     comb = tf.math.log(tf.maximum(tf.abs(pulses), _LOWEST_BETWEEN))
-    return envelope + share * comb, tf.complex(real * scale, imaginary * scale)
+    return envelope + share * comb, tf.complex(*_unit(real, imaginary))
+
+
+@tf.custom_gradient
+def _unit(real: tf.Tensor, imaginary: tf.Tensor) -> Any:
+    """Returns complex numbers divided by their magnitudes; near 0, the gradient is that of a smooth division.
+
+    The gradient of the exact division grows without bounds there, and with it that of a whole batch.
+    """
+    power = real * real + imaginary * imaginary
+    scale = tf.math.rsqrt(power + _TINY)
+
+    def grad(d_real: tf.Tensor, d_imaginary: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        smooth = tf.math.rsqrt(power + _CANCELLED)
+        along = (d_real * real + d_imaginary * imaginary) * smooth * smooth * smooth
+        return d_real * smooth - real * along, d_imaginary * smooth - imaginary * along
+
+    return (real * scale, imaginary * scale), grad
 
 
 def _direction(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

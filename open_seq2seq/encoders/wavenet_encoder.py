@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.precision import of_weights
-from open_seq2seq.parts.wavenet import CausalConvolution, GatedLayer, LayerSettings, mu_law_audio, mu_law_ids, pointwise
+from open_seq2seq.parts.sample_values import LogisticMixture, MuLaw
+from open_seq2seq.parts.wavenet import CausalConvolution, GatedLayer, LayerSettings, Upsampling, pointwise
 from open_seq2seq.utils.errors import ConfigError
+
+
+class Hidden(NamedTuple):
+    """What the layers compute.
+
+    Attributes:
+      inputs: the inputs of the first convolution and of each layer ``[batch, time, channels]``.
+      total: the sum of the skip connections and of the last layer ``[batch, time, filters]``.
+    """
+
+    inputs: list[tf.Tensor]
+    total: tf.Tensor
 
 
 class WavenetEncoder(Encoder):
     """WaveNet (van den Oord et al. 2016, https://arxiv.org/abs/1609.03499), conditioned on a mel spectrogram.
 
-    Samples are quantised by the mu-law. Dilations double from layer to layer, and begin again at 1 in each block. As in
-    NVIDIA's OpenSeq2Seq, filter and gate read half of the channels each, the convolutions are followed by batch norm,
-    and all layers have the same condition, which stays the same for the samples of a frame.
+    Samples are quantised by the mu-law or, with ``mixture_components``, evenly. Dilations double from layer to layer,
+    and begin again at 1 in each block. As in NVIDIA's OpenSeq2Seq, filter and gate read half of the channels each, the
+    convolutions are followed by batch norm, and all layers have the same condition, which stays the same for the
+    samples of a frame, unless ``upsampling_strides`` are given.
 
     Attributes:
+      samples: what is read and predicted.
       receptive_field: number of samples that the prediction of the next one may depend on, as the original counts it:
         without the ``kernel_size - 1`` samples that the first convolution adds.
     """
@@ -50,6 +66,14 @@ class WavenetEncoder(Encoder):
                                  minimum=0.0, below=1.0),
             "bn_epsilon": Param(float, 1e-5, "Small number that batch norm adds to the variance.", above=0.0,
                                 on_change=REFUSE),
+            "mixture_components": Param((int, type(None)), None, "Number of logistic distributions whose mixture is "
+                                        "the prediction of a sample, and quantization_channels is then that of evenly "
+                                        "spaced levels, such as 65536; None: a probability for each level of the "
+                                        "mu-law.", minimum=1, maximum=1000, on_change=REFUSE),
+            "upsampling_strides": Param((list, type(None)), None, "Strides of transposed convolutions that turn the "
+                                        "spectrogram into a condition for each sample; their product must be that of "
+                                        "a frame, n_fft / 4. None: the samples of a frame have the same condition.",
+                                        on_change=REFUSE),
             "local_conditioning": Param(bool, True, "Whether the network reads the spectrogram; if not, it learns how "
                                         "the voice sounds, not what it says.", on_change=REFUSE),
             "num_audio_features": Param((int, type(None)), None, "Number of mel filters, an even number; set from the "
@@ -62,15 +86,19 @@ class WavenetEncoder(Encoder):
         super().__init__(params, model, name, mode)
         params, size, levels = self.params, self.params["filters"], self.params["quantization_channels"]
         self._check_sizes()
+        components = params["mixture_components"]
+        self.samples = MuLaw(levels) if components is None else LogisticMixture(levels, components)
         settings = LayerSettings(size, params["kernel_size"], params["bn_momentum"], params["bn_epsilon"],
                                  self.make_initializer(), self.make_regularizer())
-        self.preprocess = CausalConvolution(levels, 1, settings)
+        self.preprocess = CausalConvolution(self.samples.inputs, 1, settings)
         features = (params["num_audio_features"] or 0) // 2 if params["local_conditioning"] else 0
+        strides = params["upsampling_strides"] if features else None
+        self.upsampling = Upsampling(2 * features, strides, settings) if strides else None
         self.filter_condition = pointwise(features, size, settings) if features else None
         self.gate_condition = pointwise(features, size, settings) if features else None
         dilations = [2 ** layer for layer in range(params["layers_per_block"])]
         self.blocks = [[GatedLayer(dilation, settings) for dilation in dilations] for _ in range(params["blocks"])]
-        self.output_layers = [pointwise(size, size, settings), pointwise(size, levels, settings)]
+        self.output_layers = [pointwise(size, size, settings), pointwise(size, self.samples.outputs, settings)]
         self.receptive_field = (params["kernel_size"] - 1) * sum(dilations) * params["blocks"] + 1
 
     @property
@@ -87,6 +115,11 @@ class WavenetEncoder(Encoder):
         if params["local_conditioning"] and (features is None or features % 2):
             problems.append(f"'{path}/num_audio_features' is {features}, but must be an even number: filter and gate "
                             "read half of the features each. Set it in data_layer_params.")
+        strides, hop = params["upsampling_strides"], params["hop"]
+        if strides is not None and not (all(type(stride) is int and stride > 0 for stride in strides)
+                                        and math.prod(strides) == hop):
+            problems.append(f"'{path}/upsampling_strides' is {strides}, but must be positive integers whose product is "
+                            f"{hop}, the number of samples of a frame.")
         if problems:
             raise ConfigError(problems)
 
@@ -99,36 +132,61 @@ class WavenetEncoder(Encoder):
             samples, and their numbers of frames.
 
         Returns:
-          A dict with ``logits`` ``[batch, samples - receptive_field, quantization_channels]`` for the samples from
-          number ``receptive_field`` on, which have a full receptive field before them, and ``outputs_length``
-          ``[batch]``.
+          A dict with ``logits`` ``[batch, samples - receptive_field, channels]`` for the samples from number
+          ``receptive_field`` on, which have a full receptive field before them, and ``outputs_length`` ``[batch]``. The
+          channels are the logits of the levels, or the parameters of the mixture; see ``parts.sample_values``.
         """
         audio, lengths, spectrogram = input_dict["source_tensors"][:3]
         dtype, count = self.dtype_of("convolution"), tf.shape(audio)[1] - 1
-        ids = mu_law_ids(audio, self.params["quantization_channels"])[:, :-1]
+        condition = [self._by_sample(one)[:, :count] for one in self._condition(
+            tf.cast(spectrogram, dtype), -(-lengths // self.params["hop"]))]
+        samples = self.samples.of_audio(audio)[:, :-1]
         mask = tf.sequence_mask(lengths - 1, count)
-        condition = [tf.repeat(one, self.params["hop"], axis=1)[:, :count]
-                     for one in self._condition(tf.cast(spectrogram, dtype))]
-        x, total = self.preprocess(ids, mask, self.training, dtype), None
-        for layer in self.layers:
-            x, skip = layer(x, condition, mask, self.training)
-            total = skip if total is None else total + skip
-        logits = self._logits((total + x)[:, self.receptive_field - 1:])
+        hidden = self._hidden(samples, condition, mask, self.training, dtype)
+        logits = self._logits(hidden.total[:, self.receptive_field - 1:])
         return {"logits": logits, "outputs_length": tf.maximum(lengths - self.receptive_field, 0)}
 
-    def _condition(self, spectrogram: tf.Tensor) -> list[tf.Tensor]:
-        """Returns what is added to filter and gate, from ``[…, features]``: ``[…, filters]`` each; [] without one."""
+    def _hidden(self, samples: tf.Tensor, condition: list[tf.Tensor], mask: tf.Tensor, training: bool,
+                dtype: tf.DType) -> Hidden:
+        """Applies the layers to samples ``[batch, time]``; see ``GatedLayer`` for the other arguments."""
+        inputs = samples if samples.dtype.is_integer else tf.cast(self.samples.read(samples), dtype)
+        x, total, read = self.preprocess(inputs, mask, training, dtype), None, [inputs]
+        for layer in self.layers:
+            read.append(x)
+            x, skip = layer(x, condition, mask, training)
+            total = skip if total is None else total + skip
+        return Hidden(read, total + x)
+
+    def _condition(self, spectrogram: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
+        """Returns what is added to filter and gate, ``[batch, frames or samples, filters]`` each; [] without one.
+
+        Args:
+          spectrogram: ``[batch, frames, features]``.
+          lengths: numbers of frames ``[batch]``.
+        """
         if self.filter_condition is None or self.gate_condition is None:
             return []
+        if self.upsampling is not None:
+            spectrogram = self.upsampling(spectrogram, lengths)
         first, second = tf.split(spectrogram, 2, -1)
         return [self.filter_condition(first), self.gate_condition(second)]
+
+    @property
+    def _samples_per_condition(self) -> int:
+        return 1 if self.upsampling is not None else self.params["hop"]
+
+    def _by_sample(self, condition: tf.Tensor) -> tf.Tensor:
+        return tf.repeat(condition, self._samples_per_condition, axis=1)
 
     def _logits(self, x: tf.Tensor) -> tf.Tensor:
         for layer in self.output_layers:
             x = layer(tf.nn.relu(x))
+            if self.samples.dtype.is_floating:  # means need more digits than logits
+                x = tf.cast(x, tf.float32)
         return x
 
-    def sample(self, spectrogram: tf.Tensor, silence: tf.Tensor, temperature: float = 1.0, seed: int = 0) -> tf.Tensor:
+    def sample(self, spectrogram: tf.Tensor, silence: tf.Tensor, temperature: float = 1.0, seed: int = 0,
+               lengths: tf.Tensor | None = None, naive: bool = False) -> tf.Tensor:
         """Draws audio for spectrograms sample by sample, with the moving statistics of batch norm, in FP32.
 
         Each layer keeps the inputs that it will read again, so a sample costs one position of each layer (Le Paine et
@@ -138,63 +196,89 @@ class WavenetEncoder(Encoder):
         Args:
           spectrogram: ``[batch, frames, features]``.
           silence: a frame of silence ``[features]``.
-          temperature: divisor of the logits; 0 chooses the likeliest level.
+          temperature: see ``parts.sample_values``.
           seed: seed of the random numbers.
+          lengths: numbers of frames ``[batch]``; None: all.
+          naive: whether to apply the network to the whole receptive field for each sample instead: the same samples,
+            apart from rounding, but very slowly.
 
         Returns:
           float32 ``[batch, frames * hop]`` from -1 to 1.
         """
-        hop, levels = self.params["hop"], self.params["quantization_channels"]
-        batch, frames = tf.shape(spectrogram)[0], tf.shape(spectrogram)[1]
-        quiet = mu_law_ids(tf.zeros([batch]), levels)
-        start = tf.broadcast_to(tf.cast(silence, tf.float32), [batch, 1, silence.shape[0]])
-        conditions = self._condition(tf.concat([start, tf.cast(spectrogram, tf.float32)], 1))
+        hop, batch, frames = self.params["hop"], tf.shape(spectrogram)[0], tf.shape(spectrogram)[1]
+        lengths = tf.fill([batch], frames) if lengths is None else tf.cast(lengths, tf.int32)
+        context = -(-(self.receptive_field + self.preprocess.reach) // hop)  # frames of silence before the clip
+        before = tf.broadcast_to(tf.cast(silence, tf.float32), [batch, context, silence.shape[0]])
+        conditions = self._condition(tf.concat([before, tf.cast(spectrogram, tf.float32)], 1), context + lengths)
+        quiet = self.samples.of_audio(tf.zeros([batch]))
+        predicted, state = (self._naively if naive else self._with_cache)(quiet, conditions, context * hop)
+
+        def drawn(position: tf.Tensor, sample: tf.Tensor, state: Any, audio: tf.TensorArray) -> Any:
+            logits, state = predicted(position, sample, state)
+            sample = self.samples.drawn(logits, temperature, [seed, position])
+            return position + 1, sample, state, audio.write(position, sample)
+
+        audio = tf.TensorArray(self.samples.dtype, frames * hop, element_shape=[None])
+        *_, audio = tf.while_loop(lambda position, *_: position < frames * hop, drawn,
+                                  (tf.constant(0), quiet, state, audio), parallel_iterations=1)
+        return self.samples.audio(tf.transpose(audio.stack()))
+
+    def _naively(self, quiet: tf.Tensor, conditions: list[tf.Tensor], context: int) -> tuple[Any, tf.Tensor]:
+        """Returns a function that reads samples, and its first state, the samples before the clip ``[batch, time]``.
+
+        Args:
+          quiet: silent samples ``[batch]``.
+          conditions: ``[batch, frames or samples, filters]`` each, of the silence before the clip, and of the clip.
+          context: number of samples of this silence.
+        """
+        size = self.receptive_field + self.preprocess.reach
+
+        def predicted(position: tf.Tensor, sample: tf.Tensor, earlier: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            samples = tf.concat([earlier[:, 1:], sample[:, tf.newaxis]], 1)
+            places = (position + context - size + tf.range(size)) // self._samples_per_condition
+            condition = [tf.gather(one, places, axis=1) for one in conditions]
+            hidden = self._hidden(samples, condition, tf.ones_like(samples, tf.bool), False, tf.float32)
+            return self._logits(hidden.total[:, -1]), tf.ensure_shape(samples, earlier.shape)
+
+        return predicted, tf.repeat(quiet[:, tf.newaxis], size, axis=1)
+
+    def _with_cache(self, quiet: tf.Tensor, conditions: list[tf.Tensor],
+                    context: int) -> tuple[Any, list[tf.TensorArray]]:
+        """Returns a function that reads samples, and its first state, what each layer keeps; see ``_naively``."""
         folded = of_weights(lambda: [self.preprocess.folded(), *[(layer.filter.folded(), layer.gate.folded())
                                                                  for layer in self.layers]])
-        rings = self._filled_rings(quiet, [one[:, 0] for one in conditions], folded)
 
-        def drawn(position: tf.Tensor, ids: tf.Tensor, rings: list[tf.TensorArray],
-                  audio: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, list[tf.TensorArray], tf.TensorArray]:
-            # A sample is predicted at the position of the one before it, with the frame of that position.
-            condition = [tf.gather(one, (position + hop - 1) // hop, axis=1) for one in conditions]
-            logits, rings = self._step(position, ids, rings, condition, folded)
-            ids = chosen(logits, temperature, [seed, position])
-            return position + 1, ids, rings, audio.write(position, ids)
+        def predicted(position: tf.Tensor, sample: tf.Tensor, rings: Any) -> tuple[tf.Tensor, Any]:
+            # A sample is predicted at the position of the one before it, with the condition of that position.
+            place = (position + context - 1) // self._samples_per_condition
+            return self._step(position, sample, rings, [tf.gather(one, place, axis=1) for one in conditions], folded)
 
-        audio = tf.TensorArray(tf.int32, frames * hop, element_shape=[None])
-        *_, audio = tf.while_loop(lambda position, *_: position < frames * hop, drawn,
-                                  (tf.constant(0), quiet, rings, audio), parallel_iterations=1)
-        return mu_law_audio(tf.transpose(audio.stack()), levels)
+        return predicted, self._filled_rings(quiet, conditions, context)
 
-    def _filled_rings(self, ids: tf.Tensor, condition: list[tf.Tensor], folded: list[Any]) -> list[tf.TensorArray]:
-        """Returns the inputs that each layer keeps ``[reach, batch, channels]`` after having read the same for long."""
-        taps = self.params["kernel_size"]
-        value, rings = tf.one_hot(ids, self.params["quantization_channels"]), []
-        for number, reach in enumerate(self._reaches):
-            ring = tf.TensorArray(tf.float32, reach, clear_after_read=False, element_shape=value.shape)
-            rings.append(ring.unstack(tf.repeat(value[tf.newaxis], reach, axis=0)))
-            value, _ = self._output(number, tf.repeat(value[tf.newaxis], taps, axis=0), condition, folded)
+    def _filled_rings(self, quiet: tf.Tensor, conditions: list[tf.Tensor], context: int) -> list[tf.TensorArray]:
+        """Returns the inputs that each layer keeps ``[reach, batch, channels]`` after silence; see ``_naively``."""
+        # Without upsampling, the silence is the same in all clips.
+        rows = tf.shape(quiet)[0] if self.upsampling is not None else tf.minimum(tf.shape(quiet)[0], 1)
+        samples = tf.repeat(quiet[:rows, tf.newaxis], context - 1, axis=1)
+        kept = -(-context // self._samples_per_condition)
+        condition = [self._by_sample(one[:rows, :kept])[:, :context - 1] for one in conditions]
+        hidden = self._hidden(samples, condition, tf.ones_like(samples, tf.bool), False, tf.float32)
+        values, rings = [self.samples.read(samples), *hidden.inputs[1:]], []
+        for value, reach in zip(values, self._reaches, strict=True):
+            shape = [reach, tf.shape(quiet)[0], value.shape[2]]
+            value = tf.broadcast_to(tf.transpose(value[:, -reach:], [1, 0, 2]), shape)
+            ring = tf.TensorArray(tf.float32, reach, clear_after_read=False, element_shape=[None, value.shape[2]])
+            rings.append(ring.unstack(value))
         return rings
 
     @property
     def _reaches(self) -> list[int]:
         return [self.preprocess.reach, *[layer.filter.reach for layer in self.layers]]
 
-    def _output(self, number: int, taps: tf.Tensor, condition: list[tf.Tensor],
-                folded: list[Any]) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Returns the output of a layer at one position ``[batch, filters]``, and its skip connection, if it has one.
-
-        Layer 0 is the first convolution. ``taps`` are its inputs ``[taps, batch, channels]``.
-        """
-        if number:
-            return self.layers[number - 1].step(taps, folded[number], condition)
-        kernel, offset = folded[0]
-        return tf.einsum("kbi,kio->bo", taps, kernel) + offset, None
-
-    def _step(self, position: tf.Tensor, ids: tf.Tensor, rings: list[tf.TensorArray], condition: list[tf.Tensor],
+    def _step(self, position: tf.Tensor, sample: tf.Tensor, rings: list[tf.TensorArray], condition: list[tf.Tensor],
               folded: list[Any]) -> tuple[tf.Tensor, list[tf.TensorArray]]:
-        """Reads a sample ``ids`` ``[batch]``; returns logits of the next one ``[batch, levels]`` and the new rings."""
-        value, total, new_rings = tf.one_hot(ids, self.params["quantization_channels"]), 0.0, []
+        """Reads samples ``[batch]``; returns logits of the next ones ``[batch, channels]`` and the new rings."""
+        value, total, new_rings = self.samples.read(sample), 0.0, []
         earlier = self.params["kernel_size"] - 1
         for number, (ring, reach) in enumerate(zip(rings, self._reaches, strict=True)):
             # The oldest input is where the newest one will be written.
@@ -202,14 +286,10 @@ class WavenetEncoder(Encoder):
                              value])
             with tf.control_dependencies([taps]):  # so that the ring need not be copied
                 new_rings.append(ring.write(position % reach, value))
-            value, skip = self._output(number, taps, condition, folded)
-            total = total if skip is None else total + skip
+            if number:
+                value, skip = self.layers[number - 1].step(taps, folded[number], condition)
+                total += skip
+            else:
+                kernel, offset = folded[0]
+                value = tf.einsum("kbi,kio->bo", taps, kernel) + offset
         return self._logits(total + value), new_rings
-
-
-def chosen(logits: tf.Tensor, temperature: float, seed: Any) -> tf.Tensor:
-    """Returns a level for each row of ``logits`` ``[batch, levels]``, drawn with the same random numbers (Gumbel)."""
-    if temperature > 0:
-        draws = tf.random.stateless_uniform(logits.shape[1:], seed, minval=1e-20)
-        logits = logits / temperature - tf.math.log(-tf.math.log(draws))
-    return tf.argmax(logits, -1, tf.int32)

@@ -349,7 +349,11 @@ class TrainedModel:
                 spec = dataclasses.replace(self._spec, params=merge_params(self._spec.params, values)[0])
                 model = build_model(spec, variables_of=self.model)
                 model.ensemble = self.model.ensemble
-                for name in model.needed_models():
+                loaded = self.model.needed_models(self.model.params)
+                for name, logdir in model.needed_models(model.params).items():
+                    if loaded.get(name) != logdir:
+                        raise UserError(f"'{name}' cannot be changed in a loaded model: give {name}={logdir!r} when "
+                                        "the model is loaded.")
                     model.use(name, getattr(self.model, name))
                 variant = TrainedModel(model)
             self._variants[key] = variant  # in the order in which they were used last

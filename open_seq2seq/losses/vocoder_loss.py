@@ -12,6 +12,7 @@ from open_seq2seq.config.params import Param, shown
 from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
 
 _HOPS = 4  # hops in a frame
+_EDGE = 2  # frames at the beginning and at the end of a piece that reach beyond it
 _TINY = 1e-9
 
 
@@ -21,7 +22,9 @@ class VocoderLoss(Loss):
     For each resolution, there is a term for the absolute difference of the logarithms of the magnitudes, and one for
     the spectral convergence: the norm of the difference of the magnitudes, divided by that of the recording. Further
     terms are the absolute differences of the logarithms of mel filters and, before the inverse transform, of the
-    network's log magnitudes. All are means over the frames of an example, and then over examples.
+    network's log magnitudes. All are means over the frames of an example, and then over examples. The network's
+    magnitudes are compared without the first and the last two frames: these reach beyond a piece of a clip, so their
+    spectra are not those of the piece.
 
     ``decoder_output`` is that of ``VocosEncoder``, and the ``target_tensors`` are audio ``[batch, samples]`` and its
     lengths.
@@ -75,7 +78,7 @@ class VocoderLoss(Loss):
         add("mel", _mean(tf.abs(errors), frames), params["mel_weight"])
         predicted = decoded["log_magnitude"] - 0.5 * np.log(_power(points))
         lower = tf.maximum(predicted, float(np.log(params["floor"])))
-        add("magnitude", _mean(tf.abs(lower - self._log(target)), frames), params["magnitude_weight"])
+        add("magnitude", _mean(tf.abs(lower - self._log(target)), frames, _EDGE), params["magnitude_weight"])
         return terms
 
     def _log(self, values: tf.Tensor) -> tf.Tensor:
@@ -98,10 +101,16 @@ def _power(points: int) -> float:
     return float(np.square(np.hanning(points + 1)[:-1]).sum())
 
 
-def _mean(values: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
-    """Returns the means ``[batch]`` of ``[batch, time, bins]`` over the first ``frames`` ``[batch]``."""
-    mask = tf.sequence_mask(frames, tf.shape(values)[1], tf.float32)
-    return tf.reduce_sum(tf.reduce_mean(values, 2) * mask, 1) / tf.cast(frames, tf.float32)
+def _mean(values: tf.Tensor, frames: tf.Tensor, edge: int = 0) -> tf.Tensor:
+    """Returns the means ``[batch]`` of ``[batch, time, bins]`` over the first ``frames`` ``[batch]``.
+
+    Of an example with more than ``2 * edge`` frames, the first and the last ``edge`` ones do not count.
+    """
+    left_out = tf.where(frames > 2 * edge, edge, 0)
+    positions = tf.range(tf.shape(values)[1])
+    inside = (positions >= left_out[:, tf.newaxis]) & (positions < (frames - left_out)[:, tf.newaxis])
+    mask = tf.cast(inside, tf.float32)
+    return tf.reduce_sum(tf.reduce_mean(values, 2) * mask, 1) / tf.cast(frames - 2 * left_out, tf.float32)
 
 
 def _convergence(given: tf.Tensor, target: tf.Tensor, frames: tf.Tensor, smallest: tf.Tensor) -> tf.Tensor:

@@ -168,10 +168,12 @@ class Model(Component):
         """
         raise UserError(f"{type(self).__name__} cannot be a model of an ensemble: give one log directory.")
 
-    def needed_models(self) -> dict[str, str]:
-        """Returns the log directories, by attribute, of other models that this one needs outside of training.
+    @classmethod
+    def needed_models(cls, params: Mapping[str, Any]) -> dict[str, str]:
+        """Returns the log directories, by attribute, of other models that one with these parameters needs.
 
-        They are built for ``interactive_infer`` and restored, and then given to ``use``. By default, none are needed.
+        Outside of training, they are built for ``interactive_infer`` and restored, and then given to ``use``. By
+        default, none are needed.
         """
         return {}
 

@@ -108,7 +108,7 @@ class DecoderOutput(TypedDict, total=False):
       durations: for spectrograms without attention, durations of the symbols ``[batch, text]`` FP32, in frames.
       log_durations: predicted logarithms of 1 + duration ``[batch, text]`` FP32.
       symbols: for spectrograms, numbers of symbols of the texts ``[batch]``.
-      endings: for synthesised spectrograms, what ended each, as an index of ``decoders.tacotron2_decoder.ENDINGS``
+      endings: for synthesised spectrograms, what ended each, as an index of ``decoders.endings.ENDINGS``
         ``[batch]``.
       ctc_output: the ``DecoderOutput`` of the CTC decoder in joint CTC-attention models.
     """

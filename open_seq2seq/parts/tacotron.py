@@ -52,7 +52,8 @@ def check_convolutions(entries: Sequence[Any], path: str, axes: int = 1,
         return problems + [f"'{place}/num_channels' has to be at least 1, got 0."] * (layer["num_channels"] == 0)
 
     layers, problems = check_entries(entries, _CONVOLUTION, optional or {}, path, problems_of)
-    return list(layers.values()), problems
+    lists = [{**layer, **{name: list(layer[name]) for name in ("kernel_size", "stride")}} for layer in layers.values()]
+    return lists, problems
 
 
 def make_convolution_block(layer: Mapping[str, Any], in_channels: int, dropout: float,

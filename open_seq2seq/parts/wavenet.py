@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.parts.batch_norm import BatchNorm
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.convolution import Convolution1D, Window
 from open_seq2seq.parts.precision import cast_weight
-
-
-def mu_law_ids(audio: tf.Tensor, levels: int) -> tf.Tensor:
-    """Quantises audio, from -1 to 1, by the mu-law (ITU-T G.711): int32 from 0 to ``levels`` - 1, in the same shape."""
-    mu = levels - 1.0
-    audio = tf.clip_by_value(tf.cast(audio, tf.float32), -1.0, 1.0)
-    compressed = tf.sign(audio) * tf.math.log1p(mu * tf.abs(audio)) / np.log1p(mu)
-    return tf.cast((compressed + 1.0) / 2.0 * mu + 0.5, tf.int32)
-
-
-def mu_law_audio(ids: tf.Tensor, levels: int) -> tf.Tensor:
-    """Returns the audio of quantised samples, float32 from -1 to 1; see ``mu_law_ids``."""
-    mu = levels - 1.0
-    compressed = 2.0 * tf.cast(ids, tf.float32) / mu - 1.0
-    return tf.sign(compressed) * tf.math.expm1(tf.abs(compressed) * np.log1p(mu)) / mu
 
 
 class LayerSettings(NamedTuple):
@@ -144,6 +130,40 @@ class GatedLayer(Module):
             sides = [side + one for side, one in zip(sides, condition, strict=True)]
         gated = tf.tanh(sides[0]) * tf.sigmoid(sides[1])
         return x + self.residual(gated), self.skip(gated)
+
+
+class Upsampling(Module):
+    """Transposed convolutions over time, with a leaky ReLU between them (as in Parallel WaveNet and ClariNet).
+
+    The taps of each are twice its stride, so that an output depends on the input at its place and the next one. It is
+    computed as a product with the two inputs, whose result has ``stride`` outputs.
+
+    Args:
+      channels: number of channels of inputs and outputs.
+      strides: stride of each layer.
+      settings: the settings of the network.
+    """
+
+    def __init__(self, channels: int, strides: Sequence[int], settings: LayerSettings) -> None:
+        super().__init__(name="upsampling")
+        self._channels, self._strides = channels, strides
+        self.layers = [Convolution1D(channels, stride * channels, Window(2, padding="VALID"), settings.initializer,
+                                     settings.regularizer, use_bias=True) for stride in strides]
+
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns ``[batch, time * product of the strides, channels]``.
+
+        Args:
+          x: ``[batch, time, channels]``.
+          lengths: number of valid inputs ``[batch]``; the last one is repeated after them.
+        """
+        batch, time = tf.shape(x)[0], tf.shape(x)[1]
+        last = tf.maximum(tf.cast(lengths, tf.int32), 1)[:, tf.newaxis] - 1
+        x = tf.gather(x, tf.minimum(tf.range(time + len(self.layers)), last), axis=1, batch_dims=1)
+        for number, layer in enumerate(self.layers):
+            x = layer(tf.nn.leaky_relu(x, 0.4) if number else x)
+            x = tf.reshape(x, [batch, -1, self._channels])
+        return x[:, :time * math.prod(self._strides)]
 
 
 def pointwise(in_channels: int, out_channels: int, settings: LayerSettings) -> Convolution1D:

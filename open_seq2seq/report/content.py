@@ -101,10 +101,19 @@ class Content:
     @property
     def use(self) -> tuple[str | None, str | None]:
         """(``Model.verb``, ``Model.hub_task``) of the model; None for models of other packages, which are not run."""
+        model = self._model_class()
+        return model.use_of({**self.section("base_params"), **self.section("train_params")}) if model else (None, None)
+
+    @property
+    def needed_models(self) -> dict[str, str]:
+        """``Model.needed_models`` of inference; empty for models of other packages."""
+        model = self._model_class()
+        return model.needed_models({**self.section("base_params"), **self.section("infer_params")}) if model else {}
+
+    def _model_class(self) -> Any:
         import open_seq2seq.models  # noqa: F401 (it registers the models)
 
-        model = registered("model").get(str(self.sections.get("base_model")), (None, []))[0]
-        return model.use_of({**self.section("base_params"), **self.section("train_params")}) if model else (None, None)
+        return registered("model").get(str(self.sections.get("base_model")), (None, []))[0]
 
     def data_files(self) -> dict[str, str]:
         """Returns the first file of the data of training and of evaluation, by ``training`` and ``evaluation``."""

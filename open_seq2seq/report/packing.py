@@ -17,6 +17,7 @@ from open_seq2seq.checkpoints.state import AVERAGE, sha256
 from open_seq2seq.report.card import explaining, model_card
 from open_seq2seq.report.content import read_content
 from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import deco_print
 
 # What only the continuation of a run needs; without it, the error of such an attempt says what to do instead.
 _OF_TRAINING = ("micro_batch", "data", "divergence")
@@ -54,6 +55,9 @@ def pack(logdir: Path, target: Path, license: str = "", languages: Sequence[str]
         files[LICENSE] = logdir / LICENSE
     with explaining(target, "a packed model"), disk.writing(target, _is_packed, durable=True) as file:
         _write(file, files)
+    for name, other in content.needed_models.items():
+        deco_print(f"WARNING: {target} does not contain the {name} {other}: pack it, too, and use this model with "
+                   f"--{name}=FILE, or with --{name}=None.")
     return target
 
 

@@ -240,7 +240,7 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
     print_model(model, named_variables(model), runner, options.verbose)
     if options.members:
         model.join(dict(_member(member, runner) for member in options.members))
-    for name, other in model.needed_models().items():
+    for name, other in model.needed_models(model.params).items():
         model.use(name, _member(_options_of(other), runner)[1])
     return model, path
 

@@ -119,6 +119,7 @@ def stand_ins(layer: str, split: str, given: Mapping[str, Any], root: Path) -> d
         "SpeechCommandsDataLayer": {"dataset_files": [f"{root}/commands.txt"], "dataset_location": str(root)},
         "Text2SpeechDataLayer": {"dataset_files": [f"{root}/voice/{split}.csv"], "dataset_location": f"{root}/voice",
                                  "vocab_file": f"{root}/voice/vocab.txt"},
+        "WavenetDataLayer": {"dataset_files": [f"{root}/voice/{split}.csv"], "dataset_location": f"{root}/voice"},
         "WKTDataLayer": {"data_root": f"{root}/lm"},
     }[layer]
 

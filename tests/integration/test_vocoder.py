@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,37 @@ def test_another_model_speaks_with_the_vocoder(runs, tmp_path):
         assert np.abs(samples - result.samples).max() > 1e-2
     assert main(["speak", logdir, "ae i", f"--vocoder={runs}/vocoder", f"--output={tmp_path}/one.wav"]) == 0
     np.testing.assert_allclose(soundfile.read(tmp_path / "one.wav")[0], sounds[0][0], atol=1e-3)
+
+
+@pytest.mark.long
+def test_the_vocoder_of_a_loaded_model_stays(runs):
+    model, other = (os2s.load(str(runs / "voice"), **values) for values in ({}, {"vocoder": str(runs / "vocoder")}))
+    with pytest.raises(UserError, match=r"'vocoder' cannot be changed in a loaded model: give vocoder='.*' when"):
+        model.variant({"vocoder": str(runs / "vocoder")})
+    with pytest.raises(UserError, match="'vocoder' cannot be changed"):
+        other.variant({"vocoder": str(runs)})
+    plain, without = model.infer(["ae"])[0], other.variant({"vocoder": None}).infer(["ae"])[0]
+    np.testing.assert_allclose(without.samples, plain.samples, atol=1e-4)
+    assert other.variant({"decoder_params": {"max_frames_per_symbol": 3.0}}).infer(["ae"])[0].seconds > 0
+
+
+@pytest.mark.long
+def test_a_vocoder_is_in_exports_and_named_by_packed_models(folder, runs, tmp_path, capfd):
+    logdir, vocoder = f"{tmp_path}/voice", str(runs / "vocoder")
+    assert main(["--mode=export", f"--logdir={runs}/voice", f"--vocoder={vocoder}", f"--export_dir={tmp_path}/sound",
+                 "--infer_files", f"{folder}/test.csv"]) == 0
+    report = json.loads((tmp_path / "sound/report.json").read_text())["functions"]["sound"]
+    assert report["share_equal"] == 1 and report["largest_difference"] < 1e-3
+    assert command(folder, "toy-voice", f"--logdir={logdir}", "--max_steps=1", f"--vocoder={vocoder}",
+                   f"--data_layer_params/vocab_file={folder}/vocab.txt") == 0
+    capfd.readouterr()
+    os2s.Run(logdir=logdir).pack(tmp_path / "voice.zip")
+    assert f"voice.zip does not contain the vocoder {vocoder}: pack it, too" in capfd.readouterr().out
+    assert os2s.load(str(tmp_path / "voice.zip"), vocoder=None).infer(["ae"])[0].seconds > 0
+    assert command(folder, "toy-voice", f"--logdir={tmp_path}/other", "--vocoder=no-vocoder",
+                   f"--data_layer_params/vocab_file={folder}/vocab.txt") == 2
+    error = capfd.readouterr().err
+    assert "'vocoder' is no-vocoder, which does not exist" in error and "Traceback" not in error
 
 
 @pytest.mark.long

@@ -79,8 +79,7 @@ OTHERS = {
     "bias_add", "btl_tcp_if_include", "byte_fallback",  # of TensorFlow, Open MPI and SentencePiece
     "precompute_mel_basis",  # an option of NVIDIA's OpenSeq2Seq that was left out
     "tacotron_gst_combine_csv", "tacotron_gst_create_infer_csv", "tacotron_gst_create_syn_data",  # tools of it
-    "nsr_create_syn_train_csv",
-    "tacotron_save_spec",
+    "nsr_create_syn_train_csv", "tacotron_save_spec", "wavenet_naive_infer",
     "change_sample_rate", "get_best_accuracy", "process_data",
     "larc_clip_on", "larc_final_lr", "larc_grad_update",  # made of a prefix and a field
     "average_last_checkpoints", "batch_type", "decay_params", "decay_type", "effective_batch_size",  # of OpenNMT-tf

@@ -9,7 +9,7 @@ import numpy as np
 
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.text2speech.front_end import spelled_out
-from open_seq2seq.decoders.tacotron2_decoder import ENDINGS
+from open_seq2seq.decoders.endings import ENDINGS
 from open_seq2seq.metrics.speech import (
     PocketSphinx,
     SoundDistance,
@@ -59,7 +59,7 @@ class Measures(NamedTuple):
       monotonicity: of free-running speech.
       coverage: of free-running speech.
       duration_ratio: number of frames, divided by that of the recording.
-      ending: what ended the speech, one of ``decoders.tacotron2_decoder.ENDINGS``.
+      ending: what ended the speech, one of ``decoders.endings.ENDINGS``.
       sound: measures of the sound, if it is evaluated.
       speaker: name of the speaker; "" for a model of one voice.
     """
@@ -227,7 +227,7 @@ def stop_failures(ratios: Sequence[float], endings: Sequence[str]) -> dict[str, 
 
     Args:
       ratios: lengths of the speech, divided by those that the texts should have.
-      endings: what ended the speech, of ``decoders.tacotron2_decoder.ENDINGS``.
+      endings: what ended the speech, of ``decoders.endings.ENDINGS``.
     """
     lengths, ended = np.asarray(ratios, float), np.asarray(endings, str)
     return {"stopped too early": lengths < 1 / _MOST_RATIO, "stopped too late": lengths > _MOST_RATIO,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from open_seq2seq.decoders.tacotron2_decoder import DURATIONS, ENDINGS
+from open_seq2seq.decoders.endings import DURATIONS, ENDINGS
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -43,7 +43,7 @@ class Speech(NamedTuple):
       spectrogram: the features of the data layer ``[frames, features]``; with output_type both, those of mel.
       alignment: attention weights ``[frames, text]``; of joined sentences, the symbols of each one are counted from its
         beginning. ``[frames, 0]`` without a text.
-      ending: what ended the speech, one of ``decoders.tacotron2_decoder.ENDINGS``, or ``SPECTROGRAM``.
+      ending: what ended the speech, one of ``decoders.endings.ENDINGS``, or ``SPECTROGRAM``.
       timings: when each symbol is spoken. Without predicted durations, a symbol lasts as many frames as attend to it
         more than to other symbols.
       speaker: name of the speaker, or of all speakers of joined sentences; "" for a model of one voice.

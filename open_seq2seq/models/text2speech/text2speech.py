@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,23 +13,23 @@ from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.audio.synthesis_features import to_sound
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.text2speech.text2speech import END, PAD, START, Text2SpeechDataLayer
-from open_seq2seq.decoders.tacotron2_decoder import DURATIONS, ENDINGS
+from open_seq2seq.decoders.endings import DURATIONS, ENDINGS
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.metrics.speech import coverage, diagonality, monotonicity, spoken_attention
-from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, decoded_freely
+from open_seq2seq.models.encoder_decoder import decoded_freely
 from open_seq2seq.models.model import Model
-from open_seq2seq.models.reporter import Reporter, SignedScores
+from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
-from open_seq2seq.models.text2speech.evaluation import Measures, SoundJudge, judge_params, speaker_summary, summary
-from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, free_name, joined, picture, timings_of
+from open_seq2seq.models.text2speech.evaluation import Measures, judge_params, speaker_summary, summary
+from open_seq2seq.models.text2speech.sound_model import SoundModel
+from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, joined, picture, timings_of
 from open_seq2seq.models.text2speech.vocoder import Text2SpeechVocoder, check_vocoder
-from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import ConfigError, NoGraphForm, UserError
-from open_seq2seq.utils.sound_files import encoded
+from open_seq2seq.utils.shipped import TOY
 
 
-class Text2Speech(EncoderDecoderModel):
+class Text2Speech(SoundModel):
     """Base of models for speech synthesis.
 
     Evaluation computes the loss with teacher forcing, then speaks each text freely and measures the attention and, if
@@ -38,15 +39,9 @@ class Text2Speech(EncoderDecoderModel):
 
     object_name = "frames"
     interactive_hint = "Type a text to speak"
-    verb = "synthesize"
     hub_task = "text-to-speech"
     data_layer: Text2SpeechDataLayer
     vocoder: Text2SpeechVocoder | None = None
-
-    def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
-        super().__init__(params, mode)
-        self._scores = SignedScores()
-        self._judge: SoundJudge | None = None
 
     def connect(self) -> None:
         super().connect()
@@ -56,20 +51,18 @@ class Text2Speech(EncoderDecoderModel):
                                "CentaurEncoder."])
         if not hasattr(self.decoder, "at_speed"):
             self.data_layer.refuse_speeds(type(self.decoder).__name__)
-        if self.mode == "eval" and (self.params["sound_measures"] or self.params["recognizer"]):
-            self._judge = SoundJudge(self.data_layer.settings.sample_freq, self.params["sound_measures"],
-                                     self.params["recognizer"])
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            **EncoderDecoderModel.get_optional_params(),
+            **SoundModel.get_optional_params(),
             "save_to_tensorboard": Param(bool, True, "Whether training also shows the alignment, the spectrograms and "
                                          "the sound of a sample, in TensorBoard and in the report.", on_change=FREE),
             **judge_params(),
             "vocoder": Param((str, type(None)), None, "In inference and in the mode eval, log directory of a "
                              "Text2SpeechVocoder, trained with the same features, that computes the sound; None: the "
-                             "method of Griffin and Lim.", on_change=FREE),
+                             "method of Griffin and Lim. Relative paths begin at the working directory.",
+                             on_change=FREE),
             "griffin_lim_iterations": Param(int, 60, "Number of iterations in which the phases of the spectrogram are "
                                             "estimated.", minimum=0, maximum=10**4, on_change=FREE),
         }
@@ -85,8 +78,17 @@ class Text2Speech(EncoderDecoderModel):
             "num_speakers": max(1, len(layer.speakers.names)),
         }
 
-    def needed_models(self) -> dict[str, str]:
-        return {"vocoder": self.params["vocoder"]} if self.params["vocoder"] is not None else {}
+    @classmethod
+    def needed_models(cls, params: Mapping[str, Any]) -> dict[str, str]:
+        return {"vocoder": params["vocoder"]} if params.get("vocoder") is not None else {}
+
+    def part_problems(self) -> list[str]:
+        """Returns a sentence if the vocoder does not exist, also in training, which does not need it."""
+        vocoder = self.params["vocoder"]
+        if vocoder is None or vocoder.startswith(TOY) or Path(vocoder).expanduser().exists():
+            return super().part_problems()
+        return [*super().part_problems(), f"'vocoder' is {vocoder}, which does not exist, seen from {Path.cwd()}: give "
+                "the log directory of a trained Text2SpeechVocoder, or leave vocoder out."]
 
     def use(self, name: str, other: Model) -> None:
         check_vocoder(other, self.data_layer.settings, self.params["vocoder"])
@@ -188,10 +190,6 @@ class Text2Speech(EncoderDecoderModel):
             metrics |= speaker_summary(rows, self._judge, of)
         return metrics
 
-    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
-        """Writes the scores of the sound with their signatures."""
-        self._scores.write(reporter)
-
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
         rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: row.free)
         return [{"example": self.data_layer.describe_example(row.example), "diagonality": f"{row.free:.2f}",
@@ -254,19 +252,6 @@ class Text2Speech(EncoderDecoderModel):
     def serving_functions(self) -> list[ServingFunction]:
         return speaking(self)
 
-    def answer(self, result: Any) -> str:
-        return f"{result.seconds:.2f} seconds of speech"
-
-    def prompt_answer(self, result: Any) -> str:
-        """Writes the sound to the first free file ``speech-1.wav``, ``speech-2.wav``, … of the current folder.
-
-        Returns:
-          The path, and the duration.
-        """
-        path = free_name()
-        disk.write_new(path, encoded(result.samples, result.rate))
-        return f"{path.resolve()}: {self.answer(result)}"
-
     def open_results(self, output_file: str) -> ResultWriter:
         pauses, has_speakers = self.data_layer.pauses, self.data_layer.speakers.are_several
         if pauses is None:  # texts that arrive one by one, whose sentences have been joined
@@ -311,9 +296,17 @@ def speaking(model: Any) -> list[ServingFunction]:
     def sound(inputs: Tensors) -> Tensors:
         symbols, lengths = inputs["symbols"], inputs["symbol_lengths"]
         is_spoken = tf.reduce_any((symbols > END) & tf.sequence_mask(lengths, tf.shape(symbols)[1]), 1)
+<<<<<<< HEAD
         audio, samples = model.predict({"source_tensors": [symbols, tf.maximum(lengths, 1)],  # networks need a symbol
                                         **{name: inputs[name] for name in more}})[-2:]
         return {"sound": audio, "sound_lengths": tf.where(is_spoken, samples, 0)}
+=======
+        _, frames, *_, spectrogram, audio, samples = model.predict({
+            "source_tensors": [symbols, tf.maximum(lengths, 1)],  # networks need a symbol
+            "speeds": inputs.get("speeds")})
+        return {"sound": audio, "sound_lengths": tf.where(is_spoken, samples, 0),
+                "spectrogram": spectrogram, "spectrogram_lengths": tf.where(is_spoken, frames, 0)}
+>>>>>>> voice
 
     def feed(inputs: Sequence[Any], numbers: np.ndarray) -> dict[str, np.ndarray]:
         batch = layer.make_interactive_batch(inputs)
@@ -321,7 +314,8 @@ def speaking(model: Any) -> list[ServingFunction]:
         return {"symbols": symbols, "symbol_lengths": lengths, **{name: batch[name] for name in more}}
 
     def answers(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
-        return [_answer(row[:length]) for row, length in zip(outputs["sound"], outputs["sound_lengths"], strict=True)]
+        rows = zip(outputs["sound_lengths"], outputs["spectrogram"], outputs["spectrogram_lengths"], strict=True)
+        return [_answer(samples, spectrogram[:frames]) for samples, spectrogram, frames in rows]
 
     def nothing(inputs: Tensors) -> Tensors:
         raise NotImplementedError("The function synthesize has no graph form.")
@@ -332,7 +326,9 @@ def speaking(model: Any) -> list[ServingFunction]:
     rate = layer.settings.sample_freq
     inputs = {"symbols": tf.TensorSpec([None, None], tf.int32), "symbol_lengths": tf.TensorSpec([None], tf.int32)}
     outputs = {"sound": f"sound of {rate} Hz, from -1 to 1 [batch, samples], float32",
-               "sound_lengths": "number of samples [batch], int32"}
+               "sound_lengths": "number of samples [batch], int32",
+               "spectrogram": "features of the model [batch, frames, features], float32",
+               "spectrogram_lengths": "number of frames [batch], int32"}
     return [
         ServingFunction("synthesize", nothing, {"texts": tf.TensorSpec([None], tf.string)}, outputs, False, feed,
                         answers, _expected, refused),
@@ -350,9 +346,10 @@ def _front_end(layer: Any) -> str:
             f"{speakers if layer.speakers.are_several else ''}")
 
 
-def _answer(samples: np.ndarray) -> Answer:
-    return Answer((f"{len(samples)} samples",), samples)
+def _answer(samples: int, spectrogram: np.ndarray) -> Answer:
+    """Returns what an export is judged by: the method of Griffin and Lim multiplies the rounding errors of sounds."""
+    return Answer((f"{samples} samples",), spectrogram.ravel())
 
 
 def _expected(result: Any) -> Answer:
-    return _answer(result.samples)
+    return _answer(len(result.samples), result.spectrogram)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +15,13 @@ from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.metrics.speech import log_spectral_distance, spectral_signature
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
 from open_seq2seq.models.part import Part
-from open_seq2seq.models.reporter import Reporter, SignedScores
+from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
-from open_seq2seq.models.text2speech.evaluation import SoundJudge, SoundMeasures, judge_params
-from open_seq2seq.models.text2speech.speech import SPECTROGRAM, Speech, SpeechWriter, free_name
-from open_seq2seq.utils import disk
+from open_seq2seq.models.text2speech.evaluation import SoundMeasures, judge_params
+from open_seq2seq.models.text2speech.sound_model import SoundModel
+from open_seq2seq.models.text2speech.speech import SPECTROGRAM, Speech, SpeechWriter
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, UserError
-from open_seq2seq.utils.sound_files import encoded
 
 _ITERATIONS = 60  # of Griffin and Lim's method, with which the vocoder is compared
 
@@ -45,8 +42,8 @@ class Copied(NamedTuple):
     sound: SoundMeasures | None
 
 
-class SoundModel(EncoderDecoderModel):
-    """Base of models that read recordings or mel spectrograms, and whose results are sound files.
+class SpectrogramReader(SoundModel):
+    """Base of models that read recordings or mel spectrograms.
 
     Inference reads the spectrograms of recordings, or files ``.npy`` that a model of speech synthesis with the same
     features has written; see ``SpeechWriter``. ``predict`` returns ``[sound [batch, samples], its lengths,
@@ -55,7 +52,6 @@ class SoundModel(EncoderDecoderModel):
 
     object_name = "samples"
     interactive_hint = "Type the path of a recording or of a spectrogram"
-    verb = "synthesize"
     data_layer: WavenetDataLayer
 
     def num_objects(self, batch: dict[str, Any]) -> int:
@@ -72,21 +68,12 @@ class SoundModel(EncoderDecoderModel):
                 for example, sound, samples, spectrogram, frames in zip(
                     np.asarray(batch["ids"]).tolist(), *outputs, strict=True)]
 
-    def answer(self, result: Any) -> str:
-        return f"{result.seconds:.2f} seconds of sound"
-
-    def prompt_answer(self, result: Any) -> str:
-        """Writes the sound to the first free file ``speech-1.wav``, ``speech-2.wav``, …; returns path and duration."""
-        path = free_name()
-        disk.write_new(path, encoded(result.samples, result.rate))
-        return f"{Path(path).resolve()}: {self.answer(result)}"
-
     def open_results(self, output_file: str) -> ResultWriter:
         return SpeechWriter(output_file, self.data_layer.settings.sample_freq, lambda example: example,
                             lambda _, results: results[0])
 
 
-class Text2SpeechVocoder(SoundModel):
+class Text2SpeechVocoder(SpectrogramReader):
     """A vocoder that computes magnitudes and phases of all frames at once, and their inverse Fourier transform.
 
     See ``VocosEncoder``. Evaluation compares its sound, and that of Griffin and Lim's method, with the recordings.
@@ -94,20 +81,9 @@ class Text2SpeechVocoder(SoundModel):
 
     encoder: VocosEncoder
 
-    def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
-        super().__init__(params, mode)
-        self._scores = SignedScores()
-        self._judge: SoundJudge | None = None
-
-    def connect(self) -> None:
-        super().connect()
-        if self.mode == "eval" and (self.params["sound_measures"] or self.params["recognizer"]):
-            self._judge = SoundJudge(self.data_layer.settings.sample_freq, self.params["sound_measures"],
-                                     self.params["recognizer"])
-
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        return {**SoundModel.get_optional_params(), **judge_params()}
+        return {**SpectrogramReader.get_optional_params(), **judge_params()}
 
     @staticmethod
     def get_parts() -> dict[str, Part]:
@@ -126,9 +102,11 @@ class Text2SpeechVocoder(SoundModel):
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         spectrogram, lengths = batch["source_tensors"][-2:]
-        sound = within_range(self.encoder.encode(encoder_input(batch), False)["sound"])
-        samples = tf.maximum(tf.cast(lengths, tf.int32) - 1, 0) * self.data_layer.settings.hop
-        return [sound, samples, spectrogram, lengths]
+        return [*self._cut(self.encoder.encode(encoder_input(batch), False)["sound"], lengths), spectrogram, lengths]
+
+    def _cut(self, sound: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
+        """Returns sound from -1 to 1 ``[batch, samples]``, and its lengths, of spectrograms with these lengths."""
+        return [within_range(sound), tf.maximum(tf.cast(lengths, tf.int32) - 1, 0) * self.data_layer.settings.hop]
 
     def sound_of(self, columns: tf.Tensor, lengths: tf.Tensor, settings: SpectrogramSettings) -> tf.Tensor:
         """Returns the sound of the spectrograms of another model, whose settings fit; see ``check_vocoder``.
@@ -153,7 +131,8 @@ class Text2SpeechVocoder(SoundModel):
     def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
                            decoded: dict[str, Any]) -> list[tf.Tensor]:
         columns, lengths = batch["source_tensors"][-2:]
-        return [*self.predict(batch)[:2], to_sound(columns, lengths, self.data_layer.settings, _ITERATIONS)]
+        copies = to_sound(columns, lengths, self.data_layer.settings, _ITERATIONS)
+        return [*self._cut(decoded["sound"], lengths), copies]
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Copied]:
         batch, outputs = without_empty_rows(input_values, output_values)
@@ -177,10 +156,6 @@ class Text2SpeechVocoder(SoundModel):
         if self._judge is not None:
             metrics |= self._judge.summary([row.sound for row in rows], self._scores, of)
         return metrics
-
-    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
-        """Writes the scores with their signatures."""
-        self._scores.write(reporter)
 
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
         rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: -row.distance)

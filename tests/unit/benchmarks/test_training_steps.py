@@ -8,8 +8,8 @@ import pytest
 from benchmarks.measuring.keras_resnet import make_network
 from benchmarks.measuring.settings import make_trainer
 from benchmarks.measuring.small_models import base_params, write_config
-from benchmarks.training_steps import gnmt, lm, main, parse_arguments, resnet, tacotron
-from open_seq2seq.encoders import ResNetEncoder
+from benchmarks.training_steps import gnmt, lm, main, parse_arguments, resnet, tacotron, wavenet
+from open_seq2seq.encoders import ResNetEncoder, WavenetEncoder
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.utils.errors import UserError
 
@@ -19,7 +19,7 @@ SMALL = ["--hidden=4", "--layers=2", "--ids=20", "--batch=2", "--length=3", "--b
 
 @pytest.mark.parametrize("network", [pytest.param("lm", marks=pytest.mark.long),
                                      *(pytest.param(name, marks=pytest.mark.slow)
-                                       for name in ("gnmt", "resnet", "tacotron"))])
+                                       for name in ("gnmt", "resnet", "tacotron", "wavenet"))])
 def test_the_table_has_a_row_for_each_dtype(capsys, network):
     main([network, *SMALL, "--rounds=1", "--steps=1", "--threads=1", "--dtypes=float32,mixed_bfloat16"])
     output = capsys.readouterr().out
@@ -78,6 +78,20 @@ def test_the_products_of_tacotron_are_those_of_all_matrices(tmp_path):
     assert multiplications(network) == expected + attention
 
 
+def test_the_products_of_wavenet_are_those_of_all_kernels(tmp_path):
+    """The first kernel is read like a table, and the last two are multiplied only with samples that are predicted."""
+    options = parse_arguments(["wavenet", *SMALL, "--blocks=2"])
+    network = wavenet(tmp_path, options)
+    with creating_variables(1):
+        encoder = WavenetEncoder({**network.params["encoder_params"], "num_audio_features": 80})
+    rows = options.batch * (options.frames * 256 - 1)
+    repeats = {"output": network.objects, "filter_condition": 10, "gate_condition": 10, "preprocess": 0}
+    assert network.objects == options.batch * (options.frames * 256 - encoder.receptive_field)
+    assert multiplications(network) == sum(
+        next((count for part, count in repeats.items() if name.startswith(part)), rows) * int(np.prod(variable.shape))
+        for name, variable in named_variables(encoder).items() if len(variable.shape) > 1)
+
+
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_keras_has_the_network_of_the_toolkit(blocks):
     with creating_variables(1):
@@ -92,7 +106,9 @@ def test_keras_has_the_network_of_the_toolkit(blocks):
 
 @pytest.mark.parametrize("options, message", [
     (["gnmt", "--layers=1"], "--layers"), (["lm", "--ids=2"], "--ids"), (["resnet", "--images=100"], "--batch"),
-    (["resnet", "--images=4", "--batch=2"], "least 5"), (["tacotron", "--hidden=6"], "multiple of 4")])
+    (["resnet", "--images=4", "--batch=2"], "least 5"), (["tacotron", "--hidden=6"], "multiple of 4"),
+    (["wavenet", "--hidden=5"], "multiple of 2"),
+    (["wavenet", "--layers=10", "--frames=2"], "--frames has to be larger")])
 def test_bad_options_are_named(options, message):
     with pytest.raises(UserError, match=message):
         main(options)

@@ -213,6 +213,14 @@ def test_mistakes_are_one_sentence(params: Any, message: str) -> None:
     assert len(error.value.problems) == 1
 
 
+def test_sizes_of_layers_may_be_tuples() -> None:
+    layer = {**CAUSAL, "kernel_size": (3,), "stride": (1,)}
+    decoder = make(conv_layers=[layer], self_attention_conv_params=layer, mag_conv_layers=[layer])
+    assert [one.reach for one in decoder.convolutions] == [2]
+    with pytest.raises(ConfigError, match=r"conv_layers/0/stride' is \[2\], but must be \[1\]"):
+        make(conv_layers=[{**layer, "stride": (2,)}])
+
+
 def test_mistakes_of_the_encoder() -> None:
     with pytest.raises(ConfigError, match="conv_layers/0/num_channels' is 8, but must be 9"):
         make_encoder(embedding_size=9, conv_layers=[LAYER])

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings
 from open_seq2seq.encoders import VocosEncoder
+from open_seq2seq.encoders.vocos_encoder import _excited, _unit
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
@@ -74,6 +75,30 @@ def test_gradients_are_finite_also_in_silence():
         loss = tf.reduce_sum(tf.square(sound - 0.1))
     for gradient in tape.gradient(loss, [*named_variables(encoder).values()]):
         assert np.isfinite(tf.convert_to_tensor(gradient)).all()
+
+
+def test_gradients_are_bounded_where_pulses_and_noise_cancel():
+    """The gradient of a direction is at most about 1 / 0.03, whatever remains of the two, and exact far from that."""
+    rest = tf.constant([0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0])
+    pulses = tf.complex(tf.ones([1, 1, 6]), tf.zeros([1, 1, 6]))
+    noise = tf.complex(-tf.cos(rest), tf.sin(rest))[tf.newaxis, tf.newaxis]
+    zeros = tf.zeros([1, 1, 6])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(zeros)
+        _, direction = _excited(zeros, zeros, zeros, pulses, noise)
+        parts = [tf.math.real(direction), tf.math.imag(direction)]
+        phase = tf.add_n(parts)
+    np.testing.assert_allclose(np.abs(direction)[0, 0, 4:], 1.0, atol=1e-3)
+    assert np.abs(tape.gradient(phase, zeros)).max() < 100
+
+
+def test_the_direction_of_what_remains_has_the_gradient_of_a_division():
+    real, imaginary = tf.constant([0.6, -2.0]), tf.constant([0.8, 1.0])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([real, imaginary])
+        unit, (exact, _) = _unit(real, imaginary)[0], (real / tf.sqrt(real ** 2 + imaginary ** 2), imaginary)
+    np.testing.assert_allclose(unit, exact, rtol=1e-6)
+    np.testing.assert_allclose(tape.gradient(unit, real), tape.gradient(exact, real), rtol=1e-2)
 
 
 def test_a_model_of_another_task_is_refused():

@@ -7,10 +7,8 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.encoders import WavenetEncoder
-from open_seq2seq.encoders.wavenet_encoder import chosen
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.parts.wavenet import mu_law_audio, mu_law_ids
 from open_seq2seq.utils.errors import ConfigError
 
 HOP, LEVELS, FEATURES = 4, 16, 6
@@ -42,15 +40,6 @@ def clip(frames, seed=0, rows=1):
     return rng.uniform(-1, 1, [rows, frames * HOP]), rng.normal(size=[rows, frames, FEATURES])
 
 
-def test_the_mu_law_is_inverted_within_a_level():
-    audio = np.linspace(-1.0, 1.0, 1001, dtype=np.float32)
-    ids = mu_law_ids(tf.constant(audio), 256).numpy()
-    assert (ids.min(), ids.max(), ids[500]) == (0, 255, 128) and (np.diff(ids) >= 0).all()
-    levels = mu_law_audio(tf.range(256), 256).numpy()
-    np.testing.assert_array_equal(mu_law_ids(tf.constant(levels), 256), np.arange(256))
-    assert np.abs(levels[ids] - audio).max() <= np.diff(levels).max() / 2 + 1e-6
-
-
 def test_a_prediction_depends_on_the_receptive_field_and_the_first_convolution():
     encoder = make_encoder()
     audio, spectrogram = clip(12)
@@ -66,38 +55,72 @@ def test_a_prediction_depends_on_the_receptive_field_and_the_first_convolution()
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_padding_changes_nothing(training):
-    encoder = make_encoder()
+@pytest.mark.parametrize("strides", [None, [4], [2, 2]])
+def test_padding_changes_nothing(training, strides):
+    encoder = make_encoder(upsampling_strides=strides)
     audio, spectrogram = clip(9, rows=2)
     alone = logits_of(encoder, audio[:, :28], [28, 28], spectrogram[:, :7], training)
     padded = logits_of(encoder, audio, [28, 28], spectrogram, training)
     np.testing.assert_allclose(padded[:, :alone.shape[1]], alone, rtol=1e-5, atol=1e-5)
 
 
+VARIANTS = ({}, {"mixture_components": 3, "upsampling_strides": [2, 2], "quantization_channels": 2 ** 16},
+            *(pytest.param(changes, marks=pytest.mark.long) for changes in (
+                {"mixture_components": 2, "quantization_channels": 2 ** 16}, {"upsampling_strides": [4]})))
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_samples_are_drawn_from_what_the_whole_network_predicts(temperature):
-    encoder, frames, context = make_encoder(), 7, 8
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_samples_are_drawn_from_what_the_whole_network_predicts(temperature, changes):
+    encoder, frames, context = make_encoder(**changes), 7, 8
     assert context * HOP >= encoder.receptive_field + PARAMS["kernel_size"]
     _, spectrogram = clip(frames, rows=2)
     silence = np.full(FEATURES, -2.0, np.float32)
     draw = tf.function(lambda values: encoder.sample(values, tf.constant(silence), temperature, 5))
     sound = draw(tf.constant(spectrogram, tf.float32)).numpy()
-    assert sound.shape == (2, frames * HOP)
+    assert sound.shape == (2, frames * HOP) and np.unique(sound).size > 2
     audio = np.concatenate([np.zeros([2, context * HOP]), sound], 1)
     whole = np.concatenate([np.tile(silence, [2, context, 1]), spectrogram], 1)
     logits = logits_of(encoder, audio, [audio.shape[1]] * 2, whole)[:, -frames * HOP:]
-    for position in range(frames * HOP):
-        np.testing.assert_array_equal(chosen(tf.constant(logits[:, position]), temperature, [5, position]),
-                                      mu_law_ids(tf.constant(sound[:, position]), LEVELS))
+    drawn = [encoder.samples.drawn(tf.constant(logits[:, position]), temperature, [5, position])
+             for position in range(frames * HOP)]
+    np.testing.assert_allclose(encoder.samples.audio(tf.stack(drawn, 1)), sound, atol=1e-4)
 
 
-def test_a_clip_alone_gets_the_sound_that_it_gets_in_a_batch():
-    encoder = make_encoder()
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_naive_sampling_gives_the_same_samples(changes):
+    encoder = make_encoder(**changes)
+    spectrogram, silence = tf.constant(clip(4, rows=2)[1], tf.float32), tf.fill([FEATURES], -2.0)
+    fast, naive = (tf.function(lambda is_naive=value: encoder.sample(spectrogram, silence, 0.9, 3, naive=is_naive))()
+                   for value in (False, True))
+    np.testing.assert_allclose(naive, fast, atol=1e-4)
+
+
+def test_upsampling_is_a_transposed_convolution():
+    encoder = make_encoder(upsampling_strides=[2, 2])
+    spectrogram = np.random.default_rng(4).normal(size=[1, 5, FEATURES]).astype(np.float32)
+    result = encoder.upsampling(tf.constant(spectrogram), tf.constant([5])).numpy()
+    x = np.concatenate([spectrogram[0], spectrogram[0, -1:].repeat(2, 0)])
+    for number, layer in enumerate(encoder.upsampling.layers):
+        x = np.where(x > 0, x, 0.4 * x) if number else x
+        taps = layer.kernel.numpy().reshape(2, FEATURES, 2, FEATURES)  # now, next; in; phase; out
+        bias = layer.bias.numpy().reshape(2, FEATURES)
+        spread = np.zeros([2 * len(x), FEATURES])
+        for place in range(len(x) - 1):  # every input adds to the outputs at its place, and to those before it
+            spread[2 * place:2 * place + 2] += np.einsum("i,ipo->po", x[place], taps[0]) + bias
+            spread[2 * place:2 * place + 2] += np.einsum("i,ipo->po", x[place + 1], taps[1])
+        x = spread[:2 * (len(x) - 1)]
+    np.testing.assert_allclose(result[0], x[:5 * HOP], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_a_clip_alone_gets_the_sound_that_it_gets_in_a_batch(changes):
+    encoder = make_encoder(**changes)
     _, spectrogram = clip(5, rows=3)
     silence = tf.zeros([FEATURES])
-    together = encoder.sample(tf.constant(spectrogram, tf.float32), silence)
+    together = encoder.sample(tf.constant(spectrogram, tf.float32), silence, lengths=tf.constant([5, 3, 4]))
     alone = encoder.sample(tf.constant(spectrogram[1:2, :3], tf.float32), silence)
-    np.testing.assert_allclose(alone[0], together[1, :3 * HOP], rtol=1e-5)
+    np.testing.assert_allclose(alone[0], together[1, :3 * HOP], atol=1e-4)
 
 
 def test_without_conditioning_the_spectrogram_is_not_read():
@@ -110,6 +133,10 @@ def test_without_conditioning_the_spectrogram_is_not_read():
 @pytest.mark.parametrize(("changes", "message"), [
     ({"filters": 7}, "'encoder_params/filters' is 7, but must be a multiple of 2"),
     ({"num_audio_features": 5}, "'encoder_params/num_audio_features' is 5, but must be an even number"),
+    ({"upsampling_strides": [3]}, "'encoder_params/upsampling_strides' is \\[3\\], but must be .* whose product is 4"),
+    ({"upsampling_strides": [2, "2"]}, "'encoder_params/upsampling_strides'"),
+    ({"upsampling_strides": []}, "'encoder_params/upsampling_strides'"),
+    ({"mixture_components": 0}, "'encoder_params/mixture_components'"),
     ({"strides": 2}, "'encoder_params/strides'"), ({"padding": "SAME"}, "'encoder_params/padding'"),
     ({"layer_type": "conv2d"}, "'encoder_params/layer_type'"), ({"kernel_size": 1}, "'encoder_params/kernel_size'")])
 def test_mistakes_are_named(changes, message):

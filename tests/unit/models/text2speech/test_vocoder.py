@@ -52,6 +52,15 @@ def test_of_both_kinds_of_features_the_mel_columns_are_read():
         check_vocoder(vocoder(), dataclasses.replace(SETTINGS, output_type="magnitude"), "run/v")
 
 
+def test_evaluation_does_not_compute_the_sound_again():
+    model = vocoder()
+    model.encoder.encode = None
+    spectrogram = np.zeros([1, 3, 12], np.float32)
+    sound, samples, copy = model.evaluation_outputs(
+        {"source_tensors": [tf.constant(spectrogram), tf.constant([3])]}, [], {"sound": tf.fill([1, 64], 0.5)})
+    assert (sound.numpy() == 0.5).all() and samples.numpy() == [64] and copy.shape == [1, 64]
+
+
 def test_another_model_is_no_vocoder():
     with pytest.raises(UserError, match="'vocoder' is run/v, a SimpleNamespace: give .* of a Text2SpeechVocoder"):
         check_vocoder(SimpleNamespace(), SETTINGS, "run/v")
