@@ -67,7 +67,7 @@ def make(name: str) -> None:
 def main() -> None:
     """Makes the models that are named on the command line."""
     parser = ScriptParser(__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", 
+    parser.add_argument("names", nargs="*", metavar="NAME",
                         help=f"models to make: {', '.join(MODELS)}; all by default")
     chosen: argparse.Namespace = parser.parse_args()
     if unknown := [name for name in chosen.names if name not in MODELS]:

