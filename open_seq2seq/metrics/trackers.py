@@ -109,16 +109,17 @@ def close_trackers(trackers: Sequence[Tracker], outcome: Outcome, seconds: float
       outcome: how the training ended.
       seconds: the longest time to wait for all of them; then those that are late are named in a warning.
     """
-    start = time.monotonic()
+    start, quiet = time.monotonic(), min(_QUIET_SECONDS, seconds)
     for tracker in trackers:
         tracker.ask_to_close(outcome)
-    late = [tracker for tracker in trackers if not tracker.wait(start + min(_QUIET_SECONDS, seconds) - time.monotonic())]
+    late = [tracker for tracker in trackers if not tracker.wait(start + quiet - time.monotonic())]
     if late and seconds > _QUIET_SECONDS:
         names = ", ".join(type(tracker).__name__ for tracker in late)
         deco_print(f"Waiting up to {seconds:.0f} s for the trackers ({names}); Ctrl-C ends the wait.")
         late = [tracker for tracker in late if not tracker.wait(start + seconds - time.monotonic())]
     for tracker in late:
-        deco_print(f"WARNING: the tracker {type(tracker).__name__} does not answer; the last metrics are missing there.")
+        name = type(tracker).__name__
+        deco_print(f"WARNING: the tracker {name} does not answer; the last metrics are missing there.")
 
 
 class MLflowTracker(Tracker):

@@ -1,4 +1,4 @@
-"""Trackers: what they get and when, failures and slow servers, and what is said of unknown names and missing libraries."""
+"""Trackers: what they get and when, failures, slow servers, and what is said of unknown names and missing libraries."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_a_server_that_does_not_answer_does_not_stop_the_training(monkeypatch, c
     slow = Recorder("0" * 32, "title", {})
     slow.write(1, 0.0, {})  # does not return if it waits
     close_trackers([slow], "finished", 0.01)
-    assert capsys.readouterr().out == ("*** WARNING: the tracker Recorder does not answer; the last metrics are missing "
-                                       "there.\n")
+    assert capsys.readouterr().out == ("*** WARNING: the tracker Recorder does not answer; the last metrics are missing"
+                                       " there.\n")
     answer.set()
     assert slow.wait(60) and slow.calls == [("begin",), ("close", "finished")]
 
