@@ -106,7 +106,7 @@ def test_wandb_leaves_the_run_of_the_program_alone_and_gets_no_private_data(work
     (own,) = [folder for folder, history in histories.items() if history == {1: 7.0}]
     (ours,) = histories.keys() - {own}
     assert histories[ours].keys() == {2}
-    assert not (ours / "files" / "output.log").exists() and not list(ours.rglob("code"))
+    assert not (ours / "files" / "output.log").exists() and not list(ours.rglob("code/*"))
     records = [*_wandb_records(ours)]
     assert not any(record.HasField("output_raw") or record.HasField("output") for record in records)
     assert not any(record.run.git.commit or record.run.git.remote_url for record in records)
