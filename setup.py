@@ -11,6 +11,7 @@ SHIPPED = ("example_configs", "scripts", "toy_models")  # installed in open_seq2
 # The server; its tests have passed with 0.165, 0.26, 0.0.34, 0.54 and 17.4.
 SERVE = ["fastapi>=0.115", "prometheus-client>=0.20", "python-multipart>=0.0.18", "uvicorn>=0.30", "websockets>=13"]
 MLFLOW = ["mlflow-skinny>=3", "alembic", "sqlalchemy>=2"]
+WANDB = ["wandb>=0.19.10"]  # the first that leaves other runs of the process alone
 WYOMING = ["wyoming>=1.10,<2"]  # tried with 1.10.2
 TENSORFLOW = ">=2.18,<2.22"  # the tests have passed with 2.18 and 2.21
 # PyPI has wheels of tensorflow-cpu for Linux on x86_64 and for Windows; elsewhere, tensorflow itself has no CUDA.
@@ -103,7 +104,7 @@ setup(
         # Trackers; the tests have passed with 3.17.2 and 0.31.0. Every mlflow contains mlflow-skinny; its default store
         # is an SQLite database.
         "mlflow": MLFLOW,
-        "wandb": ["wandb>=0.19"],
+        "wandb": WANDB,
         "serve": SERVE,
         "wyoming": WYOMING,  # serve --wyoming_port
         # python_speech_features and librosa, a dependency, are what the features of speech are compared with.
@@ -114,8 +115,8 @@ setup(
                  "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features", "setuptools>=64", "srt>=3.5",
                  "tf2onnx>=1.17", "webvtt-py>=0.5", "wheel"],
         # What make test-outside drives Chromium and compares exports with; 1.11.0, 2.0.1, 2.13 and 5.24 have passed.
-        "outside": [*MLFLOW, "argostranslate>=1.11", "optuna>=4", "playwright>=1.50", "sherpa-onnx>=2", "torch>=2.5",
-                    "transformers>=5", "wandb>=0.19"],
+        "outside": [*MLFLOW, *WANDB, "argostranslate>=1.11", "optuna>=4", "playwright>=1.50", "sherpa-onnx>=2",
+                    "torch>=2.5", "transformers>=5"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
     },

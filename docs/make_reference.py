@@ -157,7 +157,8 @@ def detail_sections(cards: list[Card]) -> list[str]:
                 "raw products": ", ".join(f"{speed:g} GFLOP/s in {dtype}" for dtype, speed in card.gflops.items()),
                 "minutes": ", ".join(f"{one:g}" for one in card.minutes),
                 "versions": ", ".join(f"{name} {version}" for name, version in card.versions.items()),
-                "commit": card.commit or "", "curve": f"`results/{card.curve}`" if card.curve else "",
+                "written": card.written, "commit": card.commit or "",
+                "curve": f"`results/{card.curve}`" if card.curve else "",
                 "run again": card.run_again or "not run again",
                 "verified by": f"`python scripts/verify_results.py {card.name}`" if card.commands else "",
                 "band": f"±{card.band:g}" if card.band is not None else ""}

@@ -196,7 +196,7 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
                         help="train with each value, and with each combination if given several times, in folders of "
                         "--logdir; random_seed is for repetitions, of which the table has mean and deviation. The "
                         "same command continues a sweep")
-    parser.add_argument("--sweep_processes", metavar="N", type=_positive, default=1,
+    parser.add_argument("--sweep_processes", metavar="N", type=_positive,
                         help="number of trainings of a sweep at the same time (default: 1)")
 
 
@@ -328,6 +328,8 @@ def _run(arguments: list[str]) -> int:
     flags, overrides = parse_words(arguments)
     if flags.sweep:
         return _sweep(flags, arguments)
+    if flags.sweep_processes:
+        raise UserError("--sweep_processes is for sweeps: add --sweep key=value,value, or leave it out.")
     if flags.mode == REPORT_MODE:
         return _report_on(overrides)
     if flags.mode == EXPORT_MODE:
@@ -414,7 +416,7 @@ def _sweep(flags: argparse.Namespace, arguments: Sequence[str]) -> int:
         return parse_options([*words, *more])
 
     root = folder_of(own.logdir, grid, options_of)
-    signum = Sweep(grid, root, words, options_of, own.sweep_processes).run()[1]
+    signum = Sweep(grid, root, words, options_of, own.sweep_processes or 1).run()[1]
     return 0 if signum is None else 128 + signum
 
 

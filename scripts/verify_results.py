@@ -56,6 +56,7 @@ class Card:
       gflops: speeds of products of 2,048 × 2,048 matrices on these cores, in GFLOP/s, by dtype.
       minutes: how long it took, start and evaluation included, for each seed.
       versions: versions of the main libraries, by name.
+      written: the day on which the figure came into the documentation.
       commit: the commit that was measured.
       curve: a file in ``results/curves``.
       run_again: when the figure was last confirmed, and what was seen; None: not since it was first measured.
@@ -82,6 +83,7 @@ class Card:
     gflops: dict[str, float] = field(default_factory=dict)
     minutes: Sequence[float] = ()
     versions: dict[str, str] = field(default_factory=dict)
+    written: str = ""
     commit: str | None = None
     curve: str | None = None
     run_again: str | None = None

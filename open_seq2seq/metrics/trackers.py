@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from queue import SimpleQueue
+from typing import Any, Literal, Protocol
 
 from open_seq2seq.config.names import register
 from open_seq2seq.utils.console import deco_print
@@ -15,6 +18,10 @@ _PROJECT = "open_seq2seq"
 _RUN_TAG = "open_seq2seq.run"
 _LONGEST_PARAMETER = 500  # characters, of the value of a parameter in MLflow
 _MOST_PARAMETERS = 100  # in one request of MLflow
+_QUIET_SECONDS, _MOST_SECONDS = 2, 60  # of waiting for a tracker at the end: before the user is told, and in all
+
+Outcome = Literal["finished", "stopped", "failed"]
+"""How a training ended: at its last update; by a signal, after which it can be resumed; or by an error."""
 
 
 class MetricsWriter(Protocol):
@@ -33,8 +40,9 @@ class MetricsWriter(Protocol):
 class Tracker:
     """Base class of trackers; rank 0 of a training creates each class in the config's ``trackers``.
 
-    A tracker that fails does not end the run: it prints a warning, and gets no further metrics from this process. If a
-    run goes back to an earlier checkpoint, steps occur again.
+    ``begin``, ``send`` and ``close`` are called one after the other in a thread of the tracker, so that training does
+    not wait for a server. A tracker that fails does not end the run: it prints a warning, and gets no further metrics
+    from this process. If a run goes back to an earlier checkpoint, steps occur again.
 
     Args:
       run: name of the run, 32 hexadecimal digits; a resumed run has the same, and has to be continued.
@@ -47,43 +55,71 @@ class Tracker:
 
     def __init__(self, run: str, title: str, params: Mapping[str, Any]) -> None:
         self.run, self.title, self.params = run, title, params
-        self._has_begun = self._has_failed = False
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
         """Begins or continues the run; called before the first metrics are sent."""
 
     def send(self, step: int, values: Mapping[str, float]) -> None:
-        """Sends metrics; see ``write``, which calls this with the epoch as a further metric."""
+        """Sends metrics; see ``write``, which passes the epoch as a further metric."""
         raise NotImplementedError
 
-    def close(self, finished: bool) -> None:
-        """Ends the run, or lets it wait to be resumed if it is not finished."""
+    def close(self, outcome: Outcome) -> None:
+        """Ends the run, or lets it wait to be resumed if it was stopped."""
 
     def write(self, step: int, epoch: float, values: Mapping[str, float]) -> None:
-        """Writes metrics by name; see ``MetricsWriter``."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._guarded(self.begin)
-        self._guarded(self.send, step, {**values, "epoch": epoch})
+        """Lets metrics be sent; see ``MetricsWriter``."""
+        if self._thread is None:
+            self._calls.put(self.begin)
+            # A daemon, because the end of the program must not wait for a server that does not answer.
+            self._thread = threading.Thread(target=self._work, name=type(self).__name__, daemon=True)
+            self._thread.start()
+        self._calls.put(functools.partial(self.send, step, {**values, "epoch": epoch}))
 
-    def end(self, finished: bool) -> None:
-        """Called once at the end of the training.
+    def _work(self) -> None:
+        has_failed = False
+        for call in iter(self._calls.get, None):
+            try:
+                if not has_failed:
+                    call()
+            except Exception as error:  # of any library, a server, a disk
+                has_failed = True
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                deco_print(f"WARNING: the tracker {type(self).__name__} failed and gets no more metrics: {reason}")
 
-        Args:
-          finished: whether the training has reached its end; if not, it can be resumed.
-        """
-        if self._has_begun:
-            self._guarded(self.close, finished)
+    def ask_to_close(self, outcome: Outcome) -> None:
+        """Lets the run be ended when its metrics are sent; does nothing if it has none."""
+        if self._thread is not None:
+            self._calls.put(functools.partial(self.close, outcome))
+            self._calls.put(None)
 
-    def _guarded(self, function: Any, *arguments: Any) -> None:
-        if self._has_failed:
-            return
-        try:
-            function(*arguments)
-        except Exception as error:  # of any library, a server, a disk
-            self._has_failed = True
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            deco_print(f"WARNING: the tracker {type(self).__name__} failed and gets no more metrics: {reason}")
+    def wait(self, seconds: float) -> bool:
+        """Waits until the run is ended, at most this long; returns whether it is."""
+        if self._thread is not None:
+            self._thread.join(max(seconds, 0.0))
+        return self._thread is None or not self._thread.is_alive()
+
+
+def close_trackers(trackers: Sequence[Tracker], outcome: Outcome, seconds: float = _MOST_SECONDS) -> None:
+    """Ends the runs of the trackers of a training; called once, after the last metrics.
+
+    Args:
+      trackers: the trackers.
+      outcome: how the training ended.
+      seconds: the longest time to wait for all of them; then those that are late are named in a warning.
+    """
+    start, quiet = time.monotonic(), min(_QUIET_SECONDS, seconds)
+    for tracker in trackers:
+        tracker.ask_to_close(outcome)
+    late = [tracker for tracker in trackers if not tracker.wait(start + quiet - time.monotonic())]
+    if late and seconds > _QUIET_SECONDS:
+        names = ", ".join(type(tracker).__name__ for tracker in late)
+        deco_print(f"Waiting up to {seconds:.0f} s for the trackers ({names}); Ctrl-C ends the wait.")
+        late = [tracker for tracker in late if not tracker.wait(start + seconds - time.monotonic())]
+    for tracker in late:
+        name = type(tracker).__name__
+        deco_print(f"WARNING: the tracker {name} does not answer; the last metrics are missing there.")
 
 
 class MLflowTracker(Tracker):
@@ -134,15 +170,17 @@ class MLflowTracker(Tracker):
         now = int(time.time() * 1000)
         self._client.log_batch(self._id, [Metric(name, value, now, step) for name, value in values.items()])
 
-    def close(self, finished: bool) -> None:
-        self._client.set_terminated(self._id, "FINISHED" if finished else "KILLED")
+    def close(self, outcome: Outcome) -> None:
+        states = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
+        self._client.set_terminated(self._id, states[outcome])
 
 
 class WandbTracker(Tracker):
     """Sends metrics to Weights & Biases, by default to a folder ``wandb``, which ``wandb sync`` uploads.
 
     Its environment variables choose another mode (``WANDB_MODE=online``), folder (``WANDB_DIR``) and project
-    (``WANDB_PROJECT``). A resumed run has the same identifier.
+    (``WANDB_PROJECT``). A resumed run has the same identifier. A run that the program itself has begun goes on. Without
+    environment variables that ask for them, wandb gets neither console output nor code nor Git's commit and remote.
     """
 
     library, extra = "wandb", "wandb"
@@ -150,17 +188,19 @@ class WandbTracker(Tracker):
     def begin(self) -> None:
         import wandb
 
-        if wandb.run is not None and wandb.run.id != self.run:  # of an earlier training of this process
-            wandb.run.finish()
+        private = {"WANDB_CONSOLE": ("console", "off"), "WANDB_DISABLE_GIT": ("disable_git", True),
+                   "WANDB_SAVE_CODE": ("save_code", False)}
+        settings = wandb.Settings(**dict(value for name, value in private.items() if name not in os.environ))
         self._run = wandb.init(project=os.environ.get("WANDB_PROJECT") or _PROJECT, id=self.run, name=self.title,
-                               resume="allow", config=dict(self.params), mode=os.environ.get("WANDB_MODE") or "offline")
+                               resume="allow", reinit="create_new", config=dict(self.params), settings=settings,
+                               mode=os.environ.get("WANDB_MODE") or "offline")
         self._run.define_metric("*", step_metric="step")  # its own counter cannot go back to an earlier checkpoint
 
     def send(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log({"step": step, **values})
 
-    def close(self, finished: bool) -> None:
-        self._run.finish(exit_code=0 if finished else 1)
+    def close(self, outcome: Outcome) -> None:
+        self._run.finish(exit_code=0 if outcome == "finished" else 1)
 
 
 TRACKERS: dict[str, type[Tracker]] = {"mlflow": MLflowTracker, "wandb": WandbTracker}

@@ -34,7 +34,7 @@ from open_seq2seq.run.logdir_lock import LogDirLock, config_checksum, is_marked
 from open_seq2seq.training.loop.stopping import StopRequest
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.data_files import read_data
+from open_seq2seq.utils.data_files import opened_data
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 from open_seq2seq.utils.own_files import NotOwnFileError, read_own
 
@@ -46,7 +46,8 @@ OptionsOf = Callable[[list[str]], RunOptions]
 _LIST = "sweep.json"
 _COMPLETE = "complete"
 _MOST_RUNS = 10_000
-_MOST_BYTES = 1 << 22  # of the list, and of the output of a run that is searched for its error
+_MOST_BYTES = 1 << 22  # of the list
+_LAST_BYTES = 1 << 16  # of the output of a run, where its error is
 _LONGEST_VALUE, _LONGEST_NAME = 40, 200  # characters in the name of a folder
 _SECONDS = 0.1  # between two looks at the processes
 _GPUS = "CUDA_VISIBLE_DEVICES"
@@ -320,8 +321,9 @@ class _Process:
 
     def problem(self) -> str:
         """Returns the last line of the output, which says why the process failed."""
-        with contextlib.suppress(DataError):
-            lines = read_data(str(self._log), most_bytes=_MOST_BYTES).decode(errors="replace").split("\n")
+        with contextlib.suppress(DataError), opened_data(str(self._log)) as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
+            lines = file.read(_LAST_BYTES).decode(errors="replace").split("\n")
             if said := [line for line in lines if line.strip()]:
                 return said[-1].removeprefix("Error: ")
         return f"its output is in {self._log}."

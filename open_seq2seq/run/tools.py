@@ -17,7 +17,7 @@ from open_seq2seq.utils.script import ScriptParser
 from open_seq2seq.utils.shipped import SCRIPTS, without_repository
 from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
-_INDENT = 13  # characters before what a recipe says
+_INDENT = 15  # characters before what a recipe says
 
 
 def _parser(command: str, usage: str, description: str) -> ScriptParser:

@@ -18,7 +18,7 @@ from open_seq2seq.config.data_note import as_comment
 from open_seq2seq.config.overrides import apply_overrides
 from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.config.serialize import to_plain, to_yaml, unwritable
-from open_seq2seq.metrics.trackers import Tracker, flattened
+from open_seq2seq.metrics.trackers import Tracker, close_trackers, flattened
 from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
@@ -32,6 +32,7 @@ from open_seq2seq.runners.preflight import check_agreement, check_data
 from open_seq2seq.training.loop.builtin_hooks import awaits_evaluation
 from open_seq2seq.training.loop.metrics_file import MetricsFile, start_table
 from open_seq2seq.training.loop.trainer import Trainer
+from open_seq2seq.training.train import tracked
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
 
@@ -277,10 +278,9 @@ def _lacks_average(trainer: Trainer) -> bool:
 
 def finish(trainer: Trainer, signum: int | None) -> None:
     """Finishes a run after its last update, or after the signal that stopped it."""
-    with contextlib.ExitStack() as stack:
-        for tracker in trainer.trackers:
-            stack.callback(tracker.end, signum is None)
+    with tracked(trainer):
         _finish(trainer, signum)
+    close_trackers(trainer.trackers, "finished" if signum is None else "stopped")
 
 
 def _finish(trainer: Trainer, signum: int | None) -> None:

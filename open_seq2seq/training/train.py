@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from open_seq2seq.metrics.trackers import close_trackers
 from open_seq2seq.runners.horovod.elastic import Regroup
 from open_seq2seq.training.loop.builtin_hooks import hooks_of
 from open_seq2seq.training.loop.divergence import Divergence
 from open_seq2seq.training.loop.trainer import Trainer, TrainingHook
-from open_seq2seq.training.recovery.recovery import Recovery
+from open_seq2seq.training.recovery.recovery import PrecisionLowered, Recovery
 from open_seq2seq.utils.errors import CheckpointError, UserError
+
+_HURRIED_SECONDS = 2  # of waiting for trackers
 
 
 @contextlib.contextmanager
@@ -27,8 +30,6 @@ def rescued(trainer: Trainer) -> Iterator[None]:
     except Regroup:
         raise
     except (Exception, SystemExit) as error:
-        for tracker in trainer.trackers:
-            tracker.end(False)
         if trainer.is_whole:
             saved = trainer.step > first and not isinstance(error, CheckpointError) and _save(trainer)
             error.add_note(f"Training ended after step {trainer.step}" + (
@@ -49,6 +50,19 @@ def _save(trainer: Trainer) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def tracked(trainer: Trainer) -> Iterator[None]:
+    """Context manager that, on an error or a second Ctrl-C, tells the trackers how the training ended."""
+    try:
+        yield
+    except (Regroup, PrecisionLowered, KeyboardInterrupt):  # training goes on at once, or the user is in a hurry
+        close_trackers(trainer.trackers, "stopped", _HURRIED_SECONDS)
+        raise
+    except (Exception, SystemExit):
+        close_trackers(trainer.trackers, "failed")
+        raise
+
+
 def train(trainer: Trainer, last_hooks: Sequence[TrainingHook] = ()) -> int | None:
     """Trains until the end, or until a signal is received.
 
@@ -64,7 +78,7 @@ def train(trainer: Trainer, last_hooks: Sequence[TrainingHook] = ()) -> int | No
       PrecisionLowered: the run diverged and has to continue in another dtype, with a new trainer.
     """
     hooks: list[TrainingHook] = [*hooks_of(trainer), *last_hooks]
-    with trainer.stop, rescued(trainer):
+    with trainer.stop, tracked(trainer), rescued(trainer):
         recovery = Recovery(trainer)
         for hook in hooks:
             hook.begin(trainer)

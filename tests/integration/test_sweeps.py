@@ -106,6 +106,24 @@ def test_ctrl_c_saves_the_runs_of_a_sweep(workspace: Path):
 
 
 @pytest.mark.long
+def test_a_second_ctrl_c_ends_a_sweep_at_once_and_it_can_be_continued(workspace: Path):
+    process = start(workspace, "twice")
+    while not unfinished_checkpoints(workspace / "twice"):
+        assert process.poll() is None
+        time.sleep(0.002)
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.05)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 128 + signal.SIGINT and "Traceback" not in output, output
+    again = start(workspace, "twice")  # its folder is free
+    while "6 runs, of which" not in (line := again.stdout.readline()):
+        assert line, "the sweep has ended"
+    os.killpg(again.pid, signal.SIGKILL)
+    again.communicate()
+
+
+@pytest.mark.long
 def test_a_mistake_in_a_cell_ends_the_sweep_before_it_begins(workspace: Path):
     process = subprocess.run([sys.executable, str(ROOT / "run.py"), f"--config_file={workspace}/config.py",
                               "--logdir=bad", "--sweep", "random_seed=0,x"], cwd=workspace, text=True,

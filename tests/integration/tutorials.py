@@ -26,7 +26,11 @@ from tests.unit.data.text2text.test_own_text import pairs
 # Command → why it does not run here. Every other command of the tutorials does.
 NOT_RUN = {
     "git clone <this repository> && cd OpenSeq2Seq": "the repository is here",
-    "git clone <this repository> && cd OpenSeq2Seq && pip install -e '.[cpu]'      # or '.[gpu]'":
+    "git clone <this repository> && cd OpenSeq2Seq && python3 -m venv .venv && source .venv/bin/activate":
+        "the repository is here, and the tests have their environment",
+    "python3 -m venv .venv && source .venv/bin/activate    # again in each new shell: source .venv/bin/activate":
+        "the tests have their environment",
+    "pip install -e '.[cpu]'      # or '.[gpu]'":
         "the tests do not change their environment; test_wheel.py installs the package in one of its own",
     "pip install -e '.[cpu]'      # or '.[gpu]'; of a wheel: pip install 'open_seq2seq-0.1.0-py3-none-any.whl[cpu]'":
         "the tests do not change their environment; test_wheel.py installs the package in one of its own",

@@ -95,6 +95,8 @@ def test_benchmark(config, ran):
     (["--logdir/x=1"], "'logdir' is 'somewhere', not a dict"),
     (["--num_epochs=3", "--max_steps=2"], "only one of them"),
     (["--dtype=float16"], "mixed_float16"),
+    (["--sweep_processes=2"], "--sweep_processes is for sweeps: add --sweep key=value,value"),
+    (["--sweep_processes=1", "--mode=infer"], "--sweep_processes is for sweeps"),
 ])
 def test_mistakes_on_the_command_line(config, ran, capsys, arguments, text):
     assert cli.main([config, *arguments]) == 2

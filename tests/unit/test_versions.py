@@ -30,6 +30,12 @@ def test_the_citation_has_what_its_format_requires():
         assert {"type", "title", "authors"} <= set(reference) and reference["doi"].startswith("10.")
 
 
+def test_pages_name_the_pythons_that_were_tested():
+    tested = re.findall(r"Python :: (3\.\d+)", (ROOT / "setup.py").read_text(encoding="utf-8"))
+    for page in ("README.md", "CHANGELOG.md", "docs/getting-started.md", "docs/versions.md"):
+        assert f"{', '.join(tested[:-1])} and {tested[-1]}" in (ROOT / page).read_text(encoding="utf-8"), page
+
+
 def test_the_exported_names_are_those_that_versions_promise():
     page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in page or f"open_seq2seq.{name}`" in page for name in open_seq2seq.__all__)

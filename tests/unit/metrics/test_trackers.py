@@ -1,15 +1,20 @@
-"""Trackers: what they get and when, what a failure does, and what is said of unknown names and missing libraries."""
+"""Trackers: what they get and when, failures, slow servers, and what is said of unknown names and missing libraries."""
 
 from __future__ import annotations
 
 import importlib.util
+import threading
+from types import SimpleNamespace
 
 import pytest
 
 import open_seq2seq.models  # noqa: F401 (it registers the kinds of names)
 from open_seq2seq.config.names import resolve_name
 from open_seq2seq.metrics import trackers
-from open_seq2seq.metrics.trackers import TRACKERS, Tracker, flattened, missing_libraries
+from open_seq2seq.metrics.trackers import TRACKERS, Tracker, close_trackers, flattened, missing_libraries
+from open_seq2seq.runners.horovod.elastic import HostsChanged
+from open_seq2seq.training.recovery.recovery import PrecisionLowered
+from open_seq2seq.training.train import tracked
 from open_seq2seq.utils.errors import ConfigError
 
 
@@ -33,19 +38,53 @@ class Recorder(Tracker):
     def send(self, step, values):
         self._call("send", step, values)
 
-    def close(self, finished):
-        self._call("close", finished)
+    def close(self, outcome):
+        self._call("close", outcome)
 
 
 def test_a_run_begins_with_its_first_metrics():
     tracker = Recorder("0" * 32, "title", {})
-    tracker.end(True)
+    close_trackers([tracker], "finished")
     assert tracker.calls == []
     tracker.write(4, 0.5, {"val_loss": 1.0})
     tracker.write(8, 1.0, {"val_loss": 0.5})
-    tracker.end(False)
+    close_trackers([tracker], "stopped")
     assert tracker.calls == [("begin",), ("send", 4, {"val_loss": 1.0, "epoch": 0.5}),
-                             ("send", 8, {"val_loss": 0.5, "epoch": 1.0}), ("close", False)]
+                             ("send", 8, {"val_loss": 0.5, "epoch": 1.0}), ("close", "stopped")]
+
+
+def test_a_server_that_does_not_answer_does_not_stop_the_training(monkeypatch, capsys):
+    answer = threading.Event()
+    monkeypatch.setattr(Recorder, "send", lambda self, step, values: answer.wait())
+    slow = Recorder("0" * 32, "title", {})
+    slow.write(1, 0.0, {})  # does not return if it waits
+    close_trackers([slow], "finished", 0.01)
+    assert capsys.readouterr().out == ("*** WARNING: the tracker Recorder does not answer; the last metrics are missing"
+                                       " there.\n")
+    answer.set()
+    assert slow.wait(60) and slow.calls == [("begin",), ("close", "finished")]
+
+
+def test_one_slow_tracker_takes_no_time_from_the_others(monkeypatch):
+    first, second = Recorder("0" * 32, "slow", {}), Recorder("0" * 32, "quick", {})
+    answer = threading.Event()
+    monkeypatch.setattr(first, "send", lambda step, values: answer.wait())
+    for tracker in (first, second):
+        tracker.write(1, 0.0, {})
+    close_trackers([first, second], "finished", 0.01)
+    assert second.wait(60) and second.calls[-1] == ("close", "finished")
+    answer.set()
+
+
+@pytest.mark.parametrize(("error", "outcome"), [
+    (RuntimeError("a bug"), "failed"), (SystemExit(3), "failed"), (KeyboardInterrupt(), "stopped"),
+    (HostsChanged("a host joined"), "stopped"), (PrecisionLowered(None, "float32"), "stopped")])
+def test_trackers_are_told_how_the_training_ended(error, outcome):
+    tracker = Recorder("0" * 32, "title", {})
+    tracker.write(1, 0.0, {})
+    with pytest.raises(type(error)), tracked(SimpleNamespace(trackers=[tracker])):
+        raise error
+    assert tracker.wait(60) and tracker.calls[-1] == ("close", outcome)
 
 
 @pytest.mark.parametrize("failing", ["begin", "send"])
@@ -54,7 +93,7 @@ def test_a_tracker_that_fails_warns_once_and_gets_no_more(failing, capsys, monke
     tracker = Recorder("0" * 32, "title", {})
     for step in range(3):
         tracker.write(step, 0.0, {})
-    tracker.end(True)
+    close_trackers([tracker], "finished")
     assert [name for name, *_ in tracker.calls] == ["begin", "send"][:1 + (failing == "send")]
     assert capsys.readouterr().out == ("*** WARNING: the tracker Recorder failed and gets no more metrics: the server "
                                        "is gone\n")

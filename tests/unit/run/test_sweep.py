@@ -105,6 +105,16 @@ class FakeProcess:
         return "the loss is NaN."
 
 
+TrueProcess = sweep._Process
+
+
+def test_the_error_of_a_run_is_found_at_the_end_of_long_output(tmp_path):
+    process = TrueProcess.__new__(TrueProcess)
+    process._log = tmp_path / "run.log"
+    process._log.write_text("*** Step 1\n" * 500_000 + "Error: the loss is NaN.\n\n")
+    assert process.problem() == "the loss is NaN."
+
+
 @pytest.fixture(autouse=True)
 def fake(monkeypatch):
     monkeypatch.setattr(sweep, "_Process", FakeProcess)

@@ -29,9 +29,9 @@ def test_recipes_are_listed_with_data_time_and_score(printed):
     lines = text.splitlines()
     place = lines.index("  nmt-reversal-TT: Toy task: a Transformer learns to reverse a line of letters.")
     assert code == 0 and lines[place + 1:place + 4] == [
-        "    data:    open_seq2seq script create_toy_data --output_dir=toy_text_data",
-        "    time:    about five minutes on two CPU cores",
-        "    score:   BLEU above 95 on the test set; 99 has been observed"]
+        "    data:      open_seq2seq script create_toy_data --output_dir=toy_text_data",
+        "    time:      about five minutes on two CPU cores",
+        "    score:     BLEU above 95 on the test set; 99 has been observed"]
     assert {"text2text", "speech2text", "lm"} <= {*lines}
 
 

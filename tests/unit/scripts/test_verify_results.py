@@ -37,6 +37,8 @@ def test_what_a_card_names_exists(card):
     assert not anchor or anchor in anchors(ROOT / page)
     assert card.config is None or (ROOT / card.config).exists()
     assert not card.seeds or len(card.values) == len(card.seeds)
+    assert re.fullmatch(r"2\d{3}-\d\d-\d\d", card.written)
+    assert card.table != "scores" or card.data and card.hardware and card.seeds and card.minutes and card.config
     for command in card.commands:
         for path in re.findall(r"(?<![\w/])(?:scripts|benchmarks|example_configs)/[\w./-]+", command):
             assert (ROOT / path).exists(), path
