@@ -296,17 +296,11 @@ def speaking(model: Any) -> list[ServingFunction]:
     def sound(inputs: Tensors) -> Tensors:
         symbols, lengths = inputs["symbols"], inputs["symbol_lengths"]
         is_spoken = tf.reduce_any((symbols > END) & tf.sequence_mask(lengths, tf.shape(symbols)[1]), 1)
-<<<<<<< HEAD
-        audio, samples = model.predict({"source_tensors": [symbols, tf.maximum(lengths, 1)],  # networks need a symbol
-                                        **{name: inputs[name] for name in more}})[-2:]
-        return {"sound": audio, "sound_lengths": tf.where(is_spoken, samples, 0)}
-=======
         _, frames, *_, spectrogram, audio, samples = model.predict({
             "source_tensors": [symbols, tf.maximum(lengths, 1)],  # networks need a symbol
-            "speeds": inputs.get("speeds")})
+            **{name: inputs[name] for name in more}})
         return {"sound": audio, "sound_lengths": tf.where(is_spoken, samples, 0),
                 "spectrogram": spectrogram, "spectrogram_lengths": tf.where(is_spoken, frames, 0)}
->>>>>>> voice
 
     def feed(inputs: Sequence[Any], numbers: np.ndarray) -> dict[str, np.ndarray]:
         batch = layer.make_interactive_batch(inputs)
