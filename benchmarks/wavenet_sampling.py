@@ -43,7 +43,7 @@ def seconds_of(encoder: Any, batch: int, frames: int, naive: bool, rounds: int) 
 
     from open_seq2seq.parts.forward_pass import forward_pass
 
-    @tf.function(autograph=False)
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, None, _MELS], tf.float32)])
     def draw(spectrogram: tf.Tensor) -> tf.Tensor:
         with forward_pass(0, 0):
             return encoder.sample(spectrogram, tf.zeros([_MELS]), naive=naive)
