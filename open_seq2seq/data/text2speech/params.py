@@ -70,8 +70,8 @@ def _text_params() -> dict[str, Any]:
         "dataset_files": Param(list, [], "Lists with lines name|text, name|text|normalised text, or aligned: "
                                "name|text|symbols|seconds; in inference, the name is that of a style recording or "
                                "UNUSED.", file=LIST),
-        "speakers": Param(list, [], "Names of the speakers, if there are several: their clips are listed as "
-                          "name|speaker|text, name|speaker|text|normalised text or name|speaker|text|symbols|seconds.",
+        "speakers": Param(list, [], "Names of the speakers, if there are several: the second column of the lists then "
+                          "names the speaker of each clip.",
                           on_change=REFUSE),
         "speaker": Param((str, type(None)), None, "In inference: speaker of the texts that name none; by default the "
                          "first one. [speaker NAME] in a text names that of what follows.", on_change=FREE),

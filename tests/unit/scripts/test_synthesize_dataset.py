@@ -18,7 +18,7 @@ from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.text2speech.front_end import spoken_at
 from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
 from open_seq2seq.data.text2speech.toy_voice import PITCHES, RATE, VOWELS, heard, spoken
-from open_seq2seq.decoders.tacotron2_decoder import ENDINGS
+from open_seq2seq.decoders.endings import ENDINGS
 from open_seq2seq.models.text2speech.speech import Speech
 from open_seq2seq.models.text2speech.text2speech import Text2Speech
 from open_seq2seq.utils import disk
