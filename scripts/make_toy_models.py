@@ -41,7 +41,7 @@ class ToyModel(NamedTuple):
 _REVERSAL = {f"{part}_params/{name}": size for part in ("encoder", "decoder")
              for name, size in (("hidden_size", 64), ("filter_size", 256))}
 MODELS = {
-    "reversal": ToyModel("create_toy_data.py --output_dir=toy_text_data --min_length=1", "nmt-reversal-TT",
+    "reversal": ToyModel("create_toy_data.py --output_dir=toy_text_data", "nmt-reversal-TT",
                          {**_REVERSAL, "lr_policy_params/d_model": 64, "max_steps": 2000, "eval_steps": 500}),
     "speech": ToyModel("create_toy_speech.py --output_dir=toy_speech_data --sample_freq=8000", "toy-w2l",
                        {"dtype": "float32"}),

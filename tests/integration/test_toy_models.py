@@ -26,11 +26,9 @@ def test_each_is_small_and_made_by_the_script():
 
 @pytest.mark.long
 def test_they_reverse_and_name_letters():
-    for length in (1, 2, 3, 4, 8):
-        lines = [" ".join(np.random.default_rng([SEED, number]).choice(list("αβγδεζηθικ"), length))
-                 for number in range(20)]
-        answers = open_seq2seq.load("toy:reversal").translate(lines)
-        assert sum(line == " ".join(text.split()[::-1]) for line, text in zip(answers, lines, strict=True)) >= 15
+    lines = [" ".join(np.random.default_rng([SEED, number]).choice(list("αβγδεζηθικ"), 8)) for number in range(20)]
+    reversed_lines = open_seq2seq.load("toy:reversal").translate(lines)
+    assert sum(line == " ".join(text.split()[::-1]) for line, text in zip(reversed_lines, lines, strict=True)) >= 15
     named = open_seq2seq.load("toy:labels").classify(["α α α β γ α", "β γ β β α β", "γ α γ γ β γ"])
     assert named == ["alpha", "beta", "gamma"]
 
