@@ -30,7 +30,7 @@ LIKE_OTHERS = ("tacotron_mixed", "tacotron_float_8gpu", "tacotron_mixed_8gpu", "
 @pytest.fixture(scope="session")
 def voice(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("voice")
-    write_toy_voice(str(folder), {"train": 2})
+    write_toy_voice(str(folder), {"train": 2}, voices=2)
     return folder
 
 
@@ -49,7 +49,8 @@ def test_recipe_trains(recipe: Path, voice: Path, tmp_path: Path):
     base_model, params = params_of(recipe)
     params = narrowed(params)
     params.update(logdir=None, batch_size_per_gpu=2, num_epochs=None, max_steps=2, save_summaries_steps=None)
-    params["data_layer_params"].update(dataset_files=[str(voice / "train_aligned.csv")], dataset_location=str(voice),
+    aligned = "train_speakers_aligned.csv" if params["data_layer_params"].get("speakers") else "train_aligned.csv"
+    params["data_layer_params"].update(dataset_files=[str(voice / aligned)], dataset_location=str(voice),
                                        duration_min=0)
     if base_model == "Text2SpeechWavenet":
         params["encoder_params"].update(blocks=1, layers_per_block=3, filters=8)
