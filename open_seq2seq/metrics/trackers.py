@@ -18,7 +18,8 @@ _PROJECT = "open_seq2seq"
 _RUN_TAG = "open_seq2seq.run"
 _LONGEST_PARAMETER = 500  # characters, of the value of a parameter in MLflow
 _MOST_PARAMETERS = 100  # in one request of MLflow
-_QUIET_SECONDS, _MOST_SECONDS = 2, 60  # of waiting for a tracker at the end: before the user is told, and in all
+_QUIET_SECONDS = 2  # time to wait for trackers at the end of a run before a message says so
+_MOST_SECONDS = 60  # longest time to wait for them
 
 Outcome = Literal["finished", "stopped", "failed"]
 """How a training ended: at its last update; by a signal, after which it can be resumed; or by an error."""

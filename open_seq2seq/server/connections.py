@@ -26,7 +26,7 @@ class HttpServer(uvicorn.Server):
     """A server of HTTP, and perhaps another listener that begins and ends together with it.
 
     Args:
-      config: what uvicorn is told.
+      config: the configuration of uvicorn.
       other: the other listener.
     """
 

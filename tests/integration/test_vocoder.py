@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import tensorflow as tf
 
 import open_seq2seq as os2s
 from open_seq2seq.cli import main
@@ -103,6 +104,11 @@ def test_a_vocoder_is_in_exports_and_named_by_packed_models(folder, runs, tmp_pa
                  "--infer_files", f"{folder}/test.csv"]) == 0
     report = json.loads((tmp_path / "sound/report.json").read_text())["functions"]["sound"]
     assert report["share_equal"] == 1 and report["largest_difference"] < 1e-3
+    trained = os2s.load(f"{runs}/voice", vocoder=vocoder, dtype="float32")
+    feed = trained.model.serving_functions()[1].feed(["ae iou"], np.arange(1))
+    call = tf.saved_model.load(f"{tmp_path}/sound").signatures["sound"]
+    exported = call(**{name: tf.constant(value) for name, value in feed.items()})["sound"].numpy()[0]
+    np.testing.assert_allclose(exported, trained.infer(["ae iou"])[0].samples, atol=1e-3)
     assert command(folder, "toy-voice", f"--logdir={logdir}", "--max_steps=1", f"--vocoder={vocoder}",
                    f"--data_layer_params/vocab_file={folder}/vocab.txt") == 0
     capfd.readouterr()

@@ -69,6 +69,9 @@ def test_sounds_are_those_of_inference(voice, capsys, kind):
     outputs = call(**{name: tf.constant(value) for name, value in feed.items()})
     assert outputs["sound_lengths"].numpy()[0] > 0 and not outputs["sound_lengths"].numpy()[[2, 4]].any()
     assert np.abs(outputs["sound"].numpy()).max() > 0.01
+    for speech, sound, length in zip(trained.infer(texts), *(outputs[name].numpy() for name in (
+            "sound", "sound_lengths")), strict=True):
+        np.testing.assert_allclose(sound[:length], speech.samples, atol=1e-4)
     (lines,) = re.findall(r"```python\n(.*?)```", (voice / kind / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     capsys.readouterr()
     exec(lines, {})
