@@ -12,10 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
 from open_seq2seq.export import conversion
-from open_seq2seq.export.tracing import bare_module, traced
+from open_seq2seq.export.tracing import save
 from open_seq2seq.models.serving import EXAMPLES, ServingFunction
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -43,13 +41,10 @@ def writer(kind: str, title: str, ending: str) -> Callable[[Any, Sequence[Servin
             if both := {*function.inputs} & {*function.outputs}:
                 raise ValueError(f"inputs and outputs of {function.name} have the same name: {both}")
         if kept:
-            module = bare_module(model, kept)
             targets = {function.name: str(folder / f"{function.name}{ending}") for function in kept}
             with tempfile.TemporaryDirectory() as place:
                 saved = os.path.join(place, "model")
-                tf.saved_model.save(module, saved, {function.name: traced(function.function, function.inputs)
-                                                    for function in kept})
-                del module
+                save(model, kept, saved)
                 refused |= _converted(kind, saved, targets)
         if len(refused) == len(functions):
             raise UserError(f"The format {title} cannot hold the model: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,15 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.export.formats import Format
-from open_seq2seq.export.tracing import bare_module, for_any_number_of_rows, traced
+from open_seq2seq.export.tracing import for_any_number_of_rows, save
 from open_seq2seq.models.serving import ServingFunction
 
 
 def write(model: Any, functions: Sequence[ServingFunction], folder: Path) -> None:
-    """Writes a SavedModel with one signature for each function; the first is also ``serving_default``."""
-    module = bare_module(model, functions)
-    signatures = {}
-    for function in functions:
-        # A second search makes the file larger, so cores, which are meant for batches, have only one.
-        call = for_any_number_of_rows(function.function, model.searches and not function.is_core)
-        signatures[function.name] = traced(call, function.inputs)
-    tf.saved_model.save(module, str(folder), {"serving_default": signatures[functions[0].name], **signatures})
+    """Writes a SavedModel; see ``tracing.save``."""
+    # A second search makes the file larger, so cores, which are meant for batches, have only one.
+    save(model, [dataclasses.replace(function, function=for_any_number_of_rows(
+        function.function, model.searches and not function.is_core)) for function in functions], str(folder))
 
 
 def loading(function: ServingFunction, folder: str) -> list[str]:

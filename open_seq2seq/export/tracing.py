@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,10 +11,13 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.models.serving import ServingFunction, Tensors
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
+from open_seq2seq.utils.graphs import release_graphs
 
 
-def bare_module(model: Model, functions: Sequence[ServingFunction]) -> tf.Module:
-    """Returns a module with the variables of a model and the resources of its functions, and nothing else.
+def save(model: Model, functions: Sequence[ServingFunction], folder: str) -> None:
+    """Writes a SavedModel with one signature for each function; the first is also ``serving_default``.
+
+    It contains the variables of the model and the resources of the functions, and nothing else of them.
 
     Raises:
       NoGraphForm: a function has no graph form.
@@ -22,17 +25,20 @@ def bare_module(model: Model, functions: Sequence[ServingFunction]) -> tf.Module
     module: Any = tf.Module()
     module.weights = dict(named_variables(model))
     module.resources = [resource for function in functions for resource in function.resources()]
-    return module
+    signatures = {function.name: portable(function) for function in functions}
+    tf.saved_model.save(module, folder, {"serving_default": signatures[functions[0].name], **signatures})
+    for traced in signatures.values():
+        release_graphs(traced)
 
 
-def traced(function: Callable[[Tensors], Tensors], specs: Mapping[str, tf.TensorSpec]) -> Any:
-    """Returns the concrete function of a function, traced portably, whose arguments are named as its inputs."""
-    def call(**inputs: tf.Tensor) -> Tensors:
+def portable(function: ServingFunction) -> Any:
+    """Returns a ``tf.function`` that is traced portably, whose arguments are named as the inputs of ``function``."""
+    def call(inputs: Tensors) -> Tensors:
         with forward_pass(portable=True):
-            return function(inputs)
+            return function.function(inputs)
 
-    specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
-    return tf.function(call, autograph=False).get_concrete_function(**specs)
+    specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in function.inputs.items()}
+    return tf.function(call, autograph=False, input_signature=[specs])
 
 
 def for_any_number_of_rows(function: Callable[[Tensors], Tensors], searches: bool) -> Callable[[Tensors], Tensors]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import tensorflow as tf
 
 from open_seq2seq import Run
 from open_seq2seq.cli import main
-from open_seq2seq.export import sentencepiece
+from open_seq2seq.export import saved_model, sentencepiece
 from open_seq2seq.export.export import export
 from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.models.builder import build_model
@@ -71,6 +72,18 @@ def exported(family, folder) -> tuple[TrainedModel, dict]:
     trained = untrained(family)
     folder.mkdir()
     return trained, export(trained.model, "savedmodel", folder, trained.infer, lambda: LINES, str(folder))
+
+
+@pytest.mark.long
+def test_an_export_leaves_no_graph_in_memory(toys):
+    def graphs() -> int:
+        gc.collect()
+        return sum(isinstance(one, tf.__internal__.FuncGraph) for one in gc.get_objects())
+
+    before, model = graphs(), untrained("transformer").model
+    saved_model.write(model, model.serving_functions(), toys / "only saved")
+    del model
+    assert graphs() == before
 
 
 @pytest.mark.parametrize("family", ["labels", *(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from open_seq2seq.export.tracing import traced
+from open_seq2seq.export.tracing import portable
 from tests.integration.toy_data import ROOT
 from tests.unit.export.text_models import FAMILIES, make_toys, untrained
 
@@ -26,7 +26,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Tenso
         recogniser = untrained("speech2text/toy-w2l.py", {"data_layer_params/vocab_file": "toy_speech_data/vocab.txt"})
         translator = untrained(*FAMILIES["words"])
         for function in [*recogniser.model.serving_functions(), translator.model.serving_functions()[0]]:
-            outputs = traced(function.function, function.inputs).structured_outputs
+            outputs = portable(function).get_concrete_function().structured_outputs
             found[function.name] = described(function.inputs), described(outputs)
     return found
 
