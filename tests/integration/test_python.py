@@ -111,9 +111,9 @@ def test_a_verb_of_another_task_is_named(run, capsys, monkeypatch):
     run("verb", max_steps=1).train()
     assert main(["transcribe", "verb", "toy_text_data/test/source.txt"]) == 2
     assert "The model of verb, Text2Text, does not transcribe: use translate" in capsys.readouterr().err
-    assert main(["translate", "verb", "toy_text_data/test/source.txt", "--output=verb.txt",
-                 "--decoder_params/beam_size=1"]) == 0
-    assert len(Path("verb.txt").read_text().splitlines()) == 200
+    Path("three.txt").write_text("α β\nγ\nδ\n", encoding="utf-8")
+    assert main(["translate", "verb", "three.txt", "--output=verb.txt", "--decoder_params/beam_size=1"]) == 0
+    assert len(Path("verb.txt").read_text().splitlines()) == 3
 
 
 # Notebook → text of a cell and what is written in its place for shorter trainings, and what the outputs show. The

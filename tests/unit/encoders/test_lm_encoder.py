@@ -76,7 +76,7 @@ KINDS = [{}, {"core_cell": "GRUCell"}, {"core_cell": "WeightDropLayerNormBasicLS
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind)) or "plain")
-@pytest.mark.parametrize("prompts", [LENGTHS, [7, 5, 4]], ids=["short", "long"])
+@pytest.mark.parametrize("prompts", [LENGTHS, pytest.param([7, 5, 4], marks=pytest.mark.long)], ids=["short", "long"])
 def test_generation_equals_reading_the_whole_text_again(kind, prompts):
     encoder, (ids, lengths) = make(**kind, num_tokens_gen=4), batch(prompts)
     generated = compiled_generation(encoder)(ids, lengths, tf.range(3)).numpy()

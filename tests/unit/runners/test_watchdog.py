@@ -109,7 +109,7 @@ def test_a_death_ends_all_at_once_and_is_told_once(tmp_path, size, victim):
     assert took < 5.0
 
 
-@pytest.mark.parametrize(("size", "victim"), [(2, 0), (2, 1), (6, 0)])
+@pytest.mark.parametrize(("size", "victim"), [(2, 0), (2, 1), pytest.param(6, 0, marks=pytest.mark.long)])
 def test_a_stopped_process_is_noticed_told_and_killed(tmp_path, size, victim):
     with Job(tmp_path, size, 2.0) as job:
         job.signal(victim, signal.SIGSTOP)
@@ -120,6 +120,7 @@ def test_a_stopped_process_is_noticed_told_and_killed(tmp_path, size, victim):
     assert 1.5 < took < 8.0  # the last heartbeat came up to 0.4 s before the signal
 
 
+@pytest.mark.long
 def test_a_short_stop_and_a_stop_of_all_are_no_failures(tmp_path):
     with Job(tmp_path, 3, 2.0) as job:
         job.signal(1, signal.SIGSTOP)
@@ -148,6 +149,7 @@ def test_a_process_that_computes_in_python_is_not_hung(tmp_path):
         assert job.end()[:2] == ([0, 0], "")
 
 
+@pytest.mark.long
 def test_one_that_left_in_good_order_is_not_missed(tmp_path):
     with Job(tmp_path, 3, 2.0) as job:
         job.tell(1, "watchdog.leave(); sys.exit()")

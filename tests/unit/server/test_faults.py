@@ -193,6 +193,7 @@ def test_a_client_that_closes_its_half_gets_the_answer_to_a_whole_request(port):
     assert (status, json.loads(answer)) == (200, {"translatedText": "a b"})
 
 
+@pytest.mark.long
 def test_a_client_that_reads_slowly_gets_its_whole_answer():
     text, head = "x" * 15_000_000, b"POST /translate HTTP/1.1\r\nHost: localhost\r\nConnection: %s\r\n"
     with serving(characters=len(text), megabytes=20.0) as port:

@@ -65,7 +65,7 @@ def log_probs(model, text: str, ids: list[int]) -> np.ndarray:
     return logits - np.log(np.sum(np.exp(logits), 1, keepdims=True))
 
 
-@pytest.mark.parametrize("order", [("TT", "RR", "CC"), ("RR", "TT")])
+@pytest.mark.parametrize("order", [pytest.param(("TT", "RR", "CC"), marks=pytest.mark.long), ("RR", "TT")])
 def test_searches_use_the_mean_of_log_probabilities(toys, order):
     models = [made(kind, seed, 1) for seed, kind in enumerate(order)]
     found, _ = searched(joined(*models))
