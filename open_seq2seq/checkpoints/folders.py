@@ -13,7 +13,8 @@ from open_seq2seq.utils.errors import CheckpointError
 BEST_MODELS = "best_models"
 AVERAGED = "averaged_models"
 LOGS = "logs"
-KEPT_FILES = "language_models"  # copies made by checkpoints.kept_files, originally only of language models
+# Copies of files that inference needs, made by checkpoints.kept_files; originally there were only language models.
+KEPT_FILES = "language_models"
 SAMPLES = "samples"
 DIVERGENCE = "divergence"
 ALL_FOLDERS = (BEST_MODELS, AVERAGED, LOGS, KEPT_FILES, DIVERGENCE, SAMPLES)

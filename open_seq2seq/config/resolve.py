@@ -23,7 +23,7 @@ DTYPES = ("float32", "mixed", "mixed_float16", "mixed_bfloat16")
 LOSS_SCALERS = ("Backoff", "LogMax")
 
 # (base_model, params, section, given) → problems, one sentence each.
-ExtraCheck = Callable[[Any, dict[str, Any], str, dict[str, Any]], Iterable[str]]
+ModelCheck = Callable[[Any, dict[str, Any], str, dict[str, Any]], Iterable[str]]
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def check_mode(mode: str, known: Sequence[str] = MODES) -> None:
 
 
 def resolve(config_file: ConfigFile, mode: str, overrides: Sequence[Override] = (),
-            benchmark: Benchmark | None = None, extra_check: ExtraCheck | None = None) -> ResolvedConfig:
+            benchmark: Benchmark | None = None, check_model: ModelCheck | None = None) -> ResolvedConfig:
     """Merges, overrides and checks the parameters that a run needs.
 
     Args:
@@ -178,7 +178,7 @@ def resolve(config_file: ConfigFile, mode: str, overrides: Sequence[Override] = 
       mode: ``train``, ``eval``, ``train_eval``, ``infer`` or ``interactive_infer``.
       overrides: the overrides that ``parse_overrides`` returned.
       benchmark: if given, the training parameters are changed for timing, and the mode becomes ``train``.
-      extra_check: checks the parameters of the model and its components, which this package does not know.
+      check_model: checks the parameters of the model and its components, which this package does not know.
 
     Raises:
       ConfigError: the config has problems; the error lists all of them.
@@ -189,9 +189,9 @@ def resolve(config_file: ConfigFile, mode: str, overrides: Sequence[Override] = 
     for section in config.sections:
         params, found = config.merge(section)
         found += model_problems(params, section, config.mode)
-        if extra_check is not None:
+        if check_model is not None:
             with config_file.in_use():
-                found += extra_check(config.base_model, copy_nested(params), section, config.given(section))
+                found += check_model(config.base_model, copy_nested(params), section, config.given(section))
         problems += found
         config._checked[section] = params
     if problems:

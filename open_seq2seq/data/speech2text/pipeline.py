@@ -18,7 +18,8 @@ class Pipeline:
     """Reads recordings, augments them, and computes features; thread-safe.
 
     The steps are, in this order: read and resample, perturb the speed, normalise, add noise and dither, compute
-    features, apply masks.
+    features, apply masks. With the backend ``tf``, they end with the noise: the model's graph computes the features and
+    applies the masks, which are drawn here.
 
     Args:
       settings: the feature settings.

@@ -116,7 +116,7 @@ class Speech2TextDataLayer(DataLayer):
             return self._too_costly(example, f"{cost} samples", self.batch_budget)
         return super().explain_too_costly(example)
 
-    def limit_labels(self, stride: int, steps_of: StepsOf | None = None) -> None:
+    def require_steps_for_labels(self, stride: int, steps_of: StepsOf | None = None) -> None:
         """Finds examples whose label needs more CTC steps than the encoder makes, and handles them as bad examples.
 
         The model calls this method after creating its encoder. It has no effect if the parameter ``encoder_stride`` is

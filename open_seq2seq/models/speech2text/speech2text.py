@@ -106,7 +106,7 @@ class Speech2Text(EncoderDecoderModel):
         # with longer labels are handled as bad ones. Attention alone, whose alphabet has <S>, can.
         if self.data_layer.alphabet.start_id is None or self._ctc is not self.decoder:
             windows = time_windows_of(self.encoder)
-            self.data_layer.limit_labels(windows.time_stride, windows.output_lengths)
+            self.data_layer.require_steps_for_labels(windows.time_stride, windows.output_lengths)
         if self._searches:
             self._search = self._ctc.beam_decoder(self.data_layer.alphabet.labels)
         if self._dumps_logits or self._lists_n_best:

@@ -136,7 +136,7 @@ def test_training_checks_do_not_disturb_other_modes():
         assert resolved(mode=mode, base=base).params(mode)["max_steps"] is None
 
 
-def test_extra_check_sees_each_section_and_is_collected():
+def test_check_model_sees_each_section_and_is_collected():
     seen = []
 
     def extra(model, params, section, given):

@@ -163,11 +163,11 @@ def test_duplicates(one_list, voice, capsys):
 def test_labels_are_limited_by_the_model(one_list, voice):
     params = one_list(("a.wav", voice, "ab"), ("b.wav", voice, "aabbaabbaab"))  # 51 frames, 16 steps of CTC
     layer = Speech2TextDataLayer(params, mode="train")
-    layer.limit_labels(3)
+    layer.require_steps_for_labels(3)
     with pytest.raises(DataError, match=r"list\.csv:3: b\.wav .* needs 16 CTC steps, but only 13 \(51 frames, 4"):
-        layer.limit_labels(4)
+        layer.require_steps_for_labels(4)
     skipping = Speech2TextDataLayer({**params, "on_bad_example": "skip"}, mode="train")
-    skipping.limit_labels(4)
+    skipping.require_steps_for_labels(4)
     assert skipping.num_examples == 1
 
 
@@ -179,10 +179,10 @@ def test_labels_are_limited_by_the_quickest_speed_that_can_be_drawn(one_list, vo
     layer = Speech2TextDataLayer(quick, mode="train")
     drawn = min(int(layer.make_training_batch(np.arange(1), epoch)["source_tensors"][1][0]) for epoch in range(20))
     with pytest.raises(DataError, match=r"needs 14 CTC steps, but only 13") as error:
-        layer.limit_labels(stride)
+        layer.require_steps_for_labels(stride)
     named = int(str(error.value).partition(" frames when")[0].rpartition("(")[2])
     assert named <= drawn <= named + 3
-    Speech2TextDataLayer(quick, mode="eval").limit_labels(min(stride, 3))
+    Speech2TextDataLayer(quick, mode="eval").require_steps_for_labels(min(stride, 3))
 
 
 def test_many_bad_examples_are_counted_and_some_named(one_list, voice):
