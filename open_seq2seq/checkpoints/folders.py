@@ -13,7 +13,7 @@ from open_seq2seq.utils.errors import CheckpointError
 BEST_MODELS = "best_models"
 AVERAGED = "averaged_models"
 LOGS = "logs"
-# Copies of files that inference needs, made by checkpoints.kept_files; originally there were only language models.
+# Copies of files that inference needs; see checkpoints.kept_files.
 KEPT_FILES = "language_models"
 SAMPLES = "samples"
 DIVERGENCE = "divergence"

@@ -2,7 +2,8 @@
 
 Parameters declare such files by ``Param(file=…)``. Each ``asset`` of the training model is copied into every
 checkpoint. ``large`` files, and assets that only evaluation or inference uses, are copied once for each of the
-``MODES``, to a folder beside the checkpoints that has a list of its copies.
+``MODES``, to a folder beside the checkpoints that has a list of its copies. It is called ``language_models``, because
+it had no others at first.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ def drop_unknown(base_model: Any, params: dict[str, Any], before: Mapping[str, A
                  overrides: Iterable[Override]) -> None:
     """Where the command line replaces a class or function, drops the parameters that the new one does not accept.
 
-    Where the section of a mode replaces a class, ``models.builder`` leaves them out. Parameters that are themselves given on the command line are kept, so that mistakes in them are reported.
+    Where the section of a mode replaces a class, ``models.builder`` leaves them out. Parameters that are themselves
+    given on the command line are kept, so that mistakes in them are reported.
 
     Args:
       base_model: the model's class, or its name.

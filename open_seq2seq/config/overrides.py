@@ -189,7 +189,8 @@ def apply_overrides(params: Mapping[str, Any], overrides: Iterable[Override],
 
     Args:
       params: merged parameters; not changed.
-      overrides: the values in the order given; if a key is given twice, the last value wins.
+      overrides: the values in the order given; if a key is given twice, the last value wins, even if it is for all
+        sections and the other for one.
       sections: the sections that the parameters come from; overrides for other sections are ignored.
 
     Returns:

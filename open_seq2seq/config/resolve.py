@@ -22,7 +22,8 @@ DTYPES = ("float32", "mixed", "mixed_float16", "mixed_bfloat16")
 # two.
 LOSS_SCALERS = ("Backoff", "LogMax")
 
-# (base_model, params, section, given) → problems, one sentence each.
+# (base_model, params, section, given) → problems, one sentence each. In a run it is ``run.resolution``'s function
+# ``problems``, which describes the model (``models.builder.describe_model``).
 ModelCheck = Callable[[Any, dict[str, Any], str, dict[str, Any]], Iterable[str]]
 
 

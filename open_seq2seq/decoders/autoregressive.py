@@ -385,7 +385,10 @@ class AutoregressiveDecoder(Decoder):
                 (cache, scorer.initial_state(hypotheses)))
 
     def _knows_rows(self) -> bool:
-        """Returns whether ``source_parts`` is for this class, which may override methods of its base class."""
+        """Returns whether the search may take examples that are done out of the batch.
+
+        It may if ``source_parts`` is for this class, which may override methods of its base class.
+        """
         if current_pass().portable:  # loops within loops are more than some runtimes can hold
             return False
         owner = next(cls for cls in type(self).__mro__ if "source_parts" in vars(cls))
@@ -393,7 +396,10 @@ class AutoregressiveDecoder(Decoder):
                                                for name in ("prepare", "initial_cache", "step"))
 
     def _by_rows(self, encoder_output: Mapping[str, Any], hypotheses: int) -> tuple[StepFunction, Any, dict[str, Any]]:
-        """Returns the step function of this decoder, its initial cache, and the step function's ``source``."""
+        """Returns the step function of this decoder, its initial cache, and the step function's ``source``.
+
+        The source is what ``source_parts`` names, of which the search keeps only the rows that are not done.
+        """
         prepared, cache = self.prepare(encoder_output), self.initial_cache(encoder_output, hypotheses)
         source = {name: prepared.pop(name) for name in self.source_parts}
 

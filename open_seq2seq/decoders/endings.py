@@ -10,7 +10,10 @@ from open_seq2seq.config.params import FREE, Param
 
 DURATIONS = "predicted durations"
 ENDINGS = ("stop token", "maximum length", "attention at the end", "repeated frames", DURATIONS)
-"""What can end the speech of a text; results of decoders have indices of this tuple."""
+"""What can end the speech of a text; results of decoders have indices of this tuple.
+
+A stop token ends it at the first frame whose logit is above 0.
+"""
 _LAST_SYMBOLS = 2
 _EQUAL = 0.05  # mean absolute difference below which frames are repeated
 

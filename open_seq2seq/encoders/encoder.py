@@ -38,4 +38,12 @@ class Encoder(Component):
         return result
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        """Encodes a batch; each subclass implements this.
+
+        Args:
+          input_dict: see ``encode``. ``self.training`` says whether to apply dropout.
+
+        Returns:
+          See ``encode``: ``outputs`` in ``self.compute_dtype``, and the lengths under any one of their names.
+        """
         raise NotImplementedError("An encoder must implement _encode(input_dict).")

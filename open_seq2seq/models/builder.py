@@ -300,7 +300,8 @@ def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
     """Returns the parameters of a part.
 
     If the mode's section or the command line replaces the part's class, inherited parameters that the new class does
-    not declare are left out, because they are meant for the inherited class.
+    not declare are left out, because they are meant for the inherited class. If the command line replaces it,
+    ``config.known_names.drop_unknown`` has also dropped what the section gives but the new class does not accept.
     """
     params = dict(spec.params.get(f"{part}_params") or {})
     if part in spec.given:
@@ -360,7 +361,9 @@ def build_data_layer(spec: ModelSpec) -> DataLayer:
 
 
 def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = None) -> Model:
-    """Builds a model.
+    """Builds a model: first the data layer, from which parameters of the other parts derive, then these parts.
+
+    Then ``Model.connect`` is called. See ``Model.derived_params`` for what derives.
 
     Args:
       spec: description of the model.
@@ -466,6 +469,11 @@ def _data_params(model: Model, spec: ModelSpec, name: str, layer_class: Any) -> 
 
 
 def _component_params(model: Model, spec: ModelSpec, name: str, part: Part, policy: PrecisionPolicy) -> dict[str, Any]:
+    """Returns the parameters of a part: of those that its class declares, the config's and those from elsewhere.
+
+    What derives from the model or its data layer replaces what the config gives. The model's dtype, initialiser and
+    regulariser are for parts that take them over (see ``Part``) and to which the config gives none.
+    """
     part_class = model.params[name]
     declared = declared_by(part_class).all
     params = _part_params(spec, name, part_class)

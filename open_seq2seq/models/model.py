@@ -155,7 +155,11 @@ class Model(Component):
         return []
 
     def connect(self) -> None:
-        """Called after all parts exist, so that parts can get information from one another."""
+        """Called after all parts exist, so that parts can get information from one another.
+
+        A model may also check here that they fit together, and let the data layer leave out examples that the encoder
+        cannot handle.
+        """
 
     def join(self, others: Mapping[str, Any]) -> None:
         """Makes an ensemble of this model and others, which have been built for ``interactive_infer`` and restored.

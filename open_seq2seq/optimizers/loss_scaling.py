@@ -2,7 +2,8 @@
 
 The smallest positive float16 number is 6e-8; gradients up to half of it become 0. Therefore the loss is multiplied by a
 scale before the backward pass, and the FP32 gradients are divided by the scale afterwards (Micikevicius et al. 2018,
-"Mixed Precision Training"). The scale is either fixed or adjusted automatically.
+"Mixed Precision Training"). The scale is either fixed or adjusted automatically; if the config names none,
+``training.loop.trainer.make_optimizer`` chooses Backoff for float16 and 1 otherwise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Finds the config of a run: a file that the user names, or that of a checkpoint in the log directory."""
+"""Finds the config of a run: a file that the user names, or that of a checkpoint in the log directory.
+
+Also decides which files of the checkpoint the run uses, and whether ``infer`` becomes ``interactive_infer``, because
+lines arrive on standard input.
+"""
 
 from __future__ import annotations
 

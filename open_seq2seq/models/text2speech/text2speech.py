@@ -126,7 +126,11 @@ class Text2Speech(SoundModel):
         return self.prediction_tensors(decoded_freely(self, batch, ("ids", "speeds")))
 
     def _sound(self, columns: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
-        """Returns the sound ``[batch, samples]`` of spectrograms of these lengths, and its lengths in samples."""
+        """Returns the sound ``[batch, samples]`` of spectrograms of these lengths, and its lengths in samples.
+
+        It is computed by the model that the parameter ``vocoder`` names (``run.session`` loads it), or else by the method
+        of Griffin and Lim.
+        """
         settings = self.data_layer.settings
         if self.vocoder is not None:
             sound = self.vocoder.sound_of(columns, lengths, settings)
