@@ -128,8 +128,8 @@ class Text2Speech(SoundModel):
     def _sound(self, columns: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
         """Returns the sound ``[batch, samples]`` of spectrograms of these lengths, and its lengths in samples.
 
-        It is computed by the model that the parameter ``vocoder`` names (``run.session`` loads it), or else by the method
-        of Griffin and Lim.
+        It is computed by the model that the parameter ``vocoder`` names, which ``run.session`` loads, or else by the
+        method of Griffin and Lim.
         """
         settings = self.data_layer.settings
         if self.vocoder is not None:
