@@ -13,8 +13,8 @@ from typing import Any
 
 from open_seq2seq.server.limits import Limits, Refused
 
-# Other paths need no key; the key of LibreTranslate's /translate is in its body.
-_APIS = ("/v1/", "/translate", "/languages", "/synthesize", "/voices", "/info")
+# With everything below /v1/, what needs a key in the head; the key of LibreTranslate's /translate is in its body.
+_APIS = ("/languages", "/synthesize", "/voices", "/info")
 _SECURITY = [
     (b"content-security-policy", b"default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; "
      b"connect-src 'self'; worker-src 'self' blob:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"),
@@ -106,7 +106,7 @@ class Guard:
         if not self._is_addressed(scope):
             raise Refused(403, f"This server is only addressed as {', '.join(self._hosts)}.")
         path = scope["path"]
-        if path.startswith(_APIS) and path != "/translate" and not self._key.allows(key_in(scope)):
+        if (path.startswith("/v1/") or path in _APIS) and not self._key.allows(key_in(scope)):
             raise Refused(401, "The key is missing or wrong: send it as Authorization: Bearer KEY.")
         body = await self._body(scope, receive)
         delivered = False

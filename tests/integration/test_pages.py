@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import json
@@ -22,7 +23,7 @@ import soundfile
 from tests.integration.toy_models import ENVIRONMENT, ROOT, train_toy
 
 # Name of a model → task and updates; a recogniser must have learnt what it shall recognise.
-MODELS = {"translator": ("translate", 60), "listener": ("transcribe", 300), "voice": ("synthesize", 20),
+MODELS = {"translator": ("translate", 60), "listener": ("transcribe", 300), "voice": ("speak", 20),
           "letters": ("classify", 20), "shapes": ("see", 20), "writer": ("generate", 20)}
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--autoplay-policy=no-user-gesture-required",
@@ -43,24 +44,31 @@ def folder(tmp_path_factory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
-def server(folder) -> Iterator[str]:
+@contextlib.contextmanager
+def serving(folder: Path, *words: str, key: str = "") -> Iterator[str]:
+    """Starts a server of models; yields its address when it answers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, str(ROOT / "run.py"), "serve", *(f"{name}={name}" for name in MODELS), f"--port={port}"]
-    with subprocess.Popen(command, cwd=folder, env=ENVIRONMENT) as process:
+    command = [sys.executable, str(ROOT / "run.py"), "serve", *words, f"--port={port}"]
+    with subprocess.Popen(command, cwd=folder, env={**ENVIRONMENT, "OPENSEQ2SEQ_API_KEY": key}) as process:
         try:
             for _ in range(600):
                 assert process.poll() is None
                 try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=5).close()
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
                     break
                 except OSError:
                     time.sleep(0.2)
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
+
+
+@pytest.fixture(scope="module")
+def server(folder) -> Iterator[str]:
+    with serving(folder, *(f"{name}={name}" for name in MODELS)) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +162,25 @@ def test_the_sound_plays_with_its_spectrogram(page, server):
         const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
         return new Set(data).size; }""")
     assert colours > 20
+
+
+def test_a_speaker_is_chosen(page, server):
+    open_task(page, server, "synthesize")
+    asked: list[Any] = []
+    page.on("request", lambda request: asked.append(request.post_data_json) if request.method == "POST" else None)
+    page.select_option("#speaker", "high")
+    submit(page, "ae iou", "!document.querySelector('#player').hidden")
+    assert asked[-1]["voice"] == "high"
+
+
+def test_a_server_with_a_key_asks_for_it(browser, folder):
+    with serving(folder, "toy:reversal", key="secret") as address:
+        page = browser.new_page()
+        page.on("dialog", lambda dialog: dialog.accept("secret"))
+        open_task(page, address, "translate")
+        submit(page, "α β γ", "document.querySelector('#translation').textContent")
+        assert page.text_content("#translation").split() == ["γ", "β", "α"]
+        page.close()
 
 
 def test_a_text_and_a_picture_have_classes(page, server, folder):

@@ -13,6 +13,7 @@ RECIPES = {
     "translate": ("create_toy_data --output_dir=toy_text_data", "text2text/toy-reversal/nmt-reversal-TT.py"),
     "transcribe": ("create_toy_speech --output_dir=toy_speech_data --sample_freq=8000", "speech2text/toy-w2l.py"),
     "synthesize": ("create_toy_voice --output_dir=toy_voice_data", "text2speech/toy-durations.py"),
+    "speak": ("create_toy_voice --output_dir=toy_voice_data --voices=2", "text2speech/toy-speakers.py"),
     "classify": ("create_toy_data --task=labels", "text2label/toy-labels.py"),
     "see": ("create_toy_images --output_dir=toy_image_data", "image2label/toy-resnet8.py"),
     "generate": ("create_toy_text --output_dir=toy_text_lm", "lm/toy-lm.py"),

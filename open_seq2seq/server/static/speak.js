@@ -51,6 +51,7 @@ function draw(canvas, samples) {
 
 export function render(body, model) {
   const text = submitByKey(h("textarea", { id: "text" }));
+  const speaker = model.speakers && h("select", { id: "speaker" }, ...model.speakers.map(name => h("option", {}, name)));
   const speed = h("input", { type: "range", id: "speed", min: 0.5, max: 2, step: 0.1, value: 1 });
   const said = status();
   const canvas = h("canvas", { id: "spectrogram", role: "img", hidden: true });
@@ -59,8 +60,9 @@ export function render(body, model) {
   const button = h("button", {}, "Speak");
   const submit = action(button, said, async () => {
     const since = performance.now();
-    const bytes = await (await request("v1/audio/speech", { model: model.id, input: text.value, voice: model.id,
-      response_format: "wav", ...(speed.value !== "1" && { speed: Number(speed.value) }) })).arrayBuffer();
+    const bytes = await (await request("v1/audio/speech", { model: model.id, input: text.value,
+      response_format: "wav", ...(speaker && { voice: speaker.value }),
+      ...(speed.value !== "1" && { speed: Number(speed.value) }) })).arrayBuffer();
     const took = seconds(since);
     URL.revokeObjectURL(player.src);
     player.src = URL.createObjectURL(new Blob([bytes], { type: "audio/wav" }));
@@ -73,6 +75,7 @@ export function render(body, model) {
     return `${sound.duration.toFixed(2)} s of speech in ${took}`;
   });
   body.replaceChildren(h("form", { onsubmit: submit }, h("label", { htmlFor: "text" }, "Text"), text,
-    h("div", { className: "row" }, button, h("label", { htmlFor: "speed" }, "Speed"), speed)), said, player, canvas);
+    h("div", { className: "row" }, button, h("label", { htmlFor: "speed" }, "Speed"), speed,
+      ...(speaker ? [h("label", { htmlFor: "speaker" }, "Speaker"), speaker] : []))), said, player, canvas);
   return () => { player.pause(); URL.revokeObjectURL(player.src); };
 }

@@ -7,6 +7,7 @@ import io
 import json
 import socket
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from open_seq2seq.models.text2speech.speech import Speech, Timing  # noqa: E402
 from open_seq2seq.models.text2text.translations import Translation, Translations  # noqa: E402
 from open_seq2seq.parts.speakers import Speakers  # noqa: E402
 from open_seq2seq.report import content  # noqa: E402
+from open_seq2seq.server import app as app_module  # noqa: E402
 from open_seq2seq.server.app import make_app  # noqa: E402
 from open_seq2seq.server.command import about_logdir, parse_key, serve, values_of  # noqa: E402
 from open_seq2seq.server.limits import Limits, Refused  # noqa: E402
@@ -34,6 +36,7 @@ from open_seq2seq.utils.errors import DataError, UserError  # noqa: E402
 from tests.unit.server.repeating import Repeating  # noqa: E402
 
 MARKUP = "<script>alert(1)</script>"
+STATIC = Path(app_module.__file__).parent / "static"
 LIMITS = Limits(megabytes=0.2, audio_seconds=2.0, characters=200, spoken_characters=100, inputs=4, seconds=5.0)
 
 
@@ -305,7 +308,10 @@ def test_keys():
     translation = {"q": "a", "source": "en", "target": "de"}
     assert client.post("/translate", json=translation).status_code == 403
     assert client.post("/translate", json={**translation, "api_key": "secret"}).status_code == 200
-    assert client.get("/health").status_code == client.get("/").status_code == 200
+    for path in ("/languages", "/voices", "/info"):
+        assert client.get(path).status_code == 401
+    for path in ("/health", "/", *(f"/{file.name}" for file in STATIC.iterdir())):
+        assert client.get(path).status_code == 200, path
     with client.websocket_connect("/v1/stream") as socket:
         socket.send_json({"model": "asr", "api_key": "wrong"})
         assert "key is missing or wrong" in socket.receive_json()["error"]
