@@ -165,7 +165,7 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tenso
         default, those of highest log probability are chosen.
       source: nest of tensors ``[batch, …]`` that are the same for all steps and hypotheses of a sentence, given to
         ``step_fn`` as the argument ``source``. If there is one, and nothing else in ``step_fn`` depends on the
-        sentences, sentences that are done are taken out of the batch whenever they are a quarter of it.
+        sentences, sentences that are done are taken out of the batch when they are at least a quarter of it.
 
     Raises:
       ValueError: ``n_best`` is not between 1 and ``beam_size``, or there are fewer than 2 ids.

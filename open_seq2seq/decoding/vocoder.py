@@ -26,8 +26,8 @@ def griffin_lim(magnitudes: tf.Tensor, lengths: tf.Tensor, iterations: int = 60,
       magnitudes: ``[batch, frames, bins]``, where ``2 * (bins - 1)`` is the length of a frame in samples and a multiple
         of 4; padding is ignored.
       lengths: number of frames ``[batch]``.
-      iterations: number of iterations; 0 for the inverse transform with the initial phases, as vocoders need it that
-        predict phases.
+      iterations: number of iterations; 0 for the inverse transform with the initial phases, which vocoders
+        that predict phases use.
       momentum: 0 for the method without momentum.
       phases: initial phases in radians, or as complex numbers of magnitude 1, of a shape that can be broadcast to that
         of ``magnitudes``; None for random phases.

@@ -226,7 +226,8 @@ def test_models_whose_folder_changes_go_on(folder, recordings, answers, tmp_path
     if what == "is replaced by another":
         for name in MODELS:
             shutil.copytree(folder / ("en-de" if name != "en-de" else "asr"), names["all"] / name)
-    assert every_answer(server.url, recordings[0]) == answers
+    for _ in range(2):
+        assert every_answer(server.url, recordings[0]) == answers
     server.stop()
     with pytest.raises(OSError):
         urllib.request.urlopen(f"{server.url}/health", timeout=5)

@@ -115,16 +115,21 @@ def of_speakers(folder: Path, *words: str, recipe: str = "toy-speakers") -> int:
 
 
 @pytest.mark.long
-def test_several_speakers_are_measured_and_speak_by_name(speakers, capfd, tmp_path):
-    whole = tmp_path / "whole"
+def test_several_speakers_resume_to_the_bit_and_speak_by_name(speakers, capfd, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
     words = ("--mode=train_eval", "--max_steps=4", "--sound_measures=True")
     assert of_speakers(speakers, f"--logdir={whole}", *words) == 0
     out = capfd.readouterr().out
     assert "speaker low (2 texts): diagonality" in out and "speaker high (2 texts): " in out and "pitch ratio" in out
-    assert of_speakers(speakers, f"--logdir={whole}", "--max_steps=6", "--continue_learning",
-                       "--data_layer_params/speakers=['high','low']") == 2
+    assert of_speakers(speakers, f"--logdir={parts}", "--max_steps=2") == 0
+    resumed = (f"--logdir={parts}", "--max_steps=4", "--continue_learning")
+    capfd.readouterr()
+    assert of_speakers(speakers, *resumed, "--data_layer_params/speakers=['high','low']") == 2
     assert "data_layer_params/speakers' is ['high', 'low'] but was ['low', 'high']" in " ".join(
         capfd.readouterr().err.split())
+    assert of_speakers(speakers, *resumed) == 0
+    one, other = ((run / "model.ckpt-4/weights.safetensors").read_bytes() for run in (whole, parts))
+    assert one == other
 
     text = "ae. [speaker high] ae. [speaker low] iou"
     (tmp_path / "texts.txt").write_text(f"ae\n{text}\n", encoding="utf-8")

@@ -308,8 +308,13 @@ def test_keys():
     translation = {"q": "a", "source": "en", "target": "de"}
     assert client.post("/translate", json=translation).status_code == 403
     assert client.post("/translate", json={**translation, "api_key": "secret"}).status_code == 200
-    for path in ("/languages", "/voices", "/info"):
-        assert client.get(path).status_code == 401
+    public = {"/health", "/ready", "/metrics", "/openapi.json", "/translate"}  # the last has its key in the body
+    guarded = {path: methods for path, methods in client.get("/openapi.json").json()["paths"].items()
+               if path not in public}
+    assert {"/v1/models", "/languages", "/synthesize", "/voices", "/info"} <= {*guarded}
+    for path, methods in guarded.items():
+        for method in methods:
+            assert client.request(method, path).status_code == 401, path
     for path in ("/health", "/", *(f"/{file.name}" for file in STATIC.iterdir())):
         assert client.get(path).status_code == 200, path
     with client.websocket_connect("/v1/stream") as socket:
