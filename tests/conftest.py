@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -16,6 +17,8 @@ TESTS = Path(__file__).parent
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # The test process and the runs that it starts share a GPU, where there is one.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+# A rank that waits for another one leaves its core to the tests beside it.
+os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 # Comparisons in float32 need exact products.
 os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
 
@@ -47,6 +50,12 @@ write_known_speeds(Path(CACHE), ALL_GAIN)
 
 # What TensorFlow's choice of kernels depends on.
 _FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the garbage collector from going through all modules and tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

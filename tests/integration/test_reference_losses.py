@@ -14,12 +14,19 @@ TESTS = Path(__file__).resolve().parents[1]
 FILE = TESTS / "reference_losses.json"
 
 
+# What layers of each kind compute in bfloat16; the slow test has all recipes.
+KINDS_OF_LAYERS = ("transformer", "gnmt", "convs2s", "deep speech", "jasper", "lstm language model", "resnet")
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_losses_are_those_of_the_file(dtype):
+@pytest.mark.parametrize(("dtype", "recipes"), [
+    ("float32", RECIPES), ("mixed_bfloat16", KINDS_OF_LAYERS),
+    pytest.param("mixed_bfloat16", RECIPES, marks=pytest.mark.slow)], ids=["float32", "mixed_bfloat16", "all"])
+def test_losses_are_those_of_the_file(dtype, recipes):
     # A process of its own, because the number of threads must be set before TensorFlow starts any.
     done = subprocess.run([sys.executable, TESTS / "reference_losses.py", "--compare", FILE, "--dtypes", dtype,
-                           "--may_round"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                           "--may_round", "--recipes", *recipes], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True)
     print(done.stdout)
     assert done.returncode == 0, done.stdout
 

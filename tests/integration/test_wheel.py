@@ -1,4 +1,4 @@
-"""The built wheel and the source archive, installed where there is no repository: recipes, data, training, tools."""
+"""The wheel and the source archive have the same files; installed without a repository: recipes, data, training."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -34,23 +35,41 @@ def checked(*words: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module", params=["wheel", "sdist"])
-def command(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of the installed package, in an environment whose other packages are those of the tests."""
-    root = tmp_path_factory.mktemp(request.param)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheel and the source archive."""
+    root = tmp_path_factory.mktemp("built")
     (root / "source").mkdir()
     for name in BUILT_FROM:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, root / "source" / name)
-    program = BUILD.format(kind=request.param, folder=str(root))
-    built = root / checked(sys.executable, "-c", program, cwd=root / "source").splitlines()[-1]
+    files = {kind: root / checked(sys.executable, "-c", BUILD.format(kind=kind, folder=str(root)),
+                                  cwd=root / "source").splitlines()[-1] for kind in ("sdist", "wheel")}
+    shutil.rmtree(root / "source")
+    return files
+
+
+@pytest.fixture(scope="module")
+def command(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of the source archive as installed, where the other packages are those of the tests."""
+    root = tmp_path_factory.mktemp("installed")
     checked(sys.executable, "-m", "venv", "--without-pip", root / "venv", cwd=root)
     packages = next((root / "venv").glob("lib/python*/site-packages"))
     (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     checked(sys.executable, "-m", "pip", "--python", root / "venv/bin/python", "install", "--no-deps", "--no-index",
-            "--no-build-isolation", "--quiet", built, cwd=root)
-    shutil.rmtree(root / "source")
+            "--no-build-isolation", "--quiet", built["sdist"], cwd=root)
     return root / "venv/bin/open_seq2seq"
+
+
+def test_the_wheel_has_the_files_that_the_source_archive_installs(built: dict[str, Path], command: Path):
+    packages = next(command.parents[1].glob("lib/python*/site-packages"))
+    with zipfile.ZipFile(built["wheel"]) as wheel:
+        files = {name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" not in name}
+        (entry_points,) = [wheel.read(name) for name in wheel.namelist() if name.endswith("/entry_points.txt")]
+    installed = {path.relative_to(packages).as_posix(): path.read_bytes()
+                 for path in (packages / "open_seq2seq").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert files == installed
+    assert entry_points == next(packages.glob("*.dist-info/entry_points.txt")).read_bytes()
 
 
 def test_the_installed_package_lists_copies_trains_and_translates(command: Path, tmp_path: Path):

@@ -94,7 +94,8 @@ def test_weights_are_those_of_the_plain_step(toy_data, recipe):
 
 
 @pytest.mark.parametrize(("recipe", "settings"), [
-    *((recipe, ()) for recipe in FAMILIES),
+    ("transformer", ()),
+    *(pytest.param(recipe, (), marks=pytest.mark.slow) for recipe in FAMILIES if recipe != "transformer"),
     ("transformer", ("--optimizer=Muon", "--optimizer_params={}")),
     ("transformer", ("--optimizer=ScheduleFreeAdamW", "--optimizer_params={}", "--lr_policy=fixed_lr",
                      "--lr_policy_params={learning_rate: 0.001}")),
@@ -106,7 +107,7 @@ def test_losses_are_those_of_the_plain_step(toy_data, recipe, settings):
     assert compiled._train_step.traces == 1
 
 
-@pytest.mark.parametrize("recipe", ["transformer", "resnet"])
+@pytest.mark.parametrize("recipe", ["transformer", pytest.param("resnet", marks=pytest.mark.slow)])
 def test_overflows_skip_the_updates_that_the_plain_step_skips(toy_data, recipe):
     trainers = both(recipe, "--dtype=mixed_float16", "--loss_scaling=Backoff",
                     "--loss_scaling_params={scale_max: 1.7e+7, step_window: 3}")
@@ -120,11 +121,11 @@ def test_overflows_skip_the_updates_that_the_plain_step_skips(toy_data, recipe):
 def test_a_resumed_run_is_the_same_to_the_bit(workspace: Path, command):
     from safetensors.numpy import load_file
 
-    settings = ("--mode=train", "--use_xla_jit", "--xla_buckets=2", "--max_grad_norm=1.0", "--ema_decay=0.9",
+    settings = ("--mode=train", "--use_xla_jit", "--xla_buckets=1", "--max_grad_norm=1.0", "--ema_decay=0.9",
                 "--lr_policy_params/warmup_steps=2", "--save_checkpoint_steps=6")
     code, out, err = command(*settings, f"--logdir={workspace}/whole")
     assert code == 0, err
-    assert 1 <= out.count("XLA: first update on 16 × ") <= 2 and "compilation included" in out
+    assert out.count("XLA: first update on 16 × ") == 1 and "compilation included" in out
     for more in (("--max_steps=6",), ("--continue_learning", "--max_steps=12")):
         code, _, err = command(*settings, *more)
         assert code == 0, err

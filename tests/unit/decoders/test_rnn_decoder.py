@@ -44,9 +44,10 @@ KINDS = {
     "gnmt_v2": {"attention_type": "gnmt_v2"},
     "gnmt_v2-tied": {"attention_type": "gnmt_v2", "weight_tied": True},
 }
-LONG = ("luong-groups", "bahdanau-factors", "luong-input-gates", "luong-states", "luong-monotonic")
+# Of the layers over whole sentences, one with each kind of scores and of states is enough for every change.
+WHOLE = ("bahdanau", "luong", "luong-cudnn-gru", "luong-states", "luong-monotonic", "gnmt", "gnmt_v2")
 FORMS = [pytest.param({**params, "input_feeding": fed}, id=f"{name}-{'fed' if fed else 'whole'}",
-                      marks=pytest.mark.long if name in LONG else ())
+                      marks=() if fed or name in WHOLE else pytest.mark.slow)
          for name, params in KINDS.items() for fed in (True, False)
          if fed or name not in ("luong-groups", "bahdanau-factors", "luong-input-gates")]
 

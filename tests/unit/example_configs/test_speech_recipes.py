@@ -20,7 +20,7 @@ RECOGNISERS = sorted(path for path in FOLDER.glob("*.py") if path != OVERFIT and
 # features, or in mixed precision. Tests of whole commands train toy-w2l.
 LIKE_OTHERS = {"jasper10x3_LibriSpeech", "jasper10x5_LibriSpeech", "jasper10x5_LibriSpeech_nvgrad_masks",
                "jasper-Mini-for-Jetson", "toy-w2l", "w2l_large_8gpus", "w2lplus_large_8gpus_mp", "ds2_large_8gpus_mp",
-               "ds2_small_1gpu", "digits-jca", "own-speech"}
+               "ds2_medium_4gpus", "ds2_small_1gpu", "ds2_toy_config", "digits-jca", "own-speech"}
 # Published: Jasper 10x3 200.5 million, Jasper 10x5 322 to 333 million; others counted by hand from the layers' sizes.
 MILLIONS = {"w2l_large_8gpus": 105.77, "w2l_large_8gpus_mp": 105.77, "w2lplus_large_8gpus": 106.50,
             "w2lplus_large_8gpus_mp": 106.50, "jasper10x3_LibriSpeech": 200.50, "jasper10x5_LibriSpeech": 322.29,

@@ -22,9 +22,9 @@ NARROW = ("num_channels", "rnn_cell_dim", "src_emb_size", "emb_size", "attention
 # The tokens of styles, 32 x 512, are not trained.
 WEIGHTS = {"tacotron_float": 26_925_153 - 2048, "tacotron_gst": 30_374_721 - 2048 + 16_384,
            "centaur_float": 22_574_244}
-# At a small width these train the same layers as the others; tests of whole commands train toy-voice.
-LIKE_OTHERS = ("tacotron_mixed", "tacotron_float_8gpu", "tacotron_mixed_8gpu", "toy-voice", "wavenet_float_8gpu",
-               "wavenet_mixed_8gpu")
+# At a small width these train the same layers as the others, or tests of whole commands train them.
+LIKE_OTHERS = ("tacotron_float", "tacotron_mixed", "tacotron_float_8gpu", "tacotron_mixed_8gpu", "toy-centaur",
+               "toy-speakers", "toy-voice", "toy-vocoder", "wavenet_mixed", "wavenet_float_8gpu", "wavenet_mixed_8gpu")
 
 
 @pytest.fixture(scope="session")

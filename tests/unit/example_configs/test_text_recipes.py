@@ -29,14 +29,14 @@ def small_parts(encoder: dict[str, Any], decoder: dict[str, Any]) -> tuple[dict[
     return {**encoder, **TRANSFORMER, "encoder_layers": 1}, {**decoder, **TRANSFORMER, "num_hidden_layers": 1}
 
 
-# tests/reference_losses.py trains the slow ones, too.
+# Layers of the slow ones are those of others, or tests/reference_losses.py trains them.
 @pytest.mark.long
 @pytest.mark.parametrize("name", [
-    "en-de/transformer-nvgrad", "en-de/transformer-bn", "en-de/convs2s-8-gpu", "en-de/convs2s-multi30k",
+    "en-de/transformer-nvgrad", "en-de/transformer-bn", "en-de/convs2s-8-gpu", "en-de/en-de-nmt-small",
+    "en-de/en-de-gnmt-like-weight-tied-2GPUs", "en-de/gnmt-v2-4-layers",
     *(pytest.param(name, marks=pytest.mark.slow)
-      for name in ("toy-reversal/nmt-reversal-CC", "toy-reversal/nmt-reversal-RR", "en-de/gnmt-multi30k")),
-    "en-de/en-de-nmt-small", "en-de/en-de-gnmt-like-4GPUs", "en-de/en-de-gnmt-like-weight-tied-2GPUs",
-    "en-de/gnmt-v2-4-layers"])
+      for name in ("toy-reversal/nmt-reversal-CC", "toy-reversal/nmt-reversal-RR", "en-de/gnmt-multi30k",
+                   "en-de/convs2s-multi30k", "en-de/en-de-gnmt-like-4GPUs"))])
 def test_recipe_trains(name: str, tmp_path: Path):
     """On toy text and at toy size, with everything else as the recipe has it."""
     (tmp_path / "vocab.txt").write_text("\n".join(["<PAD>", "</S>", "<S>", "<UNK>", *"abcdef"]) + "\n")
