@@ -336,7 +336,7 @@ def speaking(model: Any) -> list[ServingFunction]:
 
 def _front_end(layer: Any) -> str:
     """Returns why texts are not read, and what is read instead."""
-    special = (f"between {START} and {END}, with zeros up to a multiple of {layer.params['pad_to']}"
+    special = (f"between {START} and {END}, then at least one zero, up to a multiple of {layer.params['pad_to']}"
                if layer.params["pad_EOS"] else f"or only {PAD} for a text without symbols")
     speakers = f"; speakers has their numbers: {dict(enumerate(layer.speakers.names))}"
     return ("sentences, numbers and pronunciations are read by Python; the input symbols of sound has the line of each "
