@@ -11,7 +11,7 @@ from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.precision import of_weights
 from open_seq2seq.parts.sample_values import LogisticMixture, MuLaw
-from open_seq2seq.parts.wavenet import CausalConvolution, GatedLayer, LayerSettings, Upsampling, pointwise
+from open_seq2seq.parts.wavenet import CausalConvolution, GatedLayer, LayerSettings, Upsampling, as_matrix, pointwise
 from open_seq2seq.utils.errors import ConfigError
 
 
@@ -245,13 +245,16 @@ class WavenetEncoder(Encoder):
     def _with_cache(self, quiet: tf.Tensor, conditions: list[tf.Tensor],
                     context: int) -> tuple[Any, list[tf.TensorArray]]:
         """Returns a function that reads samples, and its first state, what each layer keeps; see ``_naively``."""
-        folded = of_weights(lambda: [self.preprocess.folded(), *[(layer.filter.folded(), layer.gate.folded())
-                                                                 for layer in self.layers]])
+        first, folded = of_weights(lambda: (self.preprocess.folded(), [layer.folded() for layer in self.layers]))
+        first = as_matrix(first[0]), first[1]
+        offsets = tf.stack([layer.offset for layer in folded])[:, tf.newaxis]
+        joined = tf.concat(conditions, 2) if conditions else None
 
         def predicted(position: tf.Tensor, sample: tf.Tensor, rings: Any) -> tuple[tf.Tensor, Any]:
             # A sample is predicted at the position of the one before it, with the condition of that position.
             place = (position + context - 1) // self._samples_per_condition
-            return self._step(position, sample, rings, [tf.gather(one, place, axis=1) for one in conditions], folded)
+            added = offsets if joined is None else offsets + tf.gather(joined, place, axis=1)
+            return self._step(position, sample, rings, tf.unstack(added), [first, *folded])
 
         return predicted, self._filled_rings(quiet, conditions, context)
 
@@ -275,21 +278,21 @@ class WavenetEncoder(Encoder):
     def _reaches(self) -> list[int]:
         return [self.preprocess.reach, *[layer.filter.reach for layer in self.layers]]
 
-    def _step(self, position: tf.Tensor, sample: tf.Tensor, rings: list[tf.TensorArray], condition: list[tf.Tensor],
+    def _step(self, position: tf.Tensor, sample: tf.Tensor, rings: list[tf.TensorArray], added: list[tf.Tensor],
               folded: list[Any]) -> tuple[tf.Tensor, list[tf.TensorArray]]:
         """Reads samples ``[batch]``; returns logits of the next ones ``[batch, channels]`` and the new rings."""
-        value, total, new_rings = self.samples.read(sample), 0.0, []
+        value, skips, new_rings = self.samples.read(sample), list[tf.Tensor](), []
         earlier = self.params["kernel_size"] - 1
         for number, (ring, reach) in enumerate(zip(rings, self._reaches, strict=True)):
             # The oldest input is where the newest one will be written.
-            taps = tf.stack([*[ring.read((position + reach // earlier * tap) % reach) for tap in range(earlier)],
-                             value])
+            taps = tf.concat([*[ring.read((position + reach // earlier * tap) % reach) for tap in range(earlier)],
+                              value], 1)
             with tf.control_dependencies([taps]):  # so that the ring need not be copied
                 new_rings.append(ring.write(position % reach, value))
             if number:
-                value, skip = self.layers[number - 1].step(taps, folded[number], condition)
-                total += skip
+                value, skip = folded[number](taps, value, added[number - 1])
+                skips.append(skip)
             else:
                 kernel, offset = folded[0]
-                value = tf.einsum("kbi,kio->bo", taps, kernel) + offset
-        return self._logits(total + value), new_rings
+                value = tf.matmul(taps, kernel) + offset
+        return self._logits(tf.add_n([*skips, value])), new_rings

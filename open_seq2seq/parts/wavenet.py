@@ -79,6 +79,37 @@ class CausalConvolution(Module):
         return self.convolution.kernel * factor, self.norm.beta - self.norm.moving_mean * factor
 
 
+class FoldedLayer(NamedTuple):
+    """A layer for one position: few operations, whose number takes more time than their arithmetic.
+
+    Attributes:
+      kernel: the convolutions of filter and gate ``[taps * filters, 2 * filters]``.
+      offset: what is added to filter and gate ``[2 * filters]``.
+      outputs: the products that follow them, for the next layer and for the output ``[filters, 2 * filters]``.
+    """
+
+    kernel: tf.Tensor
+    offset: tf.Tensor
+    outputs: tf.Tensor
+
+    def __call__(self, taps: tf.Tensor, x: tf.Tensor, added: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what ``GatedLayer`` returns, at one position ``[batch, filters]``.
+
+        Args:
+          taps: the inputs that the convolutions read, the newest last ``[batch, taps * filters]``.
+          x: the newest of them ``[batch, filters]``.
+          added: the offset and the condition ``[batch, 2 * filters]``.
+        """
+        first, second = tf.split(tf.matmul(taps, self.kernel) + added, 2, 1)
+        residual, skip = tf.split(tf.matmul(tf.tanh(first) * tf.sigmoid(second), self.outputs), 2, 1)
+        return x + residual, skip
+
+
+def as_matrix(kernel: tf.Tensor) -> tf.Tensor:
+    """Returns a kernel ``[taps, inputs, outputs]`` as ``[taps * inputs, outputs]``."""
+    return tf.reshape(kernel, [-1, kernel.shape[2]])
+
+
 class GatedLayer(Module):
     """A layer with a dilated convolution each for the filter and the gate, which read one half of the channels each.
 
@@ -108,28 +139,18 @@ class GatedLayer(Module):
         halves = tf.split(x, 2, -1)
         sides = [layer(half, mask, training, x.dtype)
                  for layer, half in zip((self.filter, self.gate), halves, strict=True)]
-        return self._gated(x, sides, condition)
-
-    def step(self, taps: tf.Tensor, sides: list[tuple[tf.Tensor, tf.Tensor]],
-             condition: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what ``__call__`` returns, at one position ``[batch, filters]``.
-
-        Args:
-          taps: the inputs that the convolutions read, the newest last ``[taps, batch, filters]``.
-          sides: the folded convolutions of the filter and the gate; see ``CausalConvolution.folded``.
-          condition: as in ``__call__``, ``[batch, filters]`` each.
-        """
-        halves = tf.split(taps, 2, -1)
-        outputs = [tf.einsum("kbi,kio->bo", half, kernel) + offset
-                   for half, (kernel, offset) in zip(halves, sides, strict=True)]
-        return self._gated(taps[-1], outputs, condition)
-
-    def _gated(self, x: tf.Tensor, sides: list[tf.Tensor],
-               condition: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         if condition:
             sides = [side + one for side, one in zip(sides, condition, strict=True)]
         gated = tf.tanh(sides[0]) * tf.sigmoid(sides[1])
         return x + self.residual(gated), self.skip(gated)
+
+    def folded(self) -> FoldedLayer:
+        """Returns the layer as two products with matrices, with batch norm by moving statistics."""
+        (first, first_offset), (second, second_offset) = self.filter.folded(), self.gate.folded()
+        kernel = tf.concat([tf.concat([first, tf.zeros_like(first)], 1), tf.concat([tf.zeros_like(second), second], 1)],
+                           2)
+        return FoldedLayer(as_matrix(kernel), tf.concat([first_offset, second_offset], 0),
+                           tf.concat([self.residual.kernel[0], self.skip.kernel[0]], 1))
 
 
 class Upsampling(Module):
