@@ -19,20 +19,22 @@ from tests.integration.conftest import ROOT
 
 pytestmark = pytest.mark.timeout(1800)
 WORDS = ["--mode=train_eval", "--max_steps=60", "--save_checkpoint_steps=10", "--eval_steps=20",
-         "--print_loss_steps=10", "--sweep", "lr_policy_params/learning_rate=0.5,2.0",
-         "--sweep", "random_seed=0,1", "--sweep_processes=2"]
-CELLS = [f"learning_rate={rate},random_seed={seed}" for rate in ("0.5", "2.0") for seed in range(2)]
-COMPLETE_BEFORE_KILL = (0, 1, 2)
+         "--print_loss_steps=10", "--sweep", "lr_policy_params/learning_rate=0.5,2.0", "--sweep_processes=2"]
 
 
-def start(workspace: Path, logdir: str) -> subprocess.Popen:
-    command = [sys.executable, str(ROOT / "run.py"), "--config_file=config.py", f"--logdir={logdir}", *WORDS]
+def cells_of(seeds: int) -> list[str]:
+    return [f"learning_rate={rate},random_seed={seed}" for rate in ("0.5", "2.0") for seed in range(seeds)]
+
+
+def start(workspace: Path, logdir: str, seeds: int = 2) -> subprocess.Popen:
+    command = [sys.executable, str(ROOT / "run.py"), "--config_file=config.py", f"--logdir={logdir}", *WORDS,
+               "--sweep", "random_seed=" + ",".join(map(str, range(seeds)))]
     return subprocess.Popen(command, cwd=workspace, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True)
 
 
-def to_end(workspace: Path, logdir: str) -> str:
-    process = start(workspace, logdir)
+def to_end(workspace: Path, logdir: str, seeds: int) -> str:
+    process = start(workspace, logdir, seeds)
     output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output
     return output
@@ -43,16 +45,16 @@ def complete(root: Path) -> set[str]:
     return {*json.loads(path.read_text())["complete"]} if path.is_file() else set()
 
 
-def unfinished_checkpoints(root: Path) -> set[Path]:
-    return {path for name in {*CELLS} - complete(root) for path in (root / name).glob("model.ckpt-[1-5]0")}
+def unfinished_checkpoints(root: Path, seeds: int = 2) -> set[Path]:
+    return {path for name in {*cells_of(seeds)} - complete(root) for path in (root / name).glob("model.ckpt-[1-5]0")}
 
 
-def kill_in_training(workspace: Path, logdir: str, count: int, rng: random.Random) -> None:
+def kill_in_training(workspace: Path, logdir: str, seeds: int, count: int, rng: random.Random) -> None:
     """Kills the sweep and its processes after ``count`` complete runs, when another one has a new checkpoint."""
-    process = start(workspace, logdir)
-    root, before = workspace / logdir, unfinished_checkpoints(workspace / logdir)
+    process = start(workspace, logdir, seeds)
+    root, before = workspace / logdir, unfinished_checkpoints(workspace / logdir, seeds)
     deadline = time.monotonic() + 600
-    while len(complete(root)) < count or not unfinished_checkpoints(root) - before:
+    while len(complete(root)) < count or not unfinished_checkpoints(root, seeds) - before:
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0]
         time.sleep(0.002)
     time.sleep(rng.random() * 0.2)
@@ -65,30 +67,34 @@ def times_of(root: Path, names: set[str]) -> dict[Path, int]:
 
 
 @pytest.mark.long
-def test_three_kills_end_in_the_same_table(workspace: Path):
-    to_end(workspace, "whole")
-    rng = random.Random(2)
-    for count in COMPLETE_BEFORE_KILL:
+@pytest.mark.parametrize(("seeds", "complete_before_kill"), [
+    (2, (0, 1, 2)), pytest.param(3, (0, 1, 3), marks=pytest.mark.slow)])
+def test_three_kills_end_in_the_same_table(workspace: Path, seeds: int, complete_before_kill: tuple[int, ...]):
+    to_end(workspace, "whole", seeds)
+    rng, cells = random.Random(2), cells_of(seeds)
+    for count in complete_before_kill:
         before = complete(workspace / "parts")
         times = times_of(workspace / "parts", before)
-        kill_in_training(workspace, "parts", count, rng)
-        assert len(complete(workspace / "parts")) < 4 and times_of(workspace / "parts", before) == times
+        kill_in_training(workspace, "parts", seeds, count, rng)
+        assert len(complete(workspace / "parts")) < len(cells) and times_of(workspace / "parts", before) == times
     before = complete(workspace / "parts")
     times = times_of(workspace / "parts", before)
-    output = to_end(workspace, "parts")
-    assert f"4 runs, of which {len(before)} are complete" in output and len(before) >= 2
+    output = to_end(workspace, "parts", seeds)
+    assert f"{len(cells)} runs, of which {len(before)} are complete" in output
+    assert len(before) >= complete_before_kill[-1]
     assert ": resumes; output: " in output and times_of(workspace / "parts", before) == times
     tables = [(workspace / folder / "sweep.csv").read_text(encoding="utf-8") for folder in ("whole", "parts")]
     assert tables[0] == tables[1] and len(tables[0].splitlines()) == 3
-    for name in CELLS:  # what the table is made of, and the weights
+    for name in cells:  # what the table is made of, and the weights
         first, second = (workspace / folder / name for folder in ("whole", "parts"))
         assert (first / "metrics.csv").read_text() == (second / "metrics.csv").read_text()
         weights = [one / "model.ckpt-60" / "weights.safetensors" for one in (first, second)]
         assert weights[0].read_bytes() == weights[1].read_bytes()
     page = (workspace / "parts" / "sweep.html").read_text(encoding="utf-8")
-    assert "± " in page and all(name in page for name in CELLS)
-    output = to_end(workspace, "parts")
-    assert "4 runs, of which 4 are complete" in output and "starts" not in output and "resumes" not in output
+    assert "± " in page and all(name in page for name in cells)
+    output = to_end(workspace, "parts", seeds)
+    assert f"{len(cells)} runs, of which {len(cells)} are complete" in output
+    assert "starts" not in output and "resumes" not in output
 
 
 @pytest.mark.long
