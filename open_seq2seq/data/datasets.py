@@ -37,6 +37,18 @@ def reason(error: tf.errors.OpError) -> str:
     return " ".join(_AFTER.sub("", _BEFORE.sub("", words)).split()).rstrip(". ")
 
 
+def elements_of(dataset: tf.data.Dataset) -> Iterator[Any]:
+    """Yields the elements of a data set as NumPy arrays, in order.
+
+    TensorFlow may not tune the numbers of threads: in one of nine cases the thread that tunes misses the end of the
+    iterator, whose deletion then waits for up to a minute.
+    """
+    options = tf.data.Options()
+    options.deterministic = True
+    options.autotune.enabled = False
+    yield from dataset.with_options(options).as_numpy_iterator()
+
+
 PLAN_SIGNATURE = {"examples": tf.TensorSpec([None], tf.int64), "epoch": tf.TensorSpec([], tf.int64)}
 """Signature of the plan, a data set with one element for each batch to make."""
 
@@ -91,9 +103,6 @@ class _Run:
             tf.data.Dataset.from_generator(self._elements, output_signature=PLAN_SIGNATURE), training)
         if self.dataset is not None:
             _check_elements(layer, self.dataset)
-            options = tf.data.Options()
-            options.deterministic = True
-            self.dataset = self.dataset.with_options(options)
 
     def _elements(self) -> Iterator[dict[str, Any]]:
         try:
@@ -122,7 +131,7 @@ class _Run:
     def raw_batches(self) -> Iterator[tuple[Wanted, dict[str, Any]]]:
         """Yields (element of the plan, batch); TensorFlow's errors are raised as they are."""
         assert self.dataset is not None
-        for made in self.dataset.as_numpy_iterator():
+        for made in elements_of(self.dataset):
             wanted = self._under_way.popleft() if self._under_way else None
             batch = mapped(lambda path, array: array, made)  # turns tuples, which tf.data needs, into lists
             if wanted is None or not _is_of(batch, wanted):

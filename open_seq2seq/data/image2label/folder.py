@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import REFUSE, Param
-from open_seq2seq.data.datasets import reason
+from open_seq2seq.data.datasets import elements_of, reason
 from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.image2label.image_files import decode_rgb
 from open_seq2seq.data.image2label.image_layer import ImageDataLayer
@@ -50,7 +50,7 @@ def cached_set(files: FileSet, pipeline: Pipeline, skips: bool) -> PixelSet:
     start = 0
     while start < files.num_images:  # after an image that cannot be decoded, a new data set continues with the next
         try:
-            for image in _decoded(files, pipeline, start).as_numpy_iterator():
+            for image in elements_of(_decoded(files, pipeline, start)):
                 pixels[len(readable)] = image
                 readable.append(start)
                 start += 1

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
+from open_seq2seq.data.datasets import elements_of
 from open_seq2seq.data.record_files import record_starts
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
@@ -68,7 +69,7 @@ def read_record_pairs(paths: Sequence[str], subtokens: Sequence[str]) -> Iterato
 def _pairs_of(path: str, subtokens: Sequence[str]) -> Iterator[tuple[str, str]]:
     number = 0
     try:
-        for number, record in enumerate(tf.data.TFRecordDataset(path).as_numpy_iterator(), 1):
+        for number, record in enumerate(elements_of(tf.data.TFRecordDataset(path)), 1):
             features = tf.io.parse_single_example(record, _FEATURES)
             source, target = (features[side].numpy().tolist() for side in _SIDES)
             if not source or not target:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import open_seq2seq
 from open_seq2seq.data import DataLayer
 from open_seq2seq.data.batch_loader import LoaderGroup, Wanted
 from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
+from open_seq2seq.data.datasets import elements_of
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.static_shapes import EMPTY_ID, StaticBatches
 from open_seq2seq.parts.forward_pass import forward_pass
@@ -240,6 +243,15 @@ def test_batches_of_another_form_are_refused():
     first, second = caught.value.problems
     assert "source_tensors/0: Other.make_dataset makes float64 (None, None), but the layer's fields declare" in first
     assert "source_tensors/1: Other.make_dataset makes nothing" in second
+
+
+def test_iterators_do_not_wait_for_a_thread_that_tunes():
+    dataset = tf.data.Dataset.range(5).map(lambda number: {"square": number * number})
+    assert [made["square"] for made in elements_of(dataset)] == [0, 1, 4, 9, 16]
+    package = Path(open_seq2seq.__file__).parent
+    others = [path.relative_to(package).as_posix() for path in package.rglob("*.py")
+              if "as_numpy_iterator" in path.read_text(encoding="utf-8")]
+    assert others == ["data/datasets.py"]
 
 
 def test_a_layer_without_any_way_to_make_a_batch_says_so():
