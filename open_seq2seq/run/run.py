@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import os
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +66,12 @@ class Run:
         with in_python():
             self._config = _config_of(config)
             self._overrides = overrides_of(values or {})
-        if logdir is not None:
-            self._overrides.append(Override(None, ("logdir",), _names(logdir)))
+        if isinstance(logdir, (str, os.PathLike)):
+            self._overrides.append(Override(None, ("logdir",), os.fspath(logdir)))
+        elif logdir is not None:
+            if not logdir:
+                raise UserError("logdir is an empty list: give at least one log directory.")
+            self._overrides.append(Override(None, ("logdir",), [os.fspath(one) for one in logdir]))
         self._trust_code = trust_code
         self._words: Collection[str] = ()
         self._is_command = False
@@ -348,8 +352,14 @@ class Run:
         chosen = self.options(mode, **options)
         from open_seq2seq.run import session
 
-        with _remedied(chosen):
+        try:
             return session.run(chosen)
+        except DataError as error:
+            config = chosen.config
+            if "does not exist" in str(error) or any(
+                    names_missing_path(config.params(section).get("data_layer_params")) for section in config.sections):
+                error.add_note(remedy(config.config_file.data_note))
+            raise
 
     def _perform(self, mode: str, **options: Any) -> Outcome:
         with self._speaking():
@@ -392,14 +402,6 @@ def load(logdir: Folder | Sequence[Folder], values: Mapping[str, Any] | None = N
     return Run(None, {**(values or {}), **more_values}, logdir=logdir, trust_code=trust_code).load()
 
 
-def _names(logdir: Folder | Sequence[Folder]) -> str | list[str]:
-    if isinstance(logdir, (str, os.PathLike)):
-        return os.fspath(logdir)
-    if not logdir:
-        raise UserError("logdir is an empty list: give at least one log directory.")
-    return [os.fspath(one) for one in logdir]
-
-
 def _config_of(config: Config | None) -> ConfigFile | str | None:
     if config is None or isinstance(config, Mapping):
         return None if config is None else config_of_values(config)
@@ -408,16 +410,3 @@ def _config_of(config: Config | None) -> ConfigFile | str | None:
     if not lies_in_logdir(path):
         possible_keys(path)  # reports that a base does not exist before TensorFlow is imported
     return path
-
-
-@contextlib.contextmanager
-def _remedied(options: RunOptions) -> Iterator[None]:
-    """Adds the config's remedy to errors about data that it names and that do not exist."""
-    try:
-        yield
-    except DataError as error:
-        config = options.config
-        if "does not exist" in str(error) or any(
-                names_missing_path(config.params(section).get("data_layer_params")) for section in config.sections):
-            error.add_note(remedy(config.config_file.data_note))
-        raise

@@ -113,8 +113,7 @@ def run(options: RunOptions) -> Outcome:
     if options.elastic:
         return Outcome(*train_elastically(options, specs))
     spec = next(iter(specs.values()))
-    runner = _make_runner(options, spec.full_params)
-    notes = _settle_process(options, specs, runner)
+    runner, notes = _start_process(options, specs)
     with contextlib.ExitStack() as stack:
         if runner.num_processes > 1:
             stack.enter_context(watched(runner, spec.full_params["watchdog_seconds"]))
@@ -129,57 +128,39 @@ def run(options: RunOptions) -> Outcome:
             return _train(options, specs, logdir, runner)
         model, path = _restored_model(options, settle_precision(specs, runner)[options.mode], logdir, runner)
         if options.mode == "eval":
-            return Outcome(metrics=_evaluate(model, path, runner))
-        {"infer": _infer, "interactive_infer": _interact}[options.mode](options, model, runner)
+            print_title(model, f"of {path}")
+            metrics = EvaluationPass(model, runner).run(report_progress=True)
+            deco_print("Finished evaluation")
+            return Outcome(metrics=metrics)
+        _infer(options, model, runner)
     return Outcome()
 
 
-def _make_runner(options: RunOptions, params: Mapping[str, Any]) -> Runner:
-    if options.mode != "interactive_infer":
-        return make_runner(params)
-    runner = make_runner(one_device(params))
-    if runner.world_size > 1:
+def _start_process(options: RunOptions, specs: Specs) -> tuple[Runner, list[str]]:
+    """Makes the runner, applies process-wide settings, and checks that all ranks agree; also returns lines to print."""
+    params = next(iter(specs.values())).full_params
+    runner = make_runner(one_device(params) if options.mode == "interactive_infer" else params)
+    if options.mode == "interactive_infer" and runner.world_size > 1:
         raise UserError("The mode interactive_infer runs in one process: start it without mpiexec or horovodrun, and "
                         "without TF_CONFIG.")
-    return runner
-
-
-def _settle_process(options: RunOptions, specs: Specs, runner: Runner) -> list[str]:
-    """Applies process-wide settings, and checks that all ranks agree; returns lines for the log."""
-    params = next(iter(specs.values())).full_params
     notes = runner.describe() + training_setup.set_up_process([spec.params for spec in specs.values()])
-    if runner.num_processes == 1:
-        return notes
     with time_limit(params["connect_seconds"]):
-        return notes + training_setup.check_processes(options, params, runner)
-
-
-def _evaluate(model: Model, path: str, runner: Runner) -> dict[str, float]:
-    print_title(model, f"of {path}")
-    metrics = EvaluationPass(model, runner).run(report_progress=True)
-    deco_print("Finished evaluation")
-    return metrics
+        return runner, notes + training_setup.check_processes(options, params, runner)
 
 
 def _infer(options: RunOptions, model: Model, runner: Runner) -> None:
-    with never_written(lambda: protected_files(options, model)):
-        InferencePass(model, runner).run(options.infer_output_file)
-    _report_output(options)
-
-
-def _report_output(options: RunOptions) -> None:
-    name = options.infer_output_file
-    deco_print("Finished inference. Results: "
-               f"{'standard output' if name == STANDARD_OUTPUT else os.path.abspath(name)}")
-
-
-def _interact(options: RunOptions, model: Model, runner: Runner) -> None:
-    if not options.infer_files:
+    """Writes results to the output file; in the mode ``interactive_infer`` without files, answers at a prompt."""
+    output = options.infer_output_file
+    if options.mode == "interactive_infer" and not options.infer_files:
         prompt(TrainedModel(model))
         return
     with never_written(lambda: protected_files(options, model)):
-        answer_lines(TrainedModel(model), options.infer_output_file)
-    _report_output(options)
+        if options.mode == "infer":
+            InferencePass(model, runner).run(output)
+        else:
+            answer_lines(TrainedModel(model), output)
+    deco_print("Finished inference. Results: "
+               f"{'standard output' if output == STANDARD_OUTPUT else os.path.abspath(output)}")
 
 
 def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) -> Outcome:
@@ -240,14 +221,10 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
     print_model(model, named_variables(model), runner, options.verbose)
     if options.members:
         model.join(dict(_member(member, runner) for member in options.members))
-    for name, other in model.needed_models(model.params).items():
-        model.use(name, _member(_options_of(other), runner)[1])
+    for name, folder in model.needed_models(model.params).items():
+        needed = resolve_run(None, "interactive_infer", [Override(None, ("logdir",), unpacked(folder))])
+        model.use(name, _member(needed, runner)[1])
     return model, path
-
-
-def _options_of(logdir: str) -> RunOptions:
-    """Returns the options with which another model that a model needs is loaded."""
-    return resolve_run(None, "interactive_infer", [Override(None, ("logdir",), unpacked(logdir))])
 
 
 def _member(options: RunOptions, runner: Runner) -> tuple[str, Model]:

@@ -144,17 +144,13 @@ def resumed(options: RunOptions, logdir: LogDir,
 
 def shared_seed(spec: ModelSpec, state: Mapping[str, Any] | None, runner: Runner) -> int:
     """Returns the run's seed, the same on all ranks: that of the state to resume from, else that of the config."""
-    return runner.share(_seed(spec, state))
-
-
-def _seed(spec: ModelSpec, state: Mapping[str, Any] | None) -> int:
     seed = spec.params.get("random_seed")
     if state is not None and state["random_seed"] != seed:
-        stored = int(state["random_seed"])
         if seed is not None:
-            deco_print(f"random_seed is {seed} in the config, but this run started with {stored}, which is kept.")
-        return stored
-    return int(time.time()) if seed is None else int(seed)
+            deco_print(f"random_seed is {seed} in the config, but this run started with {state['random_seed']}, which "
+                       "is kept.")
+        seed = state["random_seed"]
+    return runner.share(int(time.time()) if seed is None else int(seed))
 
 
 def build_models(specs: Mapping[str, ModelSpec], seed: int, runner: Runner,
@@ -279,15 +275,15 @@ def _lacks_average(trainer: Trainer) -> bool:
 def finish(trainer: Trainer, signum: int | None) -> None:
     """Finishes a run after its last update, or after the signal that stopped it."""
     with tracked(trainer):
-        _finish(trainer, signum)
+        if signum is None:
+            _finish(trainer)
+        else:
+            remaining = "no step is left" if trainer.finished else "resume with --continue_learning"
+            deco_print(f"Stopped at step {trainer.step}; {remaining}.")
     close_trackers(trainer.trackers, "finished" if signum is None else "stopped")
 
 
-def _finish(trainer: Trainer, signum: int | None) -> None:
-    if signum is not None:
-        remaining = "no step is left" if trainer.finished else "resume with --continue_learning"
-        deco_print(f"Stopped at step {trainer.step}; {remaining}.")
-        return
+def _finish(trainer: Trainer) -> None:
     if trainer.saves and trainer.model.params["average_checkpoints"]:
         _average(trainer)
     if trainer.early_stopping.has_ended:
