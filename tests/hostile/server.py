@@ -161,8 +161,8 @@ def _import_the_toolkit() -> None:
 
     import_tensorflow()  # without its log
     import open_seq2seq.models
-    import open_seq2seq.run.config_source
     import open_seq2seq.run.dry_run
+    import open_seq2seq.run.resolution
     import open_seq2seq.run.session  # noqa: F401
 
 

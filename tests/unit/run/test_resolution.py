@@ -13,7 +13,7 @@ import pytest
 from open_seq2seq.config.loader import ConfigFile
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.data import DataLayer, ParallelTextDataLayer, Speech2TextDataLayer, TransformerDataLayer
-from open_seq2seq.run.config_source import overrides_for
+from open_seq2seq.run.resolution import overrides_for
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError, UserError
 
