@@ -13,8 +13,7 @@ from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.parts.component import carried_states
 from open_seq2seq.run import training_setup
-from open_seq2seq.run.logdir import LogDir, take_over
-from open_seq2seq.run.logdir_lock import LogDirLock
+from open_seq2seq.run.logdir import LogDir, LogDirLock, take_over
 from open_seq2seq.run.logs import RunLogs
 from open_seq2seq.run.overview import print_task, print_training, write_overview
 from open_seq2seq.run.restoring import ranks

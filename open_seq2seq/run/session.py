@@ -27,8 +27,7 @@ from open_seq2seq.run import training_setup
 from open_seq2seq.run.config_changes import check_config
 from open_seq2seq.run.dry_run import check_run
 from open_seq2seq.run.elastic_session import train_elastically
-from open_seq2seq.run.logdir import LogDir, check_logdir
-from open_seq2seq.run.logdir_lock import LOCK
+from open_seq2seq.run.logdir import LOCK, LogDir, check_logdir
 from open_seq2seq.run.overview import print_model, print_task, print_training, write_overview
 from open_seq2seq.run.resolution import check_verb, resolve_run
 from open_seq2seq.run.restoring import restore_weights

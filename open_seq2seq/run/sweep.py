@@ -30,7 +30,7 @@ from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.models.model_params import BEST_METRIC, BEST_METRIC_MODE
 from open_seq2seq.report.content import read_content
 from open_seq2seq.report.sweep import PAGE, TABLE, SweepTable, figures_of, sweep_table
-from open_seq2seq.run.logdir_lock import LogDirLock, config_checksum, is_marked
+from open_seq2seq.run.logdir import LogDirLock, config_checksum, is_marked
 from open_seq2seq.training.loop.stopping import StopRequest
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print

@@ -23,8 +23,7 @@ from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.run.config_changes import check_config
-from open_seq2seq.run.logdir import LogDir, check_logdir
-from open_seq2seq.run.logdir_lock import START_MARK, LogDirLock, write_mark
+from open_seq2seq.run.logdir import START_MARK, LogDir, LogDirLock, check_logdir, write_mark
 from open_seq2seq.run.logs import RunLogs
 from open_seq2seq.run.restoring import load_base_model, restore_position, restore_run
 from open_seq2seq.runners import Runner

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from open_seq2seq.run.logdir_lock import START_MARK
+from open_seq2seq.run.logdir import START_MARK
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

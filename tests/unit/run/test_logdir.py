@@ -11,8 +11,7 @@ from open_seq2seq.checkpoints.folders import find_checkpoints, list_checkpoints
 from open_seq2seq.checkpoints.original import OriginalFiles
 from open_seq2seq.config.loader import ConfigFile, load_config
 from open_seq2seq.config.resolve import ResolvedConfig, RunOptions
-from open_seq2seq.run.logdir import check_logdir
-from open_seq2seq.run.logdir_lock import LogDirLock, write_mark
+from open_seq2seq.run.logdir import LogDirLock, check_logdir, write_mark
 from open_seq2seq.run.logs import RunLogs, git_info
 from open_seq2seq.utils.errors import UserError
 
@@ -295,7 +294,7 @@ def test_load_model_may_be_a_folder_with_checkpoints_of_the_original(tmp_path):
 
 HOLD = """
 import sys, time
-from open_seq2seq.run.logdir_lock import LogDirLock
+from open_seq2seq.run.logdir import LogDirLock
 with LogDirLock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)
