@@ -119,16 +119,11 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
         or cannot be written, or something else has the name of a later checkpoint.
     """
     lenient = options.no_dir_check or options.benchmark
-    logdir = params.get("logdir")
-    root = Path(logdir).expanduser() if logdir else None
-    if root is not None:
-        refuse_links(root)
-    folder = None if root is None else _folder(options, root)
-    if folder is not None:
-        refuse_links(folder)
+    root, folder, best = _folders(options, params)
     training = options.mode.startswith("train")
-    for place in (root, folder) if training else ():
-        if place is not None:
+    for place in filter(None, (root, folder)):
+        refuse_links(place)
+        if training:
             _check_folders(place)
     checkpoint = base = None
     try:
@@ -147,26 +142,30 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
             base = _base_checkpoint(params)
         except UserError as error:
             _raise_or_warn(error, lenient)
-    best = folder / BEST_MODELS if folder else None
     if training and root is not None and checkpoint is None and options.continue_learning and is_marked(root):
         return LogDir(root, folder, best, None, base, started_run(root, options), True)
     return LogDir(root, folder, best, checkpoint, base)
 
 
-def _folder(options: RunOptions, root: Path) -> Path:
-    """Returns the folder of checkpoints; for a new run, this depends only on ``--enable_logs``."""
+def _folders(options: RunOptions, params: Mapping[str, Any]) -> tuple[Path | None, Path | None, Path | None]:
+    """Returns the log directory, its folder of checkpoints, and that of the best models; None without a ``logdir``.
+
+    For a new run, the folder of checkpoints depends only on ``--enable_logs``.
+    """
+    if not params.get("logdir"):
+        return None, None, None
+    root = Path(params["logdir"]).expanduser()
     if options.mode.startswith("train") and not options.continue_learning:
-        return root / LOGS if options.enable_logs else root
-    return checkpoint_folder(root, options.enable_logs)
+        folder = root / LOGS if options.enable_logs else root
+    else:
+        folder = checkpoint_folder(root, options.enable_logs)
+    return root, folder, folder / BEST_MODELS
 
 
 def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     """Returns the log directory of a run in progress that has lost its rank 0."""
-    logdir = params.get("logdir")
-    root = Path(logdir).expanduser() if logdir else None
-    folder = None if root is None else _folder(options, root)
-    best = folder / BEST_MODELS if folder else None
-    return LogDir(root, folder, best) if root is None else LogDir(root, folder, best, run=started_run(root, options))
+    root, folder, best = _folders(options, params)
+    return LogDir(None) if root is None else LogDir(root, folder, best, run=started_run(root, options))
 
 
 def _raise_or_warn(error: UserError, lenient: bool) -> None:
@@ -317,15 +316,11 @@ class LogDirLock:
     def __exit__(self, kind: type[BaseException] | None = None, *exception: object) -> None:
         if self._file is not None:
             if kind is not None and self._root is not None and self._has_made_folder:
-                self._leave_nothing(self._root)
+                with contextlib.suppress(OSError):  # the run has failed before it wrote anything to the new directory
+                    if {*os.listdir(self._root)} <= {*_FIRST_FILES}:
+                        disk.remove_folder(self._root, [*_FIRST_FILES])
             self._file.close()  # releases the lock
             self._file = None
-
-    def _leave_nothing(self, root: Path) -> None:
-        """Removes the directory that this lock has made, if the run failed before it wrote anything there."""
-        with contextlib.suppress(OSError):
-            if {*os.listdir(root)} <= {*_FIRST_FILES}:
-                disk.remove_folder(root, [*_FIRST_FILES])
 
 
 def write_mark(root: Path, run: str, options: RunOptions) -> None:
@@ -337,7 +332,7 @@ def write_mark(root: Path, run: str, options: RunOptions) -> None:
     try:
         root.mkdir(parents=True, exist_ok=True)
         disk.remove_unfinished(root)
-        with disk.writing(root / START_MARK, _is_mark) as file:
+        with disk.writing(root / START_MARK, lambda file: _parsed(file.read(_MOST_BYTES)) is not None) as file:
             file.write(json.dumps({_RUN: run, _CONFIG: config_checksum(options)}).encode())
     except OSError as error:
         raise UserError(f"The log directory {root} cannot be written: {error.strerror} ({error.filename}).") from error
@@ -345,12 +340,12 @@ def write_mark(root: Path, run: str, options: RunOptions) -> None:
 
 def is_marked(root: Path) -> bool:
     """Returns whether a log directory holds the mark of a run that has not completed a checkpoint."""
-    return _read(root) is not None
+    return _read_mark(root) is not None
 
 
 def started_run(root: Path, options: RunOptions) -> str:
     """Returns the name of the run that has started in a log directory, or a new name if its config was another one."""
-    mark = _read(root) or {}
+    mark = _read_mark(root) or {}
     return mark[_RUN] if mark.get(_CONFIG) == config_checksum(options) else uuid.uuid4().hex
 
 
@@ -359,7 +354,7 @@ def config_checksum(options: RunOptions) -> str:
     return hashlib.sha256(to_yaml(options.config.as_sections()).encode()).hexdigest()
 
 
-def _read(root: Path) -> dict[str, str] | None:
+def _read_mark(root: Path) -> dict[str, str] | None:
     try:
         return _parsed(read_own(root, START_MARK, _MOST_BYTES))
     except (OSError, NotOwnFileError):
@@ -373,7 +368,3 @@ def _parsed(content: bytes) -> dict[str, str] | None:
         return None
     return mark if isinstance(mark, dict) and {*mark} == {_RUN, _CONFIG} and all(
         isinstance(value, str) and len(value) <= 100 for value in mark.values()) else None
-
-
-def _is_mark(file: BinaryIO) -> bool:
-    return _parsed(file.read(_MOST_BYTES)) is not None
