@@ -23,6 +23,7 @@ from open_seq2seq.checkpoints import (
 )
 from open_seq2seq.checkpoints.folders import (
     AVERAGED,
+    BEST_MODELS,
     best_name,
     best_parts,
     list_checkpoints,
@@ -59,8 +60,7 @@ class RunSaver:
     if it is better than the best models of the other runs, too.
 
     Args:
-      directory: folder of the regular checkpoints.
-      best_dir: folder of the best models.
+      directory: folder of the regular checkpoints, and of the folder of the best models.
       run: name of the run, stored in the state of each checkpoint.
       params: parameters of the training model, of which ``num_checkpoints``, ``average_checkpoints``, ``best_metric``
         and ``best_metric_mode`` are used.
@@ -75,16 +75,16 @@ class RunSaver:
       saved_step: step of the run's last regular checkpoint; -1 if there is none.
     """
 
-    def __init__(self, directory: Path, best_dir: Path, run: str, params: Mapping[str, Any], config_yaml: str,
-                 inputs: RunInputs, start_mark: Path | None = None) -> None:
+    def __init__(self, directory: Path, run: str, params: Mapping[str, Any], config_yaml: str, inputs: RunInputs,
+                 start_mark: Path | None = None) -> None:
         self.directory, self.config_yaml, self.inputs = directory, config_yaml, inputs
         _ = self.inputs.data  # computed now, before the files can change
-        self._best_dir, self._run, self._start_mark = best_dir, run, start_mark
+        self._best_dir, self._run, self._start_mark = directory / BEST_MODELS, run, start_mark
         self._metric = params["best_metric"]
         self._sign = 1.0 if params["best_metric_mode"] == "max" else -1.0
         keep = params["num_checkpoints"]
         self._regular = Checkpointer(directory, max(keep, params["average_checkpoints"] or 0), regular_step, run)
-        self._best = Checkpointer(best_dir, keep, self._best_order, run)
+        self._best = Checkpointer(self._best_dir, keep, self._best_order, run)
         self.saved_step = -1
         self._began = time.monotonic()  # minus the seconds before the run was resumed
         self._evaluated: tuple[int, dict[str, float]] = (-1, {})  # step and metrics of the last evaluation

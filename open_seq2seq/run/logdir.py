@@ -21,7 +21,6 @@ from typing import IO, Any, BinaryIO
 
 from open_seq2seq.checkpoints.folders import (
     ALL_FOLDERS,
-    BEST_MODELS,
     DIVERGENCE,
     KEPT_FILES,
     LOGS,
@@ -64,7 +63,6 @@ class LogDir:
       root: the ``logdir`` of the config; None if this process writes no files, as in a benchmark or on ranks above 0.
       checkpoint_dir: folder of checkpoints and events: ``root``, or ``root/logs`` if a run with ``--enable_logs``
         writes or wrote them.
-      best_dir: folder of the best models: ``checkpoint_dir/best_models``.
       checkpoint: checkpoint folder to resume from, or to evaluate; None for a new run.
       base_checkpoint: checkpoint from ``load_model`` with the initial weights, or None.
       run: name of the run, which distinguishes its checkpoints from those of other runs.
@@ -73,7 +71,6 @@ class LogDir:
 
     root: Path | None
     checkpoint_dir: Path | None = None
-    best_dir: Path | None = None
     checkpoint: Path | None = None
     base_checkpoint: Path | OriginalFiles | HuggingFaceFolder | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -119,7 +116,7 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
         or cannot be written, or something else has the name of a later checkpoint.
     """
     lenient = options.no_dir_check or options.benchmark
-    root, folder, best = _folders(options, params)
+    root, folder = _folders(options, params)
     training = options.mode.startswith("train")
     for place in filter(None, (root, folder)):
         refuse_links(place)
@@ -143,29 +140,29 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
         except UserError as error:
             _raise_or_warn(error, lenient)
     if training and root is not None and checkpoint is None and options.continue_learning and is_marked(root):
-        return LogDir(root, folder, best, None, base, started_run(root, options), True)
-    return LogDir(root, folder, best, checkpoint, base)
+        return LogDir(root, folder, None, base, started_run(root, options), True)
+    return LogDir(root, folder, checkpoint, base)
 
 
-def _folders(options: RunOptions, params: Mapping[str, Any]) -> tuple[Path | None, Path | None, Path | None]:
-    """Returns the log directory, its folder of checkpoints, and that of the best models; None without a ``logdir``.
+def _folders(options: RunOptions, params: Mapping[str, Any]) -> tuple[Path | None, Path | None]:
+    """Returns the log directory and its folder of checkpoints; None without a ``logdir``.
 
     For a new run, the folder of checkpoints depends only on ``--enable_logs``.
     """
     if not params.get("logdir"):
-        return None, None, None
+        return None, None
     root = Path(params["logdir"]).expanduser()
     if options.mode.startswith("train") and not options.continue_learning:
         folder = root / LOGS if options.enable_logs else root
     else:
         folder = checkpoint_folder(root, options.enable_logs)
-    return root, folder, folder / BEST_MODELS
+    return root, folder
 
 
 def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     """Returns the log directory of a run in progress that has lost its rank 0."""
-    root, folder, best = _folders(options, params)
-    return LogDir(None) if root is None else LogDir(root, folder, best, run=started_run(root, options))
+    root, folder = _folders(options, params)
+    return LogDir(None) if root is None else LogDir(root, folder, run=started_run(root, options))
 
 
 def _raise_or_warn(error: UserError, lenient: bool) -> None:

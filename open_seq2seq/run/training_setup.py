@@ -188,16 +188,16 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
         if built is not None:
             check_data(runner, section, built.data_layer.lengths, built.data_layer.costs)
     saver = None
-    if logdir.checkpoint_dir is not None and logdir.best_dir is not None:
+    if logdir.checkpoint_dir is not None:
         config = options.config
-        saver = RunSaver(logdir.checkpoint_dir, logdir.best_dir, logdir.run, model.params,
+        saver = RunSaver(logdir.checkpoint_dir, logdir.run, model.params,
                          as_comment(config.config_file.data_note) + to_yaml(config.as_sections()), inputs,
                          logdir.root / START_MARK if logdir.root else None)
         with config.config_file.in_use():
             keep_files(saver.directory, config.base_model,
                        {mode: config.merge(mode)[0] for mode in ("train", *MODES)})
     summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
-    metrics = MetricsFile(logdir.checkpoint_dir) if saver and logdir.checkpoint_dir else None
+    metrics = MetricsFile(logdir.checkpoint_dir) if logdir.checkpoint_dir else None
     with runner.scope():
         trainer = Trainer(model, eval_model, runner, seed, saver, summaries_dir, metrics,
                           _trackers(options, model, logdir) if saver else ())

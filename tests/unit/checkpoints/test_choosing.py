@@ -106,7 +106,7 @@ def test_a_stretch_ends_where_the_rate_changes(tmp_path, make_snapshot):
 def test_the_last_checkpoint_has_the_metrics_of_an_evaluation_before_it_was_saved(tmp_path):
     """The last step is evaluated first if it is one of ``eval_steps``, but not of ``save_checkpoint_steps``."""
     params = {"best_metric": "WER", "best_metric_mode": "min", "num_checkpoints": 2, "average_checkpoints": None}
-    saver = RunSaver(tmp_path, tmp_path / "best_models", "run", params, "", SimpleNamespace(data={}, contents=dict))
+    saver = RunSaver(tmp_path, "run", params, "", SimpleNamespace(data={}, contents=dict))
     variables = SimpleNamespace(weights={"w": np.ones(2, np.float32)}, optimizer=SimpleNamespace(state=dict))
     for step, metrics in ((3, {"WER": 1.0}), (4, {"WER": 1.0}), (5, None)):
         position = RunPosition(step, 0, step, 1, 1, {}, None)
@@ -126,7 +126,7 @@ def test_a_resumed_run_removes_what_a_killed_one_kept_too_long(tmp_path, make_sn
         write_snapshot(make_snapshot(step, "run"), tmp_path / f"model.ckpt-{step}")
         write_snapshot(make_snapshot(step, "run"), best / f"WER={score:.4f}-step-{step}")
     write_snapshot(make_snapshot(1, "other"), tmp_path / "model.ckpt-1")
-    saver = RunSaver(tmp_path, best, "run", params, "", SimpleNamespace(data={}, contents=dict))
+    saver = RunSaver(tmp_path, "run", params, "", SimpleNamespace(data={}, contents=dict))
     saver.resume(4)
     assert sorted(path.name for path in tmp_path.glob("model*")) == ["model.ckpt-1", "model.ckpt-4"]
     assert [path.name for path in best.iterdir()] == ["WER=0.2500-step-4"] and saver.saved_step == 4

@@ -102,7 +102,7 @@ def test_situations(tmp_path, capsys, mode, what, given, expected):
     found = check_logdir(options(mode, **given), params)
     in_logs = what == "logs" if expected else given.get("enable_logs", False)  # wherever the checkpoints are
     folder = logdir / "logs" if in_logs else logdir
-    assert (found.root, found.checkpoint_dir, found.best_dir) == (logdir, folder, folder / "best_models")
+    assert (found.root, found.checkpoint_dir) == (logdir, folder)
     assert found.checkpoint == (logdir / expected if expected else None)
     assert capsys.readouterr().out == ""
 
