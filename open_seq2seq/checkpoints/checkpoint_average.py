@@ -8,12 +8,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from open_seq2seq.checkpoints.reading import Checkpoint, load_checkpoint
-from open_seq2seq.checkpoints.state import AVERAGE, METRICS, RATES, read_state
+from open_seq2seq.checkpoints.state import AVERAGE, METRICS, RATES, state_if_intact
 from open_seq2seq.checkpoints.writing import Snapshot
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
@@ -29,20 +28,12 @@ def of_one_stretch(paths: Sequence[Path], has_jump: Callable[[int, int], bool] =
       paths: folders of regular checkpoints, the newest first.
       has_jump: returns whether the learning-rate schedule has a jump between two steps.
     """
-    states = [_state(path) for path in paths]
-    for count, (newer, older) in enumerate(itertools.pairwise(states), 1):
+    for count, (newer, older) in enumerate(itertools.pairwise(map(state_if_intact, paths)), 1):
         if newer is None or older is None:  # damaged, which ``average_checkpoints`` reports
             continue
         if newer.get(RATES) != older.get(RATES) or has_jump(older["step"], newer["step"]):
             return count
     return len(paths)
-
-
-def _state(path: Path) -> dict[str, Any] | None:
-    try:
-        return read_state(path)
-    except CheckpointError:
-        return None
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
@@ -70,7 +61,8 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
             deco_print(f"WARNING: {error} It is left out of the average.")
             continue
         last: Checkpoint = checkpoint
-        values = _to_average(last)
+        values = {**last.weights,
+                  **{name: value for name, value in last.optimizer.items() if name.startswith(AVERAGE)}}
         shapes = {name: value.shape for name, value in values.items()}
         if sums and shapes != {name: value.shape for name, value in sums.items()}:
             raise CheckpointError(f"The checkpoints {used[0]} and {path} have different variables: average only "
@@ -90,8 +82,3 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
              "averaged": [path.name for path in used]}
     assets: dict[str, bytes | str] = {name: str(path) for name, path in sorted(last.assets.items())}
     return Snapshot(weights, optimizer, state, last.config_yaml, assets)
-
-
-def _to_average(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
-    return {**checkpoint.weights,
-            **{name: value for name, value in checkpoint.optimizer.items() if name.startswith(AVERAGE)}}

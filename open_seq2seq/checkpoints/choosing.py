@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from open_seq2seq.checkpoints import Checkpoint, check_resumable, load_first_whole, read_state
+from open_seq2seq.checkpoints import Checkpoint, check_resumable, load_first_whole
 from open_seq2seq.checkpoints.folders import (
     AVERAGED,
     BEST_MODELS,
@@ -16,7 +15,7 @@ from open_seq2seq.checkpoints.folders import (
     list_checkpoints,
     step_in_name,
 )
-from open_seq2seq.checkpoints.state import METRICS, RUN
+from open_seq2seq.checkpoints.state import METRICS, RUN, state_if_intact
 from open_seq2seq.models.model_params import BEST_METRIC, BEST_METRIC_MODE
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
@@ -82,13 +81,16 @@ def _by_metric(kinds: dict[str, list[Path]], metric: str, largest: bool) -> Offe
     the metric of the newest or of the averaged checkpoint is unknown, no kind is compared: the averaged checkpoint is
     returned if the run has not continued since it was made, and the newest one otherwise.
     """
-    run = next((state.get(RUN, "") for path in kinds["latest"] if (state := _state(path))), None)
-    states = {kind: state for kind, paths in kinds.items() if (state := _state(paths[0])).get(RUN, "") == run}
+    run = next((state.get(RUN, "") for path in kinds["latest"] if (state := state_if_intact(path))), None)
+    states = {kind: state for kind, paths in kinds.items()
+              if (state := state_if_intact(paths[0]) or {}).get(RUN, "") == run}
     values = {kind: float(state[METRICS][metric]) for kind, state in states.items()
               if not math.isnan(state.get(METRICS, {}).get(metric, math.nan))}
     unknown = [kind for kind in ("latest", "averaged") if kind in states and kind not in values]
     if unknown or "latest" not in states:
-        usual = "averaged" if _is_last(kinds, states) else "latest"
+        is_last = "averaged" in states and (
+            step_in_name(kinds["averaged"][0].name) == step_in_name(kinds["latest"][0].name))
+        usual = "averaged" if is_last else "latest"
         reason = f"Not compared with other checkpoints, because no {metric} is known for: {', '.join(unknown)}"
         return Offer(usual, kinds[usual], reason if unknown else "")
     # If values are equal, the first one is chosen, so that the newest checkpoint is preferred to the best one.
@@ -98,23 +100,10 @@ def _by_metric(kinds: dict[str, list[Path]], metric: str, largest: bool) -> Offe
     return Offer(chosen, kinds[chosen], f"Chosen by {metric} among: {shown}")
 
 
-def _is_last(kinds: dict[str, list[Path]], states: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Returns whether the averaged checkpoint is of this run, and the run has not continued since."""
-    return "averaged" in states and step_in_name(kinds["averaged"][0].name) == step_in_name(kinds["latest"][0].name)
-
-
-def _state(path: Path) -> Mapping[str, Any]:
-    with contextlib.suppress(CheckpointError):
-        return read_state(path)
-    return {}
-
-
 def written_last(folder: Path) -> Mapping[str, Any] | None:
     """Returns the state of the most recently written checkpoint of any run, or None if there is none."""
-    for path in sorted(list_checkpoints(folder), key=lambda path: path.stat().st_mtime, reverse=True):
-        with contextlib.suppress(CheckpointError):
-            return read_state(path)
-    return None
+    paths = sorted(list_checkpoints(folder), key=lambda path: path.stat().st_mtime, reverse=True)
+    return next(filter(None, map(state_if_intact, paths)), None)
 
 
 def for_inference(folder: Path | None, params: Mapping[str, Any], of_config: str | None = None) -> Checkpoint:

@@ -33,7 +33,7 @@ from open_seq2seq.checkpoints.folders import (
 )
 from open_seq2seq.checkpoints.inputs import RunInputs
 from open_seq2seq.checkpoints.run_variables import RunPosition, RunVariables
-from open_seq2seq.checkpoints.state import CARRIED, METRICS, PROCESSOR, RUN, SECONDS
+from open_seq2seq.checkpoints.state import CARRIED, METRICS, PROCESSOR, RUN, SECONDS, state_if_intact
 from open_seq2seq.checkpoints.writing import RESUME_ADVICE
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -224,7 +224,9 @@ class RunSaver:
         self.wait()
         refuse_links(self.directory)
         after_start = (path for path in list_checkpoints(self.directory) if regular_step(path.name))
-        paths = [path for path in after_start if self._may_be_own(path)][:count]
+        # A checkpoint whose state is damaged may be of this run, too, and is reported later.
+        paths = [path for path in after_start if (state_if_intact(path) or {RUN: self._run}).get(RUN, "") == self._run]
+        paths = paths[:count]
         used = of_one_stretch(paths, has_jump)
         if used < len(paths):
             deco_print(f"The average leaves out the checkpoints up to {paths[used].name}, because the learning rate "
@@ -242,23 +244,14 @@ class RunSaver:
 
     def has_average(self, step: int, with_metrics: bool) -> bool:
         """Returns whether the average after a step is complete, if requested with the metrics of its evaluation."""
-        with contextlib.suppress(CheckpointError):
-            state = read_state(self.averaged_dir / regular_name(step))
-            return state.get(RUN, "") == self._run and (METRICS in state or not with_metrics)
-        return False
+        state = state_if_intact(self.averaged_dir / regular_name(step))
+        return state is not None and state.get(RUN, "") == self._run and (METRICS in state or not with_metrics)
 
     def _note(self, folder: Path, metrics: Mapping[str, float]) -> None:
         try:
             note_metrics(folder, {name: float(value) for name, value in metrics.items()})
         except CheckpointError as error:
             deco_print(f"WARNING: {error} Inference chooses a checkpoint without these metrics.")
-
-    def _may_be_own(self, path: Path) -> bool:
-        """Returns whether a checkpoint is of this run; True if its state is damaged, which is reported later."""
-        try:
-            return read_state(path).get(RUN, "") == self._run
-        except CheckpointError:
-            return True
 
     def best_result(self) -> tuple[str, float, int] | None:
         """Returns the metric, value and step of the best kept model, as in its folder's name; None without one."""

@@ -77,6 +77,14 @@ def read_state(path: Path) -> dict[str, Any]:
     return state
 
 
+def state_if_intact(path: Path) -> dict[str, Any] | None:
+    """Returns the content of a checkpoint's ``state.json``; None if it cannot be used."""
+    try:
+        return read_state(path)
+    except CheckpointError:
+        return None
+
+
 def files_of(path: Path, run: str | None = None) -> list[str] | None:
     """Returns the names of a checkpoint's files, as listed in its verified state, in the order of removal.
 
@@ -89,11 +97,8 @@ def files_of(path: Path, run: str | None = None) -> list[str] | None:
     Returns:
       The names, or None if the folder has no intact ``state.json`` of this package, or belongs to another run.
     """
-    try:
-        state = read_state(path)
-    except CheckpointError:
-        return None
-    if run is not None and state.get(RUN, "") != run:
+    state = state_if_intact(path)
+    if state is None or (run is not None and state.get(RUN, "") != run):
         return None
     # Weights first and the state last: without weights, a removal has begun; with the state, it can be continued. The
     # folder of the assets is listed, too, because it is empty if the model has none.
