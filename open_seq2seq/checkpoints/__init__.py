@@ -7,7 +7,6 @@ from open_seq2seq.checkpoints.reading import (
     assign_strictly,
     first_whole,
     load_checkpoint,
-    load_first_whole,
     match,
     verified_assets,
 )
@@ -20,5 +19,5 @@ from open_seq2seq.checkpoints.writing import (
 )
 
 __all__ = ["Checkpoint", "Checkpointer", "Snapshot", "assign_matching", "assign_strictly", "average_checkpoints",
-           "check_resumable", "files_of", "first_whole", "load_checkpoint", "load_first_whole", "match",
-           "note_metrics", "of_one_stretch", "read_state", "verified_assets", "write_snapshot"]
+           "check_resumable", "files_of", "first_whole", "load_checkpoint", "match", "note_metrics", "of_one_stretch",
+           "read_state", "verified_assets", "write_snapshot"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from open_seq2seq.checkpoints import Checkpoint, check_resumable, load_first_whole
+from open_seq2seq.checkpoints import Checkpoint, check_resumable, first_whole, load_checkpoint
 from open_seq2seq.checkpoints.folders import (
     AVERAGED,
     BEST_MODELS,
@@ -28,7 +28,7 @@ def newest(folder: Path) -> Checkpoint:
       CheckpointError: no checkpoint is intact, or the newest intact one cannot be resumed from, for instance because it
         contains inf or NaN.
     """
-    checkpoint = load_first_whole(list_checkpoints(folder))
+    checkpoint = first_whole(list_checkpoints(folder), load_checkpoint)
     check_resumable(checkpoint.path, checkpoint.state)
     checkpoint.check_finite(optimizer=True)
     return checkpoint
@@ -120,7 +120,7 @@ def for_inference(folder: Path | None, params: Mapping[str, Any], of_config: str
     if folder is None:
         raise CheckpointError("There is no checkpoint: give the logdir of a trained model with --logdir.")
     offer = offered(folder, params)
-    checkpoint = load_first_whole(offer.paths if of_config is None else [Path(of_config)])
+    checkpoint = first_whole(offer.paths if of_config is None else [Path(of_config)], load_checkpoint)
     checkpoint.check_finite()
     deco_print(f"Restoring from the {offer.kind} checkpoint: {checkpoint.path}")
     if offer.reason:

@@ -179,27 +179,15 @@ def _reported(path: Path) -> Iterator[None]:
         raise CheckpointError(f"The checkpoint {path} is damaged: {error}.") from error
 
 
-def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
-    """Reads the first intact checkpoint, and reports each damaged one before it.
-
-    Args:
-      paths: checkpoint folders, the preferred one first.
-
-    Raises:
-      CheckpointError: no checkpoint is intact, or access to one is denied.
-    """
-    return first_whole(paths, load_checkpoint)
-
-
 def first_whole(paths: Iterable[Path], read: Callable[[Path], Found]) -> Found:
     """Returns the result of ``read`` for the first intact checkpoint, and reports each damaged one before it.
 
     Args:
       paths: checkpoint folders, the preferred one first.
-      read: function of a folder that raises CheckpointError if the checkpoint is damaged.
+      read: function of a folder, such as ``load_checkpoint``, that raises CheckpointError if the checkpoint is damaged.
 
     Raises:
-      CheckpointError: see ``load_first_whole``.
+      CheckpointError: no checkpoint is intact, or access to one is denied.
     """
     last: CheckpointError | None = None
     for path in paths:

@@ -11,8 +11,8 @@ import pytest
 from open_seq2seq.checkpoints import (
     average_checkpoints,
     check_resumable,
+    first_whole,
     load_checkpoint,
-    load_first_whole,
     verified_assets,
     write_snapshot,
 )
@@ -36,7 +36,7 @@ def test_an_attack_is_refused(checkpoint, make_snapshot, capsys, name):
     text = str(error.value)
     assert says in text and str(checkpoint) in text and text.endswith(".") and "\n" not in text and len(text) < 1000
     write_snapshot(make_snapshot(4), checkpoint.parent / "model.ckpt-4")
-    assert load_first_whole([checkpoint, checkpoint.parent / "model.ckpt-4"]).state["step"] == 4
+    assert first_whole([checkpoint, checkpoint.parent / "model.ckpt-4"], load_checkpoint).state["step"] == 4
     assert text.partition("('")[0] in capsys.readouterr().out  # of two tensors that overlap, either may be named
     with pytest.raises(CheckpointError):
         average_checkpoints([checkpoint])

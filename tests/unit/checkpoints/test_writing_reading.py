@@ -20,8 +20,8 @@ from open_seq2seq.checkpoints import (
     Snapshot,
     assign_matching,
     assign_strictly,
+    first_whole,
     load_checkpoint,
-    load_first_whole,
     write_snapshot,
     writing,
 )
@@ -138,7 +138,7 @@ def test_damaged_one_is_reported_and_the_one_before_used(logdir, make_snapshot, 
     for path, step in zip(paths, (2, 1), strict=True):
         write_snapshot(make_snapshot(step), path)
     damage(paths[0], file)
-    assert load_first_whole(paths).state["step"] == 1
+    assert first_whole(paths, load_checkpoint).state["step"] == 1
     printed = capsys.readouterr().out
     assert str(paths[0]) in printed and Path(file).name in printed
     assert printed.count("\n") == 1
@@ -175,9 +175,9 @@ def test_newer_format_is_refused(logdir, make_snapshot):
 
 def test_none_whole_or_none_at_all(tmp_path):
     with pytest.raises(CheckpointError, match="No intact checkpoint is left"):
-        load_first_whole([tmp_path / "model.ckpt-1"])
+        first_whole([tmp_path / "model.ckpt-1"], load_checkpoint)
     with pytest.raises(CheckpointError, match="no checkpoint to read"):
-        load_first_whole([])
+        first_whole([], load_checkpoint)
 
 
 def test_full_disk_is_told_at_the_next_call_and_costs_nothing(logdir, make_snapshot, monkeypatch):
@@ -379,7 +379,7 @@ def test_a_users_file_in_a_checkpoint_outlives_it(logdir, make_snapshot, listed)
 def test_a_folder_whose_name_says_another_step_is_passed_over(logdir, make_snapshot, capsys, name):
     write_snapshot(make_snapshot(5), logdir / name)
     write_snapshot(make_snapshot(4), logdir / "model.ckpt-4")
-    assert load_first_whole([logdir / name, logdir / "model.ckpt-4"]).state["step"] == 4
+    assert first_whole([logdir / name, logdir / "model.ckpt-4"], load_checkpoint).state["step"] == 4
     assert f"{name} gives step" in capsys.readouterr().out
 
 
@@ -389,7 +389,7 @@ def test_one_without_its_state_is_listed_and_passed_over(logdir, make_snapshot, 
     (logdir / "model.ckpt-5" / "state.json").unlink()
     (logdir / "model.ckpt-7").mkdir()
     (logdir / "model.ckpt-7" / "notes.txt").write_text("somebody's", encoding="utf-8")
-    assert load_first_whole(list_checkpoints(logdir)).state["step"] == 4
+    assert first_whole(list_checkpoints(logdir), load_checkpoint).state["step"] == 4
     out = capsys.readouterr().out
     assert out.count("WARNING") == 1 and "model.ckpt-5" in out and "state.json" in out
 
