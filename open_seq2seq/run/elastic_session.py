@@ -194,9 +194,9 @@ class ElasticTraining:
         self._logdir = self._logdir and self._logdir.of_run(state)
         self._specs = settle_precision(self._specs, runner, state)
         trainer = self._make_trainer(runner, training_setup.shared_seed(self._specs["train"], state, runner))
-        print_training(self._options, self._specs, trainer, logdir.checkpoint_dir)
+        overview = print_training(self._options, self._specs, trainer, logdir.checkpoint_dir)
         training_setup.start(trainer, logdir, checkpoint, state)
-        write_overview(self._options, self._specs, trainer, logdir.checkpoint_dir)
+        write_overview(overview)
         return trainer
 
     def _continue(self, runner: ElasticRunner, position: RunPosition, root: int, notes: list[str]) -> Trainer:

@@ -56,7 +56,8 @@ def print_task(options: RunOptions, specs: Mapping[str, ModelSpec], notes: list[
         deco_print(note)
 
 
-def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:
+def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer,
+                   folder: Path | None) -> tuple[Path, bytes] | None:
     """Prints the data, the model, the length and the logdir of a run, and what the lines of its progress contain.
 
     Args:
@@ -64,12 +65,15 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
       specs: specs of the models, by section.
       trainer: the trainer before its first update.
       folder: folder of the checkpoints; None if this process writes no files.
+
+    Returns:
+      The path and the content of the run's overview, for ``write_overview``; None without ``folder``.
     """
-    models = {"training": trainer.model, "validation": trainer.eval_model}
-    data = [format_count(model.data_layer.num_examples, f"{name} example") for name, model in models.items()
-            if model is not None]
+    models = [model for model in (trainer.model, trainer.eval_model) if model is not None]
+    data = [format_count(model.data_layer.num_examples, f"{name} example")
+            for name, model in zip(("training", "validation"), models, strict=False)]
     deco_print(f"Data: {', '.join(data)}")
-    for model in models.values():
+    for model in models:
         _print_remarks(model)
     warn_of_shared_files(trainer.model, trainer.eval_model)
     if options.verbose:
@@ -83,10 +87,12 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
                + (f", evaluation every {format_count(every, 'step')}" if every else ""))
     if not options.benchmark:
         warn_of_warm_up(trainer)
+    overview = None
     if folder is not None:
-        path, _ = _overview(options, specs, trainer, folder)
-        deco_print(f"Logdir: {folder} (config and variables: {path.name})")
-    _print_progress_legend(trainer)
+        overview = _overview(options, specs, trainer, folder)
+        deco_print(f"Logdir: {folder} (config and variables: {overview[0].name})")
+    _print_progress_legend(trainer.model)
+    return overview
 
 
 def warn_of_shared_files(model: Model, eval_model: Model | None) -> None:
@@ -118,20 +124,23 @@ def warn_of_warm_up(trainer: Trainer) -> None:
     deco_print(f"lr_policy_params/warmup_steps={fewer} and lr_policy_params/learning_rate={rate:.3g}.", offset=1)
 
 
-def write_overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:
+def write_overview(overview: tuple[Path, bytes] | None) -> None:
     """Writes the config and variables of a run to its folder.
 
     This should be the last step before training, so that a run that cannot start leaves no file. An existing file is
     never replaced: if its content differs, the new file has a number after its name.
 
+    Args:
+      overview: what ``print_training`` has returned.
+
     Raises:
       UserError: the file cannot be written.
     """
-    if folder is not None:
-        path, content = _overview(options, specs, trainer, folder)
+    if overview is not None:
+        path, content = overview
         try:
             if not path.exists():
-                folder.mkdir(parents=True, exist_ok=True)
+                path.parent.mkdir(parents=True, exist_ok=True)
                 disk.write_new(path, content)
         except OSError as error:
             raise UserError(f"The config and variables cannot be written to {path}: {error.strerror}.") from error
@@ -140,20 +149,18 @@ def write_overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
 def print_model(model: Model, variables: Mapping[str, tf.Variable], runner: Runner, verbose: bool) -> None:
     """Prints the data and the size of a model for evaluation or inference; with ``verbose``, also its variables."""
     if verbose:
-        for line in parameter_table(dict(variables), dict(variables)):
-            deco_print(line)
+        print_parameter_table(variables, variables)
     examples = "" if model.mode == "interactive_infer" else (
         f"Data: {format_count(model.data_layer.num_examples, 'example')}; ")
     deco_print(f"{examples}Parameters: {_count(variables):,}, on {_devices(runner)}")
     _print_remarks(model)
 
 
-def _print_remarks(model: Model | None) -> None:
-    if model is not None:
-        # Inference reports what it has read at its end.
-        cut = [] if model.mode == "infer" else cut_remarks(model.data_layer)
-        for line in [*model.data_layer.remarks(), *cut]:
-            deco_print(line, offset=1)
+def _print_remarks(model: Model) -> None:
+    # Inference reports what it has read at its end.
+    cut = [] if model.mode == "infer" else cut_remarks(model.data_layer)
+    for line in [*model.data_layer.remarks(), *cut]:
+        deco_print(line, offset=1)
 
 
 def _short(path: str) -> str:
@@ -168,9 +175,8 @@ def _count(variables: Mapping[str, tf.Variable]) -> int:
     return sum(v.shape.num_elements() for v in variables.values())
 
 
-def _print_progress_legend(trainer: Trainer) -> None:
+def _print_progress_legend(model: Model) -> None:
     """Explains the lines of ``ProgressHook``."""
-    model = trainer.model
     unit = getattr(getattr(model, "loss", None), "unit", None)
     deco_print(f"Below: mean loss{f' per {unit}' if unit else ''} since the last line, learning rate, epochs,")
     deco_print(f"speed in {model.object_description or model.object_name}, time left", offset=1)

@@ -171,9 +171,9 @@ def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) ->
         specs = _in_dtype(specs, dtype)
     models = training_setup.build_models(specs, seed, runner)
     trainer = training_setup.make_trainer(options, models, logdir, seed, runner)
-    print_training(options, specs, trainer, logdir.checkpoint_dir)
+    overview = print_training(options, specs, trainer, logdir.checkpoint_dir)
     training_setup.start(trainer, logdir, checkpoint, state)
-    write_overview(options, specs, trainer, logdir.checkpoint_dir)
+    write_overview(overview)
     if training_setup.nothing_left(trainer, logdir):
         return Outcome(metrics=trainer.last_metrics)
     while True:
