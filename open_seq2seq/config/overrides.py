@@ -36,6 +36,13 @@ class Override:
     value: Any
     text: str | None = None
 
+    @classmethod
+    def at(cls, path: Sequence[str], value: Any, text: str | None = None) -> Override:
+        """Returns the override of the value at a path, which may begin with a section; see the attributes."""
+        section, keys = (path[0], tuple(path[1:])) if path[0] in SECTIONS else (None, tuple(path))
+        # A value given for base_params applies to every section.
+        return cls(None if section == "base_params" else section, keys, value, text)
+
     @property
     def name(self) -> str:
         """The path, such as ``eval_params/max_length``, with dashes in front if it was typed."""
@@ -111,18 +118,15 @@ def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list
                 continue
             text = arguments[index]
             index += 1
-        keys = tuple(name[2:].split("/"))
-        section = keys[0] if keys[0] in SECTIONS else None
-        below = keys[1:] if section else keys
-        if len(keys) > DEEPEST:
-            problems.append(f"'{name}' has {len(keys):,} levels, but a config may have at most {DEEPEST}.")
-        elif not all(keys):
+        path = name[2:].split("/")
+        if len(path) > DEEPEST:
+            problems.append(f"'{name}' has {len(path):,} levels, but a config may have at most {DEEPEST}.")
+        elif not all(path):
             problems.append(f"'{name}' has an empty part: write --key/subkey=value.")
-        elif not below:
+        elif not (override := Override.at(path, parse_value(text), text)).keys:
             problems.append(f"'{name}' names a whole section: write {name}/key=value.")
         else:
-            # A value given for base_params applies to every section.
-            overrides.append(Override(None if section == "base_params" else section, below, parse_value(text), text))
+            overrides.append(override)
     if problems:
         raise ConfigError(problems)
     return overrides
@@ -140,12 +144,10 @@ def overrides_of(values: Mapping[str, Any]) -> list[Override]:
     """
     overrides = []
     for path, value in values.items():
-        keys = tuple(path.split("/")) if isinstance(path, str) else ("",)
-        section = keys[0] if keys[0] in SECTIONS else None
-        below = keys[1:] if section else keys
-        if not below or not all(below):
+        override = Override.at(path.split("/") if isinstance(path, str) else [""], value)
+        if not override.keys or not all(override.keys):
             raise ConfigError([f"{path!r} is not the path of a parameter: write 'key' or 'key/subkey'."])
-        overrides.append(Override(None if section == "base_params" else section, below, value))
+        overrides.append(override)
     return overrides
 
 
