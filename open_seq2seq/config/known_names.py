@@ -167,7 +167,9 @@ def suggestion(owner: Any, params: Mapping[str, Any], name: str, near: Iterable[
       name: the unknown name.
       near: the known names at the path of the unknown one.
     """
-    paths = _paths_by_name(owner, params)
+    paths: dict[str, list[str]] = {}
+    for path in parameter_paths(owner, params):
+        paths.setdefault(path[-1], []).append("/".join(path))
     wanted = _CUSTOMARY.get(name, name)
     if wanted in paths:
         return _asked(paths[wanted])
@@ -179,13 +181,6 @@ def suggestion(owner: Any, params: Mapping[str, Any], name: str, near: Iterable[
 
 def _likeness(a: str, b: str) -> float:
     return difflib.SequenceMatcher(None, a, b).ratio()
-
-
-def _paths_by_name(owner: Any, params: Mapping[str, Any]) -> dict[str, list[str]]:
-    paths: dict[str, list[str]] = {}
-    for path in parameter_paths(owner, params):
-        paths.setdefault(path[-1], []).append("/".join(path))
-    return paths
 
 
 def _asked(paths: list[str]) -> str:

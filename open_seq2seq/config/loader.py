@@ -109,8 +109,7 @@ def _load(path: str, trusted: bool | None, variants: Sequence[str], variables: M
     else:
         with untrusted(path if trusted is False else None):
             names = execute_config(path, variables if variants else None)
-        _warn_of_misspelt_sections(path, names)
-        _warn_of_misspelt_variables(path, names, variables, variants)
+        _warn_of_misspellings(path, names, variables, variants)
         trusted_here = True
     base = None
     if (name := names.get(BASE_CONFIG)) is not None:
@@ -349,28 +348,23 @@ def _checked_keys(names: Mapping[str, Any], path: str, known: Sequence[str]) -> 
     return names
 
 
-def _warn_of_misspelt_sections(path: str, names: Mapping[str, Any]) -> None:
+def _warn_of_misspellings(path: str, names: Mapping[str, Any], variables: Mapping[str, Any],
+                          variants: Sequence[str]) -> None:
+    """Warns of names that resemble a section, and of variables of variants that occur there only once.
+
+    Such a variable resembles one of this file, or is a key of its ``base_params``.
+    """
     missing = [name for name in (BASE_CONFIG, *SECTIONS) if name not in names]
     for name, value in names.items():
         if isinstance(value, (dict, str)) and not name.startswith("_") and name not in CONFIG_KEYS:
-            meant = difflib.get_close_matches(name, missing, n=1, cutoff=0.9)
-            if meant:
-                deco_print(f"WARNING: {path} defines '{name}', which is not used. Did you mean '{meant[0]}'?")
-
-
-def _warn_of_misspelt_variables(path: str, names: Mapping[str, Any], variables: Mapping[str, Any],
-                                variants: Sequence[str]) -> None:
-    """Warns of variables of configs that occur there only once, and resemble a variable or are a key of their base."""
+            for meant in difflib.get_close_matches(name, missing, n=1, cutoff=0.9):
+                deco_print(f"WARNING: {path} defines '{name}', which is not used. Did you mean '{meant}'?")
     others = set(variables_in(names)) - set(variables)
     for name in set(variables) - set(names):
-        meant = difflib.get_close_matches(name, others, n=1, cutoff=0.85)
-        if not meant and isinstance(params := names.get("base_params"), dict) and name in params:
-            meant = [f'base_params = {{"{name}": …}}']
-        files = [file for file in variants if meant for word in _words(file) if word == name]
+        similar = difflib.get_close_matches(name, others, n=1, cutoff=0.85)
+        if not similar and isinstance(params := names.get("base_params"), dict) and name in params:
+            similar = [f'base_params = {{"{name}": …}}']
+        texts = {file: Path(file).read_text(encoding="utf-8", errors="replace") for file in variants if similar}
+        files = [file for file, text in texts.items() for word in re.findall(r"\w+", text) if word == name]
         if len(files) == 1:
-            deco_print(f"WARNING: {files[0]} assigns '{name}', which is not used. Did you mean '{meant[0]}'?")
-
-
-def _words(path: str) -> list[str]:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return re.findall(r"\w+", file.read())
+            deco_print(f"WARNING: {files[0]} assigns '{name}', which is not used. Did you mean '{similar[0]}'?")

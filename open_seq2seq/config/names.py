@@ -60,15 +60,14 @@ class Kind:
         """
         for catalogue in self.catalogues:
             if catalogue not in self._read:  # lazy, because a catalogue may import Keras
-                self._read[catalogue] = dict(self._spellings(catalogue()))
+                names: dict[str, Any] = {}
+                for name, value in catalogue().items():
+                    if self.fits(value):
+                        names[name] = value
+                        if in_package(value):
+                            names[f"{value.__module__}.{value.__qualname__}"] = value
+                self._read[catalogue] = names
             yield self._read[catalogue]
-
-    def _spellings(self, names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        for name, value in names.items():
-            if self.fits(value):
-                yield name, value
-                if in_package(value):
-                    yield f"{value.__module__}.{value.__qualname__}", value
 
     def nearest(self, name: str) -> str:
         """Returns ``" Did you mean 'Adam'?"`` if a registered name is similar, else ``""``."""

@@ -320,7 +320,8 @@ def _fault(param: Param) -> Callable[[Any], str]:
             return ""
         if value != value:  # NaN
             return (describe_range(param) or "a number") + or_none
-        if not _is_within(value, param):
+        if not ((param.minimum is None or value >= param.minimum) and (param.maximum is None or value <= param.maximum)
+                and (param.above is None or value > param.above) and (param.below is None or value < param.below)):
             return describe_range(param) + or_none
         if abs(value) == math.inf:
             return "" if value in (param.minimum, param.maximum) else f"a finite number{or_none}"
@@ -329,11 +330,6 @@ def _fault(param: Param) -> Callable[[Any], str]:
         return f"from -3.4e38 to 3.4e38 (the range of FP32){or_none}" if abs(value) > _LARGEST_FLOAT else ""
 
     return fault
-
-
-def _is_within(value: float, param: Param) -> bool:
-    return ((param.minimum is None or value >= param.minimum) and (param.maximum is None or value <= param.maximum)
-            and (param.above is None or value > param.above) and (param.below is None or value < param.below))
 
 
 def check_params(params: Mapping[str, Any], required: Specs, optional: Specs, path: str = "",

@@ -108,7 +108,11 @@ class ResolvedConfig:
         params, problems = merge_params(file.sections["base_params"], file.sections.get(source, {}), source)
         params, more = self._overridden(params, (f"{section}_params", source))
         if self.benchmark is not None and section == "train":
-            _rewrite_for_timing(params, self.benchmark)
+            start = params.get("bench_start") if self.benchmark.start is None else self.benchmark.start
+            params.pop("num_epochs", None)
+            params.update(print_samples_steps=None, print_loss_steps=1, save_summaries_steps=None,
+                          save_checkpoint_steps=None, logdir="", max_steps=self.benchmark.steps,
+                          bench_start=DEFAULT_BENCH_START if start is None else start)
         return params, problems + more
 
     def _overridden(self, params: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
@@ -116,7 +120,10 @@ class ResolvedConfig:
         overrides = [one for one in self.overrides if not self._is_dropped_elsewhere(one, params)]
         changed, problems = apply_overrides(params, overrides, names)
         applied = [one for one in overrides if one.section is None or one.section in names]
-        _replace_length(changed, applied)
+        keys = {one.keys for one in applied}
+        for name, other in (("max_steps", "num_epochs"), ("num_epochs", "max_steps")):
+            if (name,) in keys and (other,) not in keys and changed.get(name) is not None and other in changed:
+                changed[other] = None  # the length on the command line replaces the config's in the other unit
         with self.config_file.in_use():
             drop_unknown(self.base_model, changed, params, applied)
         return changed, problems
@@ -147,21 +154,6 @@ def _source(file: ConfigFile, section: str) -> str:
     if section == "interactive_infer" and "interactive_infer_params" not in file.sections:
         return "infer_params"
     return f"{section}_params"
-
-
-def _replace_length(params: dict[str, Any], overrides: Sequence[Override]) -> None:
-    """Lets max_steps or num_epochs on the command line replace the config's length in the other unit."""
-    keys = {one.keys for one in overrides}
-    for name, other in (("max_steps", "num_epochs"), ("num_epochs", "max_steps")):
-        if (name,) in keys and (other,) not in keys and params.get(name) is not None and other in params:
-            params[other] = None
-
-
-def _rewrite_for_timing(params: dict[str, Any], benchmark: Benchmark) -> None:
-    start = benchmark.start if benchmark.start is not None else params.get("bench_start")
-    params.pop("num_epochs", None)
-    params.update(print_samples_steps=None, print_loss_steps=1, save_summaries_steps=None, save_checkpoint_steps=None,
-                  logdir="", max_steps=benchmark.steps, bench_start=DEFAULT_BENCH_START if start is None else start)
 
 
 def check_mode(mode: str, known: Sequence[str] = MODES) -> None:
@@ -262,7 +254,7 @@ def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]
     """
     problems = _dtype_problems(params) + _loss_scaling_problems(params) + _device_problems(params)
     if section == "train":
-        problems += _length_problems(params) + _cadence_problems(params) + _xla_problems(params)
+        problems += _training_problems(params)
     if section == "eval" and mode == "train_eval" and params.get("eval_steps") is None:
         problems.append("'eval_steps' is missing: the mode train_eval needs it, the number of training steps from one "
                         "evaluation to the next; set it in eval_params or base_params.")
@@ -288,28 +280,23 @@ def _device_problems(params: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _length_problems(params: Mapping[str, Any]) -> list[str]:
+def _training_problems(params: Mapping[str, Any]) -> list[str]:
+    problems = []
     max_steps, num_epochs = params.get("max_steps"), params.get("num_epochs")
     if max_steps is None and num_epochs is None:
-        return ["'max_steps' or 'num_epochs' is missing: training needs one of them."]
+        problems.append("'max_steps' or 'num_epochs' is missing: training needs one of them.")
     if max_steps is not None and num_epochs is not None:
-        return [f"'max_steps' is {max_steps!r} and 'num_epochs' is {num_epochs!r}, but only one of them may be given: "
-                "set one to None."]
-    return []
-
-
-def _cadence_problems(params: Mapping[str, Any]) -> list[str]:
+        problems.append(f"'max_steps' is {max_steps!r} and 'num_epochs' is {num_epochs!r}, but only one of them may be "
+                        "given: set one to None.")
     samples, loss = params.get("print_samples_steps"), params.get("print_loss_steps")
     if type(samples) is int and type(loss) is int and loss > 0 and samples % loss:
-        return [f"'print_samples_steps' is {samples} but has to be a multiple of 'print_loss_steps', which is {loss}."]
-    return []
-
-
-def _xla_problems(params: Mapping[str, Any]) -> list[str]:
+        problems.append(f"'print_samples_steps' is {samples} but has to be a multiple of 'print_loss_steps', which is "
+                        f"{loss}.")
     if params.get("xla_buckets") is not None and not params.get("use_xla_jit"):
-        return [f"'xla_buckets' is {params['xla_buckets']!r} but 'use_xla_jit' is not set: set both or neither. "
-                "Padding batches to static shapes saves XLA compilations; without XLA, it only slows a run down."]
-    return []
+        problems.append(f"'xla_buckets' is {params['xla_buckets']!r} but 'use_xla_jit' is not set: set both or "
+                        "neither. Padding batches to static shapes saves XLA compilations; without XLA, it only slows "
+                        "a run down.")
+    return problems
 
 
 def _dtype_problems(params: dict[str, Any]) -> list[str]:

@@ -101,8 +101,8 @@ def _plain_items(params: Mapping[Any, Any], path: str, problems: list[str]) -> I
     for key, value in params.items():
         below = f"{path}/{key}" if path else str(key)
         kind = type(value) if key in split else value
-        if isinstance(kind, type) and _is_kerases(key, kind):
-            yield key, kind.__name__
+        if isinstance(kind, type) and str(key).endswith(_OBJECTS) and kind.__module__.startswith("keras."):
+            yield key, kind.__name__  # Keras finds its initialisers and regularisers by their bare names
         elif key in split or not (isinstance(key, str) and key.endswith("_params")
                                   and key.removesuffix("_params") in split):
             yield key, _plain(kind, below, problems)
@@ -147,11 +147,6 @@ def _without_generator(value: Any) -> Any:
     return value
 
 
-def _is_kerases(key: Any, value: type) -> bool:
-    # Keras finds its initialisers and regularisers by their bare names.
-    return str(key).endswith(_OBJECTS) and value.__module__.startswith("keras.")
-
-
 def _name_of(value: Any) -> str:
     if type(value).__name__ == "DType" and hasattr(value, "as_numpy_dtype"):
         return value.name
@@ -164,14 +159,10 @@ def _name_of(value: Any) -> str:
             return f"{file}:<lambda> (line {value.__code__.co_firstlineno})"
         return f"{file}:{name}"
     if module.partition(".")[0] == _PACKAGE:
-        return _exported_name(value, module, name)
+        room = sys.modules.get(".".join(module.split(".")[:2]))
+        # Configs can use either name; the bare one is that of an object that its package exports.
+        return name if getattr(room, name, None) is value else f"{module}.{name}"
     return _tensorflow_name(value, name) or (name if module == "builtins" else f"{module}.{name}")
-
-
-def _exported_name(value: Any, module: str, name: str) -> str:
-    """Returns the bare name if the object's package exports it, else the full name; configs can use either."""
-    room = sys.modules.get(".".join(module.split(".")[:2]))
-    return name if getattr(room, name, None) is value else f"{module}.{name}"
 
 
 def _tensorflow_name(value: Any, name: str) -> str | None:
