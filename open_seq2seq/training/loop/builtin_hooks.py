@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -153,12 +154,13 @@ def hooks_of(trainer: Trainer) -> list[Hook]:
     # What belongs to a step is written before its checkpoint, so that a run resumed from the checkpoint lacks nothing
     # of it, except the evaluation, which takes long and is made up (``awaits_evaluation``).
     saves = params["save_checkpoint_steps"] if trainer.saves else None
-    if saves and trainer.runner.num_processes > 1:  # one process can also settle its state after an error
-        hooks.append(SettleHook(saves))
+    if saves and trainer.runner.num_processes > 1:
+        # So that the state can be saved even if the hooks in between fail; one process can settle it after an error.
+        hooks.append(PeriodicHook(saves, Trainer.settle))
     if every := params["save_summaries_steps"] or params["print_loss_steps"]:
         hooks.append(SummaryHook(every, params["summaries"]))
     if params["print_samples_steps"] and is_chief:
-        hooks.append(SamplesHook(params["print_samples_steps"]))
+        hooks.append(PeriodicHook(params["print_samples_steps"], Trainer.print_samples))
     if saves:
         hooks.append(CheckpointHook(saves))
     # --benchmark sets logdir to an empty string.
@@ -210,16 +212,21 @@ class BenchmarkHook(Hook):
         deco_print(f"Input wait: {100 * wait:.1f}% of step time")
 
 
-class SamplesHook(Hook):
-    """Reports a sample of the last batch every ``print_samples_steps`` updates; see ``samples.RunReporter``."""
+class PeriodicHook(Hook):
+    """Calls a method of the trainer every few updates.
 
-    def __init__(self, every: int) -> None:
+    Args:
+      every: number of updates from one call to the next.
+      method: the method.
+    """
+
+    def __init__(self, every: int, method: Callable[[Trainer], Any]) -> None:
         super().__init__()
-        self._every = every
+        self._every, self._method = every, method
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
         if trainer.step % self._every == 0:
-            trainer.print_samples()
+            self._method(trainer)
 
 
 class SummaryHook(Hook):
@@ -248,48 +255,26 @@ class SummaryHook(Hook):
             self._loss.restart()
 
 
-class SettleHook(Hook):
-    """Settles the state of a step that has a checkpoint, so that it can be saved even if the hooks in between fail."""
-
-    def __init__(self, every: int) -> None:
-        super().__init__()
-        self._every = every
-
-    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
-        if trainer.step % self._every == 0:
-            trainer.settle()
-
-
-class CheckpointHook(Hook):
+class CheckpointHook(PeriodicHook):
     """Saves a checkpoint every ``save_checkpoint_steps`` updates and at the end."""
 
     def __init__(self, every: int) -> None:
-        super().__init__()
-        self._every = every
-
-    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
-        if trainer.step % self._every == 0:
-            trainer.save_checkpoint()
+        super().__init__(every, Trainer.save_checkpoint)
 
     def end(self, trainer: Trainer) -> None:
         trainer.save_checkpoint()
         trainer.wait_for_checkpoint()
 
 
-class EvaluationHook(Hook):
+class EvaluationHook(PeriodicHook):
     """Evaluates every ``eval_steps`` updates and at the end, and saves the best models; see ``Trainer.evaluate``."""
 
     def __init__(self, every: int) -> None:
-        super().__init__()
-        self._every = every
+        super().__init__(every, Trainer.evaluate)
 
     def begin(self, trainer: Trainer) -> None:
         if awaits_evaluation(trainer):
             deco_print("The run was stopped before the evaluation of this checkpoint was complete: it follows now.")
-            trainer.evaluate()
-
-    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
-        if trainer.step % self._every == 0:
             trainer.evaluate()
 
     def end(self, trainer: Trainer) -> None:
