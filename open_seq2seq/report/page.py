@@ -7,10 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from open_seq2seq.checkpoints.packed import CARD
 from open_seq2seq.metrics.names import LOSSES, is_score, metric_name, shown_value
+from open_seq2seq.metrics.trackers import flattened
 from open_seq2seq.report.card import explaining, write_card
 from open_seq2seq.report.charts import figures
 from open_seq2seq.report.content import Content, read_content
@@ -208,17 +209,10 @@ def _settings(content: Content) -> str:
 
 
 def _differences(names: Sequence[str], contents: Sequence[Content]) -> str:
-    flat = [dict(_flat(content.sections)) for content in contents]
+    flat = [{path: str(value) for path, value in flattened(content.sections).items()} for content in contents]
     keys = [key for key in dict.fromkeys(key for one in flat for key in one) if len({one.get(key) for one in flat}) > 1]
     rows = [[key, *(one.get(key, "–") for one in flat)] for key in keys[:_MOST_SETTINGS]]
     return table(["", *names], rows) if rows else ""
-
-
-def _flat(value: Any, path: str = "") -> list[tuple[str, str]]:
-    """Returns (path, value as text) of the values in nested dicts."""
-    if not isinstance(value, dict) or not value:
-        return [(path, str(value))]
-    return [pair for key, below in value.items() for pair in _flat(below, f"{path}/{key}" if path else str(key))]
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.metrics.trackers import flattened
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.launcher import end_all, launched_as, say, who
@@ -77,7 +78,8 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
     software = {"version of open_seq2seq": __version__, "code of open_seq2seq": source_hash()[:12],
                 "TensorFlow": tf.__version__, "Python": platform.python_version(), "dtype": dtype}
     threads = tf.config.threading.get_intra_op_parallelism_threads()
-    return compare(runner, {**software, **dict(flatten(config))}, {
+    values = {f"'{path}'": repr(value) for path, value in flattened(config).items()}
+    return compare(runner, {**software, **values}, {
         "device": "GPU" if tf.config.get_visible_devices("GPU") else "CPU", "processor": platform.machine(),
         "threads per operation": str(threads or "default")})
 
@@ -148,15 +150,6 @@ def differences(ranks: Sequence[Mapping[str, str]]) -> list[tuple[int, str]]:
     """
     return [(rank, name) for rank, values in enumerate(ranks) for name in {**ranks[0], **values}
             if values.get(name) != ranks[0].get(name)]
-
-
-def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yields (quoted path, text) of all values in nested dicts, with paths like ``'base_params/max_steps'``."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from flatten(item, f"{path}/{key}" if path else str(key))
-    else:
-        yield f"'{path}'", repr(value)
 
 
 def source_hash() -> str:
