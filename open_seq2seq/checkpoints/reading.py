@@ -23,12 +23,11 @@ from open_seq2seq.checkpoints.state import (
     OPTIMIZER,
     WEIGHTS,
     read_state,
-    sha256_of,
     unreadable,
 )
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointAccessError, CheckpointError
-from open_seq2seq.utils.own_files import open_own, read_own
+from open_seq2seq.utils.own_files import open_own, read_own, sha256_of
 
 Found = TypeVar("Found")
 _MOST_CONFIG_BYTES = 1 << 22

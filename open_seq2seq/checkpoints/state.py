@@ -6,13 +6,12 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from open_seq2seq.parts.randomness import LARGEST_SEED
 from open_seq2seq.utils.errors import CheckpointAccessError, CheckpointError
-from open_seq2seq.utils.own_files import NotOwnFileError, read_own
+from open_seq2seq.utils.own_files import NotOwnFileError, read_own, sha256_of
 
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
@@ -44,11 +43,6 @@ def sha256(path: str | os.PathLike[str]) -> str:
     """Returns the SHA-256 checksum of a file."""
     with open(path, "rb") as file:
         return sha256_of(file)
-
-
-def sha256_of(file: BufferedReader) -> str:
-    """Returns the SHA-256 checksum of an open file from its current position to its end."""
-    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def state_checksum(state: Mapping[str, Any]) -> str:

@@ -64,10 +64,11 @@ class Snapshot:
     def take(cls, weights: Arrays, optimizer: Arrays, state: Mapping[str, Any], config_yaml: str,
              assets: Mapping[str, bytes | str]) -> Snapshot:
         """Copies the current values of the variables."""
-        return cls(_copies(weights), _copies(optimizer), dict(state), config_yaml, dict(assets))
+        return cls(copies(weights), copies(optimizer), dict(state), config_yaml, dict(assets))
 
 
-def _copies(arrays: Arrays) -> dict[str, np.ndarray]:
+def copies(arrays: Arrays) -> dict[str, np.ndarray]:
+    """Returns the current values of variables or arrays in memory of their own."""
     # On a CPU, numpy() may return a view of the variable's memory, which the next step overwrites.
     return {name: np.array(v.numpy() if isinstance(v, tf.Variable) else v, order="C") for name, v in arrays.items()}
 

@@ -34,7 +34,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.own_files import NotOwnFileError, open_own, without_links
+from open_seq2seq.utils.own_files import NotOwnFileError, open_own, sha256_of, without_links
 from open_seq2seq.utils.posix import AT_ONCE, NO_LINKS, fcntl
 
 LINK = "it is a symbolic link, and nothing is written through links"
@@ -447,7 +447,7 @@ class ListedFolder:
     def is_own(self, name: str) -> bool:
         """Returns whether a file is in the list and has a listed checksum."""
         with contextlib.suppress(OSError, NotOwnFileError), self.open(name) as file:
-            return _checksum(file) in self._checksums.get(name, ())
+            return sha256_of(file) in self._checksums.get(name, ())
         return False
 
     def open(self, name: str) -> BinaryIO:
@@ -472,11 +472,11 @@ class ListedFolder:
             raise ForeignError(place, LINK)
         place.parent.mkdir(parents=True, exist_ok=True)
         earlier = self._checksums.get(name, [])
-        with placing(place, lambda file: _checksum(file) in earlier) as new:
+        with placing(place, lambda file: sha256_of(file) in earlier) as new:
             yield new
             if not checksum:
                 with open(new, "rb") as file:
-                    checksum = _checksum(file)
+                    checksum = sha256_of(file)
             # The checksum of the old file stays in the list, so that either file is recognised after a crash.
             self._write_list({**self._checksums, name: [*dict.fromkeys([*earlier, checksum])][-2:]})
 
@@ -485,7 +485,7 @@ class ListedFolder:
         added = {}
         for name in names:
             with self.open(name) as file:
-                added[name] = [_checksum(file)]
+                added[name] = [sha256_of(file)]
         self._write_list({**self._checksums, **added})
 
     def link(self, name: str, other: str) -> None:
@@ -510,11 +510,6 @@ class ListedFolder:
         with writing(self.folder / self._list, lambda file: _parsed_list(file) is not None) as file:
             file.write(json.dumps(checksums, indent=1).encode())
         self._checksums = checksums
-
-
-def _checksum(file: BinaryIO) -> str:
-    """Returns the SHA-256 checksum of an open file from its current position on."""
-    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed requires more methods
 
 
 def _parsed_list(file: BinaryIO) -> dict[str, list[str]] | None:

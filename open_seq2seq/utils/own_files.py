@@ -6,11 +6,13 @@ Cache files end with a checksum, so that damaged ones are detected and written a
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 import zlib
 from io import BufferedReader
 from pathlib import PurePosixPath
+from typing import BinaryIO
 
 from open_seq2seq.utils.posix import NO_LINKS
 
@@ -70,6 +72,11 @@ def read_own(folder: str | os.PathLike[str], name: str, most_bytes: int) -> byte
     if len(content) > most_bytes:
         raise NotOwnFileError(f"{name} has more than {most_bytes:,} bytes")
     return content
+
+
+def sha256_of(file: BinaryIO) -> str:
+    """Returns the SHA-256 checksum of an open file from its current position to its end."""
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # typeshed requires more methods
 
 
 _CHECK_BYTES = 4

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from open_seq2seq.checkpoints import assign_matching, load_checkpoint
 from open_seq2seq.checkpoints.run_variables import RunVariables
 from open_seq2seq.checkpoints.state import AVERAGE
+from open_seq2seq.checkpoints.writing import copies
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
@@ -41,7 +41,7 @@ class GoodState:
     @classmethod
     def take(cls, name: str, step: int, variables: RunVariables) -> GoodState:
         """Copies the current state; a collective operation if the model carries state."""
-        return cls(name, step, _copies(variables.weights), _copies(variables.optimizer.state()),
+        return cls(name, step, copies(variables.weights), copies(variables.optimizer.state()),
                    variables.carried.gather())
 
     @property
@@ -126,7 +126,3 @@ def pick_state(tried: Iterator[Tried], before: int | None = None) -> Tried:
         if older.finite:
             chosen = older
     return chosen
-
-
-def _copies(variables: Mapping[str, tf.Variable]) -> dict[str, np.ndarray]:
-    return {name: np.array(variable.numpy()) for name, variable in variables.items()}
