@@ -42,10 +42,9 @@ from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, Token, token
 from open_seq2seq.data.text2speech.pronunciations import Pronunciations
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count, format_time, tracked
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.progress import format_count, format_time, tracked
 from open_seq2seq.utils.script import ScriptParser, run_script
 
 RECIPE = "example_configs/text2speech/kathleen-durations.py"

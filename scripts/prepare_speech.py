@@ -35,11 +35,10 @@ from open_seq2seq.data.speech2text.own_speech import (
 )
 from open_seq2seq.data.speech2text.transcripts import text_normalizer
 from open_seq2seq.data.text_files import write_csv
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count, format_time
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import check_new_folder, new_folder
-from open_seq2seq.utils.progress import format_count, format_time
 from open_seq2seq.utils.script import ScriptParser, run_script
 
 PARTS = ("train", "dev", "test")

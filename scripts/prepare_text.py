@@ -25,10 +25,9 @@ from open_seq2seq.data.text2text.languages import in_wrong_order
 from open_seq2seq.data.text2text.own_text import SUFFIXES, Pair, clean, read_table, read_tmx, split
 from open_seq2seq.data.text2text.preparation import read_pairs, write_pairs
 from open_seq2seq.data.text_files import write_lines
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import check_new_folder, new_folder
-from open_seq2seq.utils.progress import format_count
 from open_seq2seq.utils.script import ScriptParser, run_script
 
 PARTS = ("train", "dev", "test")

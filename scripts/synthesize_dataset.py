@@ -43,12 +43,11 @@ from open_seq2seq.data.text_files import write_csv
 from open_seq2seq.models.text2speech.text2speech import Text2Speech
 from open_seq2seq.runners.horovod.runner import take_share
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count, tracked
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.launcher import launched_as, launched_here_as
 from open_seq2seq.utils.output_file import check_output_file
-from open_seq2seq.utils.progress import format_count, tracked
 from open_seq2seq.utils.script import ScriptParser, random_seed, run_script
 from open_seq2seq.utils.sound_files import encoded
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from open_seq2seq.utils.console import tracked
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.progress import tracked
 
 OR_SKIP = "or set data_layer_params/on_bad_example to skip."
 """End of sentences about examples that cannot be used."""

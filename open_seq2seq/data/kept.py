@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.progress import format_count
+from open_seq2seq.utils.console import deco_print, format_count
 
 
 class HasLine(Protocol):

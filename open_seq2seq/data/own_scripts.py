@@ -11,11 +11,10 @@ from typing import Any
 
 from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.own_classes import MOST_HELD_OUT, PARTS, ClassFile, Example, class_files, class_names, split
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import check_new_folder
-from open_seq2seq.utils.progress import format_count
 from open_seq2seq.utils.script import random_seed
 from open_seq2seq.utils.shipped import as_usable
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from open_seq2seq.data.tables import csv_rows
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.data_files import opened_data, read_data, read_lines, shown
 from open_seq2seq.utils.errors import DataError, did_you_mean
-from open_seq2seq.utils.progress import format_count
 
 
 def groups_in_common(keys: Sequence[Iterable[Hashable]]) -> list[list[int]]:

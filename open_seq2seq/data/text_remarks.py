@@ -11,8 +11,8 @@ from open_seq2seq.data.text2text.corpus import TokenCorpus
 from open_seq2seq.data.text2text.token_table import Column
 from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer, SentencePieceTokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
+from open_seq2seq.utils.console import format_count
 from open_seq2seq.utils.data_files import shown
-from open_seq2seq.utils.progress import format_count
 from open_seq2seq.utils.unicode_text import composed
 
 _MANY = 0.2  # above this share, the vocabulary is probably that of another text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from open_seq2seq.utils.console import format_count
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.progress import format_count
 from open_seq2seq.utils.unicode_text import composed
 
 _MARKS = {"replace": "S", "delete": "D", "insert": "I"}

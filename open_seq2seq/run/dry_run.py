@@ -24,9 +24,8 @@ from open_seq2seq.training.loop.divergence import Divergence
 from open_seq2seq.training.loop.hooks import Hook
 from open_seq2seq.training.loop.passes import EvaluationPass
 from open_seq2seq.training.loop.trainer import Trainer
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count, format_time
 from open_seq2seq.utils.posix import resource
-from open_seq2seq.utils.progress import format_count, format_time
 
 _UPDATES, _SECONDS = 10, 4.0  # at least so many updates, and for so long, unless they take longer than _MOST_SECONDS
 _MOST_SECONDS = 20.0

@@ -18,9 +18,8 @@ from open_seq2seq.optimizers import transformer_policy
 from open_seq2seq.runners import Runner
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.progress import format_count
 
 OVERVIEW = "overview.txt"
 """File in a logdir with the config and variables of a run; if they have changed, a resumed run writes another file."""

@@ -19,10 +19,9 @@ from open_seq2seq.data.audio.audio_parts import (
     log_mismatch,
     parts_of,
 )
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.data_files import open_regular, shown
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.progress import format_count
 
 RATES = (1000, 768_000)
 """Minimum and maximum accepted sampling rate in Hz."""

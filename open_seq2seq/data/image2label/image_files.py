@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from open_seq2seq.data.folders import files_below
 from open_seq2seq.parts.forward_pass import current_pass
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.progress import format_count
 
 NOT_IMAGES = "not JPEG, PNG, GIF or BMP by their suffix"
 """Why other files in folders of images are left out."""

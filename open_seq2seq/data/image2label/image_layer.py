@@ -19,11 +19,10 @@ from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet, RecordSe
 from open_seq2seq.data.image2label.params import image_problems
 from open_seq2seq.data.image2label.pipeline import Pipeline
 from open_seq2seq.parts.randomness import example_uniforms
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
-from open_seq2seq.utils.progress import format_count
 
 _SHOWN = 5  # number of classes that messages name
 _MIXUP = 1  # the argument ``draw`` of ``example_uniforms`` for mixup; other augmentation uses the default, 0

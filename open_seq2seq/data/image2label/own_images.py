@@ -15,9 +15,9 @@ from open_seq2seq.data.image2label.image_files import NOT_IMAGES, decode_rgb, is
 from open_seq2seq.data.image2label.image_sets import on_host
 from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.own_classes import ClassFile, keep_distinct
+from open_seq2seq.utils.console import tracked
 from open_seq2seq.utils.data_files import read_data, shown
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.progress import tracked
 
 _SIZES = (32, 64, 96, 128)  # of images, in pixels, that the recipe offers
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from open_seq2seq.data.speech2text.alphabet import describe_characters
 from open_seq2seq.data.speech2text.manifests import Utterance
 from open_seq2seq.data.text_files import write_lines
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.progress import format_count
 from open_seq2seq.utils.unicode_text import APOSTROPHES
 
 

@@ -21,10 +21,9 @@ from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.own_tables import read_own_table
 from open_seq2seq.data.speech2text.manifests import FILE_COLUMN, TEXT_COLUMN, Utterance, read_manifests
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count, tracked
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.progress import format_count, tracked
 
 SEGMENTS = "segments"
 """Name of the folder of recordings that are parts of files."""

@@ -29,11 +29,10 @@ from open_seq2seq.data.speech2text.augmentation import Draw, stretched_length
 from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
 from open_seq2seq.data.speech2text.transcripts import Transcripts, text_normalizer
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, tracked
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.own_files import read_sealed, sealed
-from open_seq2seq.utils.progress import tracked
 
 _REMEMBERED_FROM = 1000
 """Minimum number of recordings for a cache; reading the headers of fewer takes less than a second."""

@@ -26,11 +26,10 @@ import numpy as np
 from open_seq2seq.data.text2text.tokenizers import Tokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens, rounded_up
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import Bar, deco_print
 from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, is_packed, not_utf8, opened_data, read_data, too_long
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.own_files import without_links
-from open_seq2seq.utils.progress import Bar
 
 _VERSION = 3
 _NUMBER_BYTES = 8  # of the length of the description, and of the checksum

@@ -10,8 +10,7 @@ import numpy as np
 
 from open_seq2seq.training.loop.hooks import Hook
 from open_seq2seq.training.loop.trainer import Trainer
-from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.progress import Bar, format_time
+from open_seq2seq.utils.console import Bar, deco_print, format_time
 
 _NOTABLE_WAIT = 0.05  # smallest share of time spent waiting for input that is worth printing
 

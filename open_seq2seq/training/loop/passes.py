@@ -24,10 +24,9 @@ from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.runners.run_states import carried_in_pass
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.step import local_means
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import Bar, deco_print, format_count, format_time
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.progress import Bar, format_count, format_time
 from open_seq2seq.utils.trail import TRAIL
 
 _MOST_NAMES = 4  # files that the title of an evaluation names

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from open_seq2seq.run.logs import Tee
 from open_seq2seq.training.loop.builtin_hooks import MeanLoss, ProgressHook
-from open_seq2seq.utils.console import EnduringStream, deco_print
-from open_seq2seq.utils.progress import Bar, format_time, tracked
+from open_seq2seq.utils.console import Bar, EnduringStream, deco_print, format_time, tracked
 
 
 class Terminal(io.StringIO):
