@@ -19,6 +19,7 @@ from open_seq2seq.config.files import DATA
 from open_seq2seq.data.batch_loader import LoaderGroup
 from open_seq2seq.data.batching import BatchStream
 from open_seq2seq.data.contiguous import ContiguousStream
+from open_seq2seq.data.fields import flatten
 from open_seq2seq.data.static_shapes import StaticBatches, describe_shapes
 from open_seq2seq.metrics.trackers import MetricsWriter, Tracker
 from open_seq2seq.models.builder import make_schedule_and_optimizer
@@ -35,7 +36,6 @@ from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.runners.processor_speed.choice import choice_of
 from open_seq2seq.runners.run_states import RunStates, carried_signature, set_aside
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.loop.compilations import Compilations
 from open_seq2seq.training.loop.diagnosis import Examiner
 from open_seq2seq.training.loop.divergence import DivergenceHistory
 from open_seq2seq.training.loop.metrics_file import MetricsFile
@@ -46,6 +46,30 @@ from open_seq2seq.training.loop.stopping import EarlyStopping, StopRequest
 from open_seq2seq.training.loop.summaries import Summaries
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.trail import TRAIL
+
+
+class Compilations:
+    """Prints how long the first update on each shape of a batch takes, because XLA compiles the update in it."""
+
+    def __init__(self) -> None:
+        self._shapes: set[str] = set()
+
+    @contextlib.contextmanager
+    def noted(self, batches: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+        """Context manager around the update on these batches."""
+        start = time.perf_counter()
+        yield
+        new = {shape_of(batch): None for batch in batches}
+        for shape in [shape for shape in new if shape not in self._shapes]:
+            self._shapes.add(shape)
+            deco_print(f"XLA: first update on {shape}, compilation included: {time.perf_counter() - start:.1f} s "
+                       f"(shape {len(self._shapes)})")
+
+
+def shape_of(batch: Mapping[str, Any]) -> str:
+    """Returns the shapes of a batch's arrays with more than one axis, such as ``16 × 24 + 16 × 25``."""
+    shapes = [np.shape(array) for _, array in flatten(batch)]
+    return " + ".join(" × ".join(map(str, shape)) for shape in shapes if len(shape) > 1)
 
 
 class SharedStatistics:
