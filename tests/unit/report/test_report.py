@@ -10,8 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from open_seq2seq.metrics.names import is_score, metric_name, shown_value
-from open_seq2seq.report.charts import figures, thinned
-from open_seq2seq.report.page import write_report
+from open_seq2seq.report.page import figures, thinned, write_report
 from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.utils.errors import UserError
 
