@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 from open_seq2seq.parts.precision import KINDS
-from open_seq2seq.runners.processor_speed.probe import machine_identity, write_speeds
+from open_seq2seq.runners.processor_speed import machine_identity, write_speeds
 
 ALL_GAIN = dict.fromkeys(KINDS, 2.0)
 NONE_GAINS = dict.fromkeys(KINDS, 0.5)

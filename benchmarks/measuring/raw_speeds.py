@@ -27,7 +27,7 @@ def processor_speeds(seconds: float = 2.0, most_rounds: int = 100) -> Speeds:
 
     The arguments are those of ``measure_speeds``, with more time for each kind of operation than a run takes.
     """
-    from open_seq2seq.runners.processor_speed.probe import measure_speeds  # imports TensorFlow
+    from open_seq2seq.runners.processor_speed import measure_speeds  # imports TensorFlow
 
     speeds, waited = call(measure_speeds, seconds, most_rounds)
     if waited:

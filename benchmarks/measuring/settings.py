@@ -51,7 +51,7 @@ def prepare(config_file: str, mode: str, overrides: Sequence[str], values: Mappi
     from open_seq2seq.config.resolve import Benchmark, RunOptions, resolve
     from open_seq2seq.run.training_setup import describe_sections, set_up_process
     from open_seq2seq.runners import make_runner
-    from open_seq2seq.runners.processor_speed.choice import settle_precision
+    from open_seq2seq.runners.processor_speed import settle_precision
 
     config = resolve(load_config(config_file), mode, parse_overrides(list(overrides), ["--config_file"]),
                      Benchmark(steps=_ENDLESS) if endless else None)

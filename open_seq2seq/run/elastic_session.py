@@ -19,7 +19,7 @@ from open_seq2seq.run.overview import print_task, print_training, write_overview
 from open_seq2seq.run.restoring import ranks
 from open_seq2seq.run.training_setup import set_up_process
 from open_seq2seq.runners.horovod.elastic import ElasticRunner, HostsChanged, Membership, RanksLost, Regroup, join
-from open_seq2seq.runners.processor_speed.choice import in_choice, settle_precision
+from open_seq2seq.runners.processor_speed import in_choice, settle_precision
 from open_seq2seq.runners.watchdog import Watchdog, watched
 from open_seq2seq.training.loop.builtin_hooks import awaits_evaluation
 from open_seq2seq.training.loop.hooks import Hook

@@ -33,7 +33,7 @@ from open_seq2seq.run.resolution import check_verb, resolve_run
 from open_seq2seq.run.restoring import restore_weights
 from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_data, time_limit
-from open_seq2seq.runners.processor_speed.choice import settle_precision
+from open_seq2seq.runners.processor_speed import settle_precision
 from open_seq2seq.runners.watchdog import watched
 from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass, print_title
 from open_seq2seq.training.recovery.recovery import PrecisionLowered, kept_dtype

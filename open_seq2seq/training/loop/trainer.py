@@ -33,7 +33,7 @@ from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.optimizers.weight_average import exchanged
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.runners.processor_speed.choice import choice_of
+from open_seq2seq.runners.processor_speed import choice_of
 from open_seq2seq.runners.run_states import RunStates, carried_signature, set_aside
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.diagnosis import Examiner

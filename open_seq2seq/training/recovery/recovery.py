@@ -16,7 +16,7 @@ from open_seq2seq.data.static_shapes import EMPTY_ID
 from open_seq2seq.optimizers.dtype import precision_of, resolve_dtype
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.parts.precision import KINDS
-from open_seq2seq.runners.processor_speed.choice import choice_of
+from open_seq2seq.runners.processor_speed import choice_of
 from open_seq2seq.training.loop.diagnosis import Diagnosis, Examiner
 from open_seq2seq.training.loop.divergence import Attempt, Divergence, listed
 from open_seq2seq.training.loop.kept_batch import write_batch

@@ -9,8 +9,8 @@ from open_seq2seq.models import Model
 from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.runners import Runner
-from open_seq2seq.runners.processor_speed import choice
-from open_seq2seq.runners.processor_speed.choice import LEAST_GAIN, choice_of, layer_gains, settle_precision
+from open_seq2seq.runners import processor_speed as choice
+from open_seq2seq.runners.processor_speed import LEAST_GAIN, choice_of, layer_gains, settle_precision
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
 
 

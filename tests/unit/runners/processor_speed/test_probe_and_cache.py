@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.precision import KINDS
-from open_seq2seq.runners.processor_speed import probe
-from open_seq2seq.runners.processor_speed.probe import (
+from open_seq2seq.runners import processor_speed as probe
+from open_seq2seq.runners.processor_speed import (
     TYPES,
     MeasuredSpeeds,
     cache_folder,
