@@ -19,41 +19,13 @@ from open_seq2seq.data.windows import WindowedPlan
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.runners.runner import Runner
+from open_seq2seq.runners.runner import Compiled, Runner
 from open_seq2seq.training.loop.passes import InferencePass
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError, UserError
 
 _MOST_VARIANTS = 16
 """Number of compiled variants that a model keeps."""
-
-
-class ScoringPass:
-    """Computes the scores of given targets, one batch at a time.
-
-    Args:
-      model: a model built for ``interactive_infer``, with restored weights.
-      runner: runner of one device.
-
-    Raises:
-      UserError: the model cannot score targets.
-    """
-
-    def __init__(self, model: Model, runner: Runner) -> None:
-        if not model.can_score:
-            raise UserError(f"This {type(model).__name__} cannot score given targets: use a text-to-text model with an "
-                            "autoregressive decoder.")
-        self._model = model
-        self._step = runner.compile(self._score, [model.data_layer.scoring_signature])
-
-    def _score(self, batch: Any) -> list[tf.Tensor]:
-        with forward_pass():
-            return self._model.score(batch)
-
-    def score(self, batch: dict[str, Any]) -> list[Any]:
-        """Returns the result of ``Model.target_scores`` for each row of a batch from ``make_scoring_batch``."""
-        outputs = self._step([batch])[0]
-        return self._model.target_scores([np.asarray(output) for output in outputs])
 
 
 Recording = str | os.PathLike[str] | np.ndarray | tuple[np.ndarray, int]
@@ -84,13 +56,14 @@ class TrainedModel:
         self.model = model
         self._spec, self._checkpoint = spec, checkpoint
         self._pass = InferencePass(model, Runner())
-        self._scoring: ScoringPass | None = None
+        self._score_batch: Any = None  # a compiled function
         self._variants: dict[str, TrainedModel] = {}
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         of = f" of {self._checkpoint}" if self._checkpoint else ""
-        verbs = [verb for verb in (self.model.verb, "infer", "score" if self._can_score else None) if verb]
+        can_score = self.model.can_score or self.model.verb == "generate"
+        verbs = [verb for verb in (self.model.verb, "infer", "score" if can_score else None) if verb]
         return f"<{type(self).__name__}: {type(self.model).__name__}{of}; {', '.join(verbs)}>"
 
     def infer(self, inputs: Sequence[Any], first: int = 0, generation: Mapping[str, Any] | None = None) -> list[Any]:
@@ -314,12 +287,12 @@ class TrainedModel:
         def results(examples: np.ndarray) -> list[tuple[int, Any]]:
             batch = layer.make_scoring_batch([inputs[example] for example in examples],
                                              [targets[example] for example in examples])
-            assert self._scoring is not None
-            return list(zip(examples.tolist(), self._scoring.score(batch), strict=True))
+            outputs = [np.asarray(output) for output in self._score_batch([batch])[0]]
+            return list(zip(examples.tolist(), self.model.target_scores(outputs), strict=True))
 
         with self._lock:
-            if self._scoring is None:
-                self._scoring = ScoringPass(self.model, Runner())
+            if self._score_batch is None:
+                self._score_batch = _scoring_function(self.model)
             # For batching, the length of a target is estimated as if it were an input.
             return self._in_batches(np.maximum(layer.interactive_lengths(inputs), layer.interactive_lengths(targets)),
                                     results)
@@ -365,15 +338,29 @@ class TrainedModel:
         answers = [self.model.answer(result) for result in self.infer(_listed(inputs))]
         return answers[0] if _is_single(inputs) or single else answers
 
-    @property
-    def _can_score(self) -> bool:
-        return self.model.can_score or self.model.verb == "generate"
-
     def _check_verb(self, verb: str, what: str = "") -> None:
         model = self.model
         if model.verb != verb:
             other = f"infer or {model.verb}" if model.verb else "infer"
             raise UserError(f"{type(model).__name__} does not {what or verb}: call {other}.")
+
+
+def _scoring_function(model: Model) -> Compiled:
+    """Returns the compiled function that computes the scores of the targets in a batch from ``make_scoring_batch``.
+
+    Raises:
+      UserError: the model cannot score targets.
+    """
+    if not model.can_score:
+        raise UserError(f"This {type(model).__name__} cannot score given targets: use a text-to-text model with an "
+                        "autoregressive decoder.")
+
+    def score(batch: Any) -> list[tf.Tensor]:
+        with forward_pass():
+            return model.score(batch)
+
+    compiled: Compiled = Runner().compile(score, [model.data_layer.scoring_signature])
+    return compiled
 
 
 def _has(params: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
