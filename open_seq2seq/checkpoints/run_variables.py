@@ -27,10 +27,6 @@ class RunVariables:
     optimizer: MixedPrecisionOptimizer
     carried: RunStates
 
-    def by_name(self) -> dict[str, tf.Variable]:
-        """Returns the weights and the optimizer's variables, without the carried states."""
-        return {**self.weights, **{f"optimizer/{name}": v for name, v in self.optimizer.state().items()}}
-
 
 @dataclass(frozen=True)
 class RunPosition:

@@ -71,7 +71,7 @@ def test_a_run_that_failed_in_between_goes_on_to_the_same_bits(workspace, comman
 
 
 def test_a_checkpoint_comes_before_an_evaluation_and_settles_the_state_once(workspace, command, monkeypatch):
-    from open_seq2seq.training.loop.trainer import SharedStatistics, Trainer
+    from open_seq2seq.training.loop.trainer import Trainer
 
     events = []
 
@@ -79,10 +79,10 @@ def test_a_checkpoint_comes_before_an_evaluation_and_settles_the_state_once(work
         real = getattr(kind, name)
         monkeypatch.setattr(kind, name, lambda self, *args: (events.append(name), real(self, *args))[1])
 
-    for kind, name in ((Trainer, "save_checkpoint"), (Trainer, "evaluate"), (SharedStatistics, "average")):
+    for kind, name in ((Trainer, "save_checkpoint"), (Trainer, "evaluate"), (Trainer, "_average_statistics")):
         note(kind, name)
     assert command("--mode=train_eval", "--eval_steps=4", "--max_steps=4")[0] == 0
-    assert events == ["save_checkpoint", "average", "evaluate", "save_checkpoint"]
+    assert events == ["save_checkpoint", "_average_statistics", "evaluate", "save_checkpoint"]
 
 
 class Killed(BaseException):

@@ -72,33 +72,6 @@ def shape_of(batch: Mapping[str, Any]) -> str:
     return " + ".join(" × ".join(map(str, shape)) for shape in shapes if len(shape) > 1)
 
 
-class SharedStatistics:
-    """The statistics of a model, such as the moving averages of batch norm: its FP32 variables that are not trainable.
-
-    Args:
-      variables: variables of the model, by name.
-      runner: the run's runner.
-    """
-
-    def __init__(self, variables: Mapping[str, tf.Variable], runner: Runner) -> None:
-        self._variables = {name: v for name, v in variables.items() if not v.trainable and v.dtype == tf.float32}
-        self._runner = runner
-        self._assign: Any = None
-
-    def average(self) -> None:
-        """Sets the statistics on all ranks to their mean; a collective operation if there are several ranks."""
-        if self._runner.world_size > 1 and self._variables:
-            if self._assign is None:
-                self._assign = self._runner.compile(self._assign_means, [])
-            self._assign()
-
-    def _assign_means(self) -> None:
-        values = {name: variable.read_value() for name, variable in self._variables.items()}
-        sums = self._runner.reduce(values, "statistics", exact=True)
-        for name, variable in self._variables.items():
-            variable.assign(sums[name] / self._runner.world_size)
-
-
 def make_stream(model: Model, runner: Runner, seed: int) -> BatchStream | ContiguousStream:
     """Returns the stream of a training model's batches; also sets ``training_rows`` of a contiguous data layer."""
     layer, iter_size = model.data_layer, model.params["iter_size"]
@@ -214,7 +187,10 @@ class Trainer:
         self.steps_per_epoch = self._stream.updates_per_epoch if params["num_epochs"] else None
         self.last_step = params["max_steps"] or self._steps_in(params["num_epochs"])
         self.variables = named_variables(model)
-        self._statistics = SharedStatistics(self.variables, runner)
+        # Such as the moving averages of batch norm.
+        self._statistics = {name: v for name, v in self.variables.items()
+                            if not v.trainable and v.dtype == tf.float32}
+        self._share_statistics: Any = None  # a compiled function
         self.trainable = trainable_variables(
             {name: v for name, v in self.variables.items() if v.trainable}, params["freeze_variables_regex"])
         self.optimizer = make_optimizer(model, self.trainable, self.last_step, self.steps_per_epoch, self.rate_scale)
@@ -359,9 +335,22 @@ class Trainer:
           Divergence: the last step diverged, or a variable is not finite.
         """
         if not self.is_settled:
-            self._statistics.average()
+            self._average_statistics()
             self.divergence.detector.settle({**self.variables, **self.optimizer.state()})
             self.is_settled = True
+
+    def _average_statistics(self) -> None:
+        """Sets the statistics on all ranks to their mean; a collective operation if there are several ranks."""
+        if self.runner.world_size > 1 and self._statistics:
+            if self._share_statistics is None:
+                self._share_statistics = self.runner.compile(self._assign_mean_statistics, [])
+            self._share_statistics()
+
+    def _assign_mean_statistics(self) -> None:
+        values = {name: variable.read_value() for name, variable in self._statistics.items()}
+        sums = self.runner.reduce(values, "statistics", exact=True)
+        for name, variable in self._statistics.items():
+            variable.assign(sums[name] / self.runner.world_size)
 
     @property
     def state(self) -> RunVariables:
@@ -371,7 +360,7 @@ class Trainer:
     @property
     def state_variables(self) -> dict[str, tf.Variable]:
         """The weights and the optimizer's variables, by name; for hooks."""
-        return self.state.by_name()
+        return {**self.variables, **{f"optimizer/{name}": v for name, v in self.optimizer.state().items()}}
 
     @property
     def position(self) -> RunPosition:
