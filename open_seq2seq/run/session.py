@@ -124,7 +124,7 @@ def run(options: RunOptions) -> Outcome:
         print_task(options, specs, notes)
         if options.mode in ("train", "train_eval"):
             return _train(options, specs, logdir, runner)
-        model, path = _restored_model(options, settle_precision(specs, runner)[options.mode], logdir, runner)
+        model, _, path = _restored_model(options, specs, logdir, runner)
         if options.mode == "eval":
             print_title(model, f"of {path}")
             metrics = EvaluationPass(model, runner).run(report_progress=True)
@@ -199,8 +199,9 @@ def _in_dtype(specs: Specs, dtype: str) -> Specs:
     return {name: dataclasses.replace(spec, params={**spec.params, "dtype": dtype}) for name, spec in specs.items()}
 
 
-def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner: Runner) -> tuple[Model, str]:
-    """Returns the model with the weights of a checkpoint, and the checkpoint's path, which is "" except on rank 0."""
+def _restored_model(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) -> tuple[Model, ModelSpec, str]:
+    """Returns the model with the weights of a checkpoint, its spec, and the checkpoint's path ("" except on rank 0)."""
+    spec = settle_precision(specs, runner)[options.mode]
     path, assets = "", read_assets(spec)
     with runner.scope(), _explaining_data(options):
         model = build_model(spec)
@@ -215,22 +216,22 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
         model.validates = check_config(options, checkpoint)
         restore_weights(model, inputs, checkpoint)
         path = str(checkpoint.path)
-    runner.broadcast(named_variables(model))
-    print_model(model, named_variables(model), runner, options.verbose)
+    variables = named_variables(model)
+    runner.broadcast(variables)
+    print_model(model, variables, runner, options.verbose)
     if options.members:
         model.join(dict(_member(member, runner) for member in options.members))
     for name, folder in model.needed_models(model.params).items():
         needed = resolve_run(None, "interactive_infer", [Override(None, ("logdir",), unpacked(folder))])
         model.use(name, _member(needed, runner)[1])
-    return model, path
+    return model, spec, path
 
 
 def _member(options: RunOptions, runner: Runner) -> tuple[str, Model]:
     """Returns the log directory of a model of an ensemble, and the model with its weights."""
-    spec = training_setup.describe_sections(options)[options.mode]
-    logdir = check_logdir(options, spec.params)
-    return str(logdir.root), _restored_model(options, settle_precision({options.mode: spec}, runner)[options.mode],
-                                             logdir, runner)[0]
+    specs = training_setup.describe_sections(options)
+    logdir = check_logdir(options, specs[options.mode].params)
+    return str(logdir.root), _restored_model(options, specs, logdir, runner)[0]
 
 
 @contextlib.contextmanager
@@ -257,11 +258,10 @@ def load(options: RunOptions) -> TrainedModel:
     if _dropped:  # models consist of reference cycles, of which Python would let several accumulate
         _dropped.clear()
         gc.collect()
-    spec = training_setup.describe_sections(options)[options.mode]
-    training_setup.set_up_process([spec.params])
-    runner = Runner()
-    spec = settle_precision({options.mode: spec}, runner)[options.mode]
-    model, path = _restored_model(options, spec, check_logdir(options, spec.params), runner)
+    specs = training_setup.describe_sections(options)
+    params = specs[options.mode].params
+    training_setup.set_up_process([params])
+    model, spec, path = _restored_model(options, specs, check_logdir(options, params), Runner())
     trained = TrainedModel(model, spec, path)
     weakref.finalize(trained, _dropped.append, path)
     return trained
