@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 import shutil
 import tempfile
@@ -15,6 +14,7 @@ import zlib
 from pathlib import Path
 
 from open_seq2seq.checkpoints.folders import KEPT_FILES
+from open_seq2seq.checkpoints.state import sha256
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import CheckpointError, did_you_mean
 from open_seq2seq.utils.shipped import TOY, TOY_MODELS
@@ -62,7 +62,12 @@ def _unpack(path: Path, size: int, mtime_ns: int) -> str:
                 raise CheckpointError(f"The packed model {path} needs {needed:,} bytes of temporary space, but "
                                       f"{folder.parent} has {free:,}: free space, or set TMPDIR to another folder.")
             for name, checksum in sums.items():
-                _unpack_file(archive, name, checksum, folder / name, path)
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(name) as packed, open(folder / name, "xb") as file:
+                    shutil.copyfileobj(packed, file, _CHUNK)
+                if sha256(folder / name) != checksum:
+                    raise CheckpointError(f"The packed model {path} is damaged: {name} does not have its checksum. "
+                                          "Copy the file again.")
     except _DAMAGED as error:
         raise CheckpointError(f"{path} is neither a log directory nor an intact packed model ({error}): give the "
                               "folder of a run, or copy the file again.") from error
@@ -90,15 +95,3 @@ def _sums(archive: zipfile.ZipFile, path: Path) -> dict[str, str]:
 def sums_text(sums: dict[str, str]) -> str:
     """Returns the list of checksums, as ``sha256sum`` writes it."""
     return "".join(f"{checksum}  {name}\n" for name, checksum in sums.items())
-
-
-def _unpack_file(archive: zipfile.ZipFile, name: str, checksum: str, target: Path, path: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
-    with archive.open(name) as packed, open(target, "xb") as file:
-        while chunk := packed.read(_CHUNK):
-            digest.update(chunk)
-            file.write(chunk)
-    if digest.hexdigest() != checksum:
-        raise CheckpointError(f"The packed model {path} is damaged: {name} does not have its checksum. Copy the file "
-                              "again.")

@@ -84,7 +84,9 @@ class Checkpoint:
         of_optimizer = {name: value for name, value in self.optimizer.items()
                 if name.startswith(AVERAGE) or (optimizer and not name.startswith(CARRIED))}
         for name, value in {**self.weights, **of_optimizer}.items():
-            if value.dtype.kind == "f" and not _is_finite(value):
+            # In chunks, because np.isfinite allocates a Boolean array.
+            chunks = np.split(value.reshape(-1), range(_FINITE_AT_ONCE, value.size, _FINITE_AT_ONCE))
+            if value.dtype.kind == "f" and not all(np.isfinite(chunk).all() for chunk in chunks):
                 raise CheckpointError(f"The checkpoint {self.path} cannot be used: {name} contains inf or NaN. Choose "
                                       "another checkpoint, or remove this folder to use the previous one.")
 
@@ -157,12 +159,6 @@ def _load_tensors(path: Path, name: str) -> dict[str, np.ndarray]:
     except (SafetensorError, ValueError, TypeError, AttributeError) as error:
         raise CheckpointError(f"The checkpoint {path} is damaged: {name} is not a valid file of tensors "
                               f"({str(error)[:200]!r}).") from error
-
-
-def _is_finite(array: np.ndarray) -> bool:
-    """Returns whether all values are finite; np.isfinite allocates a Boolean array, so it is called on chunks."""
-    flat = array.reshape(-1)
-    return all(np.isfinite(flat[begin:begin + _FINITE_AT_ONCE]).all() for begin in range(0, len(flat), _FINITE_AT_ONCE))
 
 
 @contextlib.contextmanager

@@ -40,20 +40,14 @@ def make_runner(params: Mapping[str, Any]) -> Runner:
     elif (size := launched_as()[1]) > 1:
         raise UserError(f"This is one of {size} processes, but 'use_horovod' is False, so each would train its "
                         "own model: add --use_horovod=True, or start one process.")
+    elif len(devices := take_devices(params)) > 1:
+        from open_seq2seq.runners.tower import TowerRunner, mirrored_strategy
+
+        runner = TowerRunner(mirrored_strategy(devices))
     else:
-        runner = _own_runner(params)
+        runner = Runner()
     check_params(params, runner)
     return runner
-
-
-def _own_runner(params: Mapping[str, Any]) -> Runner:
-    """Returns the runner of a single process."""
-    devices = take_devices(params)
-    if len(devices) == 1:
-        return Runner()
-    from open_seq2seq.runners.tower import TowerRunner, mirrored_strategy
-
-    return TowerRunner(mirrored_strategy(devices))
 
 
 def _cluster_runner(params: Mapping[str, Any], task: ClusterTask) -> Runner:

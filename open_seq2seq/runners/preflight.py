@@ -75,7 +75,10 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
     Raises:
       UserError: the processes would not compute the same; raised on all of them.
     """
-    software = {"version of open_seq2seq": __version__, "code of open_seq2seq": source_hash()[:12],
+    root, code = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        code.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    software = {"version of open_seq2seq": __version__, "code of open_seq2seq": code.hexdigest()[:12],
                 "TensorFlow": tf.__version__, "Python": platform.python_version(), "dtype": dtype}
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     values = {f"'{path}'": repr(value) for path, value in flattened(config).items()}
@@ -150,12 +153,3 @@ def differences(ranks: Sequence[Mapping[str, str]]) -> list[tuple[int, str]]:
     """
     return [(rank, name) for rank, values in enumerate(ranks) for name in {**ranks[0], **values}
             if values.get(name) != ranks[0].get(name)]
-
-
-def source_hash() -> str:
-    """Returns a hash of the package's source files."""
-    root = Path(__file__).parents[1]
-    total = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        total.update(str(path.relative_to(root)).encode() + path.read_bytes())
-    return total.hexdigest()

@@ -96,14 +96,10 @@ def available_bytes(root: str = "/") -> int | None:
     Args:
       root: root of the file system from which the numbers are read.
     """
-    left = [*_of_machine(Path(root)), *_of_groups(Path(root))]
+    left, of_machine = [*_of_groups(Path(root))], _numbers(Path(root, "proc/meminfo"))
+    if "MemAvailable" in of_machine:
+        left.append(1024 * (of_machine["MemAvailable"] + of_machine.get("SwapFree", 0)))
     return max(0, min(left)) if left else None
-
-
-def _of_machine(root: Path) -> Iterator[int]:
-    numbers = _numbers(root / "proc/meminfo")
-    if "MemAvailable" in numbers:
-        yield 1024 * (numbers["MemAvailable"] + numbers.get("SwapFree", 0))
 
 
 def _of_groups(root: Path) -> Iterator[int]:

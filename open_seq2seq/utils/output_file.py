@@ -32,29 +32,26 @@ def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
     if not name:
         raise UserError(f"{flag} is empty: give the path of the output file.")
     try:
-        _check_place(name, flag)
+        descriptor = _standard_stream(name)
+        if descriptor is not None:
+            # The file behind an open stream may belong to another user, so its access rights are not checked.
+            # A stream that was closed at the start has been replaced by the read end of a pipe (``enduring_output``).
+            if fcntl is not None and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+                raise UserError(f"{flag} is {name}, but this process was started with that stream closed: choose a "
+                                "file.")
+            return
+        path = Path(os.path.realpath(name))
+        if _exists(path) and path.is_dir() and results_in(path) is None:
+            raise UserError(f"{flag} is {name}, which is a folder: choose a file in it.")
+        existing = next(place for place in (path, *path.parents) if _exists(place))
+        if existing != path and not existing.is_dir():
+            raise UserError(f"{flag} is {name}, but {existing} is a file, not a folder: choose another path.")
+        for place in (existing, existing.parent) if existing.is_file() else (existing,):
+            if not os.access(place, os.W_OK):
+                raise UserError(f"{flag} is {name}, but {place} cannot be written: choose another path.")
     except (OSError, ValueError) as error:  # ValueError: the character NUL
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"{flag} is {name!r:.200}, which cannot be written: {reason}.") from error
-
-
-def _check_place(name: str, flag: str) -> None:
-    descriptor = _standard_stream(name)
-    if descriptor is not None:
-        # The file behind an open stream may belong to another user, so its access rights are not checked.
-        # A stream that was closed at the start has been replaced by the read end of a pipe (``enduring_output``).
-        if fcntl is not None and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
-            raise UserError(f"{flag} is {name}, but this process was started with that stream closed: choose a file.")
-        return
-    path = Path(os.path.realpath(name))
-    if _exists(path) and path.is_dir() and results_in(path) is None:
-        raise UserError(f"{flag} is {name}, which is a folder: choose a file in it.")
-    existing = next(place for place in (path, *path.parents) if _exists(place))
-    if existing != path and not existing.is_dir():
-        raise UserError(f"{flag} is {name}, but {existing} is a file, not a folder: choose another path.")
-    for place in (existing, existing.parent) if existing.is_file() else (existing,):
-        if not os.access(place, os.W_OK):
-            raise UserError(f"{flag} is {name}, but {place} cannot be written: choose another path.")
 
 
 def _exists(path: Path) -> bool:
