@@ -1,9 +1,13 @@
 """Resolves names that a config gives as strings: components, optimizers, policies, hooks, initialisers and others.
 
 A string is an exported name (``TransformerEncoder``), ``package.module.Name``, ``path/to/file.py:Name``, or
-``package:Name`` of a plugin (``plugins``). Every name has a *kind*, such as ``encoder``. Packages ``register`` their
-exported objects under a kind, a parameter declares the kind of its strings with ``Param(names="encoder")``, and
-``resolve_name`` looks the object up and checks its kind.
+``package:Name`` of a plugin. Every name has a *kind*, such as ``encoder``. Packages ``register`` their exported objects
+under a kind, a parameter declares the kind of its strings with ``Param(names="encoder")``, and ``resolve_name`` looks
+the object up and checks its kind.
+
+Plugins are entry points of installed packages, in the group ``open_seq2seq.plugins``. A config gives the name of their
+package, too, so that the name cannot be taken for one of this package or of another plugin, and a message about a
+missing plugin can say what to install.
 
 Registered names refer to objects of this package, TensorFlow or Keras, and can always be resolved. All other names
 refer to code that has to be imported or executed, which ``user_code`` refuses while an untrusted config is in use.
@@ -17,11 +21,11 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from open_seq2seq.config.params import Param, declared_by
-from open_seq2seq.config.plugins import PLUGIN, plugin_object, plugins_named
-from open_seq2seq.config.user_code import attribute, imported, names_of_file, untrusted_config
+from open_seq2seq.config.user_code import attribute, imported, names_of_file, require_trust, untrusted_config
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 Catalogue = Callable[[], Mapping[str, Any]]
@@ -32,6 +36,10 @@ _IDENTIFIERS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _IN_FILE = re.compile(r"([^\x00-\x1f]+\.py):(.*)", re.DOTALL)
 # Prefixes that configs may use for names of TensorFlow, and the prefixes under which those names are looked up.
 _SPELLINGS = (("tensorflow.", "tf."), ("keras.", "tf.keras."))
+GROUP = "open_seq2seq.plugins"
+"""The group of entry points: name in configs = ``package.module:Name``."""
+PLUGIN = re.compile(r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?):([^\W\d]\w*)", re.ASCII)
+"""A name of a plugin: (name of the package that is installed, name of the entry point)."""
 
 
 @dataclass
@@ -259,3 +267,44 @@ def _some(kind: Kind) -> str:
     """Returns a sentence that lists the exported names, or "" if there are none or more than 20."""
     names = sorted({name for names in kind.entries() for name in names if "." not in name})
     return f" The known names are {', '.join(names)}." if 0 < len(names) <= 20 else ""
+
+
+def _normal(package: str) -> str:
+    """Returns the name of a package in the form in which equal names are the same text."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def plugins() -> Iterator[tuple[str, str, EntryPoint]]:
+    """Yields (package, its version, entry point) for the installed plugins; imports none of them."""
+    for entry in sorted(entry_points(group=GROUP), key=lambda one: (one.dist.name if one.dist else "", one.name)):
+        if entry.dist is not None:
+            yield _normal(entry.dist.name), entry.dist.version, entry
+
+
+def plugin_object(package: str, name: str, what: str) -> Any:
+    """Imports a plugin's class or function, and returns it.
+
+    Args:
+      package: name of the installed package.
+      name: name of the entry point.
+      what: the config entry that gives the name, as the start of a sentence, for messages.
+
+    Raises:
+      ConfigError: the package is not installed, has no such name, cannot be imported, or must not be imported.
+    """
+    require_trust(what, f"code of the package {package}")
+    names = {entry.name: entry for of, _, entry in plugins() if of == _normal(package)}
+    if not names:
+        known = [of for of, _, _ in plugins()]
+        raise ConfigError([f"{what}, but no package {package} with plugins is installed: install it if you trust its "
+                           f"authors, or give another name.{did_you_mean(_normal(package), known)}"])
+    if name not in names:
+        raise ConfigError([f"{what}, but the package {package} has no such plugin.{did_you_mean(name, names)} It has "
+                           f"{', '.join(names)}."])
+    return imported(names[name].value.partition("[")[0].strip().replace(":", "."), what)
+
+
+def plugins_named(name: str) -> str:
+    """Returns a sentence about the plugins with this name, which a config gave without their package; "" if none."""
+    full = [f"'{of}:{entry.name}'" for of, _, entry in plugins() if entry.name == name]
+    return f" A plugin has this name: write {' or '.join(full)}." if full else ""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from open_seq2seq.config.plugins import plugins
+from open_seq2seq.config.names import plugins
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.machine import GIB, available_bytes, cpu_name, onednn_setting, speed_flags
 from open_seq2seq.utils.shipped import SCRIPTS

@@ -9,8 +9,7 @@ from importlib import metadata
 import pytest
 
 import open_seq2seq.models  # noqa: F401 (it registers the kinds of names)
-from open_seq2seq.config.names import resolve_name
-from open_seq2seq.config.plugins import plugins
+from open_seq2seq.config.names import plugins, resolve_name
 from open_seq2seq.config.user_code import untrusted
 from open_seq2seq.encoders import Encoder
 from open_seq2seq.run import doctor
@@ -85,7 +84,7 @@ def test_the_doctor_lists_plugins_without_importing_them(installed):
 
 
 def test_without_plugins_there_are_none(monkeypatch):
-    monkeypatch.setattr("open_seq2seq.config.plugins.entry_points", lambda group: metadata.EntryPoints(()))
+    monkeypatch.setattr("open_seq2seq.config.names.entry_points", lambda group: metadata.EntryPoints(()))
     assert [*plugins()] == [] and [*doctor._plugins()] == ["Plugins: none"]
 
 
