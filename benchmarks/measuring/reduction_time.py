@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from benchmarks.measuring.programs import timed_pass
 from benchmarks.measuring.settings import make_trainer
-from open_seq2seq.runners.horovod.reduction import groups
+from open_seq2seq.runners.horovod.runner import groups
 
 _LARGE = 2 ** 26  # bytes
 

@@ -6,7 +6,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.runners.horovod.reduction import Reduction
+from open_seq2seq.runners.horovod.runner import Reduction
 
 hvd.init()
 rank, ranks = hvd.rank(), hvd.size()

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import UniqueRows
-from open_seq2seq.runners.horovod.reduction import Reduction, add_rank_by_rank, groups, wire_scales
+from open_seq2seq.runners.horovod.runner import Reduction, add_rank_by_rank, groups, wire_scales
 from tests.unit.runners.horovod.test_runner import FakeHorovod, Meeting
 
 
