@@ -142,8 +142,10 @@ def _start_process(options: RunOptions, specs: Specs) -> tuple[Runner, list[str]
         raise UserError("The mode interactive_infer runs in one process: start it without mpiexec or horovodrun, and "
                         "without TF_CONFIG.")
     notes = runner.describe() + training_setup.set_up_process([spec.params for spec in specs.values()])
-    with time_limit(params["connect_seconds"]):
-        return runner, notes + training_setup.check_processes(options, params, runner)
+    if runner.num_processes > 1:
+        with time_limit(params["connect_seconds"]):
+            notes += training_setup.check_processes(options, params, runner)
+    return runner, notes
 
 
 def _infer(options: RunOptions, model: Model, runner: Runner) -> None:

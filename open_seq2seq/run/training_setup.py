@@ -94,8 +94,6 @@ def set_up_process(sections: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def check_processes(options: RunOptions, params: Mapping[str, Any], runner: Runner) -> list[str]:
     """Checks that all processes have the same options, config and code; see ``check_agreement``."""
-    if runner.num_processes == 1:
-        return []
     flags = {name: getattr(options, name) for name in
              ("mode", "continue_learning", "no_dir_check", "benchmark", "enable_logs", "elastic", "check")}
     return check_agreement(runner, {**flags, **to_plain(options.config.as_sections())},
