@@ -9,15 +9,19 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from open_seq2seq.config.recipes import Recipe, docstring_of, recipes
+from open_seq2seq.config.data_note import SCHEMA_LINE, note_in
+from open_seq2seq.config.loader import load_config
+from open_seq2seq.config.recipes import Recipe, base_of, docstring_of, find_recipe, recipes
 from open_seq2seq.run.run import Run
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError, did_you_mean
 from open_seq2seq.utils.script import ScriptParser
-from open_seq2seq.utils.shipped import SCRIPTS, without_repository
+from open_seq2seq.utils.shipped import RECIPE, RECIPES, SCRIPTS, as_named, without_repository
 from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
 _INDENT = 15  # characters before what a recipe says
+_YAML = (".yaml", ".yml")
 
 
 def _parser(command: str, usage: str, description: str) -> ScriptParser:
@@ -38,10 +42,55 @@ def recipes_command(words: Sequence[str]) -> int:
     if len(chosen) not in (2, 3):
         raise UserError("A recipe is copied by recipes copy NAME [FILE].")
     import_tensorflow()
-    from open_seq2seq.config.recipe_copy import copy_recipe
-
     deco_print(f"Wrote {copy_recipe(*chosen[1:])}")
     return 0
+
+
+def copy_recipe(name: str, file: str = "") -> str:
+    """Writes a recipe to a file of its own.
+
+    Args:
+      name: name of the recipe, such as ``own-text``.
+      file: the file to write. The text of a recipe without a base may be copied to a ``.py`` file; anything can be
+        written as ``.yaml``. By default a file of the recipe's name in the working directory.
+
+    Returns:
+      The name of the file.
+
+    Raises:
+      UserError: there is no such recipe, or the file exists or has another ending.
+    """
+    source = Path(find_recipe(RECIPE + name.removeprefix(RECIPE)))
+    # ``own-text`` computes the name of its base.
+    variant = base_of(source) is not None or "\nbase_config" in source.read_text(encoding="utf-8")
+    file = file or source.stem + (".yaml" if variant else ".py")
+    if not file.endswith(_YAML) and (variant or not file.endswith(".py")):
+        why = "it is based on another recipe, and the values of both are written" if variant else "or in .py"
+        raise UserError(f"The copy of {name}, {file}, has to end in .yaml: {why}.")
+    if os.path.lexists(file):
+        raise UserError(f"{file} already exists: give another name, or remove the file.")
+    text = as_yaml(source) if file.endswith(_YAML) else source.read_text(encoding="utf-8")
+    recipe = f"{RECIPE}{source.relative_to(RECIPES).with_suffix('').as_posix()}"
+    with disk.writing(file, disk.always) as opened:
+        opened.write(without_repository(text).replace(f"--config_file={recipe}", f"--config_file={file}").encode())
+    return file
+
+
+def as_yaml(source: Path) -> str:
+    """Returns a recipe, with the values of its bases, as YAML text that begins with its docstring.
+
+    Raises:
+      ConfigError: the recipe cannot be read.
+    """
+    from open_seq2seq.config.serialize import complete_yaml  # imports NumPy
+
+    config = load_config(source)
+    text = docstring_of(source)
+    if not note_in(text) and config.data_note:
+        text += f"\nData: {config.data_note}"
+    lines = [f"# {line}".rstrip() for line in text.splitlines()]
+    values = as_named(complete_yaml({"base_model": config.base_model, **config.sections}))
+    return "\n".join([SCHEMA_LINE + lines[0], *lines[1:], "", values])
 
 
 def _list_recipes(words: Sequence[str]) -> int:

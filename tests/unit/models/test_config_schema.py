@@ -13,13 +13,13 @@ import pytest
 
 from open_seq2seq.config.loader import load_config, parse_config
 from open_seq2seq.config.merge import copy_nested
-from open_seq2seq.config.recipe_copy import as_yaml
 from open_seq2seq.config.recipes import find_recipe, recipe_files
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.config.yaml_text import load_yaml
 from open_seq2seq.models.builder import describe_section
 from open_seq2seq.models.config_schema import config_schema
+from open_seq2seq.run.tools import as_yaml
 from open_seq2seq.utils.errors import ConfigError
 from open_seq2seq.utils.shipped import RECIPES
 from tests.unit.example_configs.mutations import HELD, paths_of

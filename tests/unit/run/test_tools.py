@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from open_seq2seq.cli import main
+from open_seq2seq.config.loader import load_config
+from open_seq2seq.config.recipes import recipe_files
+from open_seq2seq.config.serialize import complete_yaml
 from open_seq2seq.models.config_schema import config_schema
-from open_seq2seq.utils.shipped import SCRIPTS
+from open_seq2seq.run.tools import copy_recipe
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.shipped import RECIPES, SCRIPTS
 
 
 @pytest.fixture
@@ -79,3 +86,46 @@ def test_the_schema_is_printed(printed):
 def test_doctor_returns_whether_all_is_well(printed, monkeypatch):
     monkeypatch.setattr("open_seq2seq.run.doctor.doctor", lambda: 2)
     assert printed("doctor") == (2, "")
+
+
+def values(path: str | Path) -> str:
+    config = load_config(path)
+    return complete_yaml({"base_model": config.base_model, **config.sections})
+
+
+@pytest.mark.parametrize("path", recipe_files(), ids=lambda path: path.relative_to(RECIPES).with_suffix("").as_posix())
+def test_a_copy_has_the_values_of_the_recipe_and_needs_no_other_file(path: Path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = path.relative_to(RECIPES).with_suffix("").as_posix()
+    for file in ("", "own.yaml"):
+        copied = copy_recipe(name, file)
+        config = load_config(copied)
+        assert values(copied) == values(path) and not config.base_files
+        text = Path(copied).read_text(encoding="utf-8")
+        assert f"--config_file={copied}" in text and str(RECIPES) not in text
+        assert not re.search(r"run\.py|python scripts", text)
+        assert config.data_note == "" or "open_seq2seq script" in config.data_note or "scripts" not in config.data_note
+
+
+def test_a_recipe_is_copied_as_it_is_or_with_the_values_of_its_bases(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert copy_recipe("nmt-reversal-TT") == "nmt-reversal-TT.py"
+    assert copy_recipe("recipe:nmt-reversal-RR") == "nmt-reversal-RR.yaml"
+    variant = (tmp_path / "nmt-reversal-RR.yaml").read_text(encoding="utf-8")
+    assert variant.startswith("# yaml-language-server: $schema=config.schema.json\n# Toy task: a recurrent network")
+    assert "d_model = 128" in (tmp_path / "nmt-reversal-TT.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("nmt-reversal-TT", "here.yaml"), "here.yaml already exists"),
+    (("nmt-reversal-RR", "mine.py"), "has to end in .yaml: it is based on another recipe"),
+    (("nmt-reversal-TT", "mine.txt"), "has to end in .yaml: or in .py"),
+    (("nmt",), "no recipe 'nmt'"),
+    (("here.yaml",), "no recipe 'here.yaml'"),
+])
+def test_what_cannot_be_copied_is_said_and_changes_nothing(arguments, said: str, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here.yaml").write_text("kept")
+    with pytest.raises(UserError, match=re.escape(said)):
+        copy_recipe(*arguments)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("here.yaml", "kept")]
