@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import os
+import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,10 +18,10 @@ from open_seq2seq.checkpoints.inputs import RunInputs, read_assets
 from open_seq2seq.checkpoints.packed import unpacked
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import RunOptions
-from open_seq2seq.inference.interactive import answer_lines, prompt
 from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model
+from open_seq2seq.models.results import open_results
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.run import training_setup
@@ -40,12 +41,14 @@ from open_seq2seq.training.recovery.recovery import PrecisionLowered, kept_dtype
 from open_seq2seq.training.train import train
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.given_files import arriving_lines
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, never_written
 
 # Folders and files that runs, also with --enable_logs, create directly in a log directory.
 _MADE_FOLDERS = ("model.ckpt-*", BEST_MODELS, AVERAGED, KEPT_FILES, DIVERGENCE, SAMPLES, LOGS, "config_*")
 _MADE_FILES = (LOCK, "state.json", "*.safetensors", "config.yaml", "assets/*", "events.out.tfevents.*", "config_*",
                "cmd-args_*", "git-info_*", "stdout_*", "stderr_*", "overview.txt*", "metrics.csv*", "report.html")
+_MOST_LINES = 4096  # maximum number of lines processed together; sorting so many by length avoids nearly all padding
 
 
 def protected_files(options: RunOptions, model: Model) -> Iterator[str]:
@@ -161,6 +164,56 @@ def _infer(options: RunOptions, model: Model, runner: Runner) -> None:
             answer_lines(TrainedModel(model), output)
     deco_print("Finished inference. Results: "
                f"{'standard output' if output == STANDARD_OUTPUT else os.path.abspath(output)}")
+
+
+def prompt(model: TrainedModel) -> None:
+    """Reads lines from standard input until it ends, and prints the model's answer to each.
+
+    On a terminal, the answer to a line that cannot be used is a message, and the next line can be typed.
+
+    Raises:
+      UserError: standard input is not a terminal, and a line cannot be used.
+    """
+    on_terminal = sys.stdin.isatty()
+    if on_terminal:
+        deco_print(f"{model.model.interactive_hint}; end with Ctrl-D.")
+    while True:
+        try:
+            line = input("> " if on_terminal else "")
+        except EOFError:
+            return
+        if line.strip():
+            try:
+                print(model.model.prompt_answer(model.infer([line])[0]), flush=True)
+            except UserError as error:
+                if not on_terminal:
+                    raise
+                print(f"Error: {error}", file=sys.stderr, flush=True)
+        elif not on_terminal:
+            print(flush=True)  # an empty answer, so that answers and lines correspond
+
+
+def answer_lines(model: TrainedModel, output_file: str) -> None:
+    """Writes the result of each line of standard input as soon as it is known.
+
+    Lines that arrive while others are processed are processed together afterwards.
+
+    Args:
+      model: the model.
+      output_file: path of the file for the results.
+
+    Raises:
+      UserError: standard input is empty, or the results cannot be written.
+      DataError: a line cannot be used.
+    """
+    count = 0
+    with open_results(model.model, output_file) as writer:
+        for lines in arriving_lines(_MOST_LINES):
+            writer.write_batches([list(enumerate(model.infer(lines, count), count))])
+            count += len(lines)
+        if not count:
+            raise UserError("--infer_files - reads from standard input, but standard input is empty: "
+                            "give at least one line.")
 
 
 def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) -> Outcome:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from open_seq2seq.inference.interactive import prompt
+from open_seq2seq.run.session import prompt
 from open_seq2seq.utils.errors import DataError
 
 
