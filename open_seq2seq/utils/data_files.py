@@ -130,17 +130,25 @@ def read_lines(path: str, what: str = "The file") -> Iterator[str]:
         long.
     """
     with opened_text(path, what) as file:
-        number, line = 0, b"\n"
-        while line := file.readline(MOST_LINE_BYTES + 1):
-            number += 1
-            yield _decoded(line.removeprefix(BOM) if number == 1 else line, path, number)
+        for number, line in enumerate(iter(lambda: file.readline(MOST_LINE_BYTES + 1), b""), 1):
+            yield decoded_line(line, path, number)
 
 
-def _decoded(line: bytes, path: str, number: int) -> str:
+def decoded_line(line: bytes, path: str, number: int) -> str:
+    """Returns a line of a UTF-8 text file without its ending, and the first one without a byte-order mark.
+
+    Args:
+      line: the line.
+      path: the file, for messages.
+      number: number of the line, from 1.
+
+    Raises:
+      DataError: the line is not UTF-8, or too long.
+    """
     if len(line) > MOST_LINE_BYTES:
         raise too_long(path, number)
     try:
-        return line.decode("utf-8").rstrip("\r\n")
+        return (line.removeprefix(BOM) if number == 1 else line).decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise not_utf8(path, number) from error
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, NAMES_OF_COPIES, not_utf8, read_lines, shown, too_long
+from open_seq2seq.utils.data_files import MOST_LINE_BYTES, NAMES_OF_COPIES, decoded_line, read_lines, shown, too_long
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.posix import AT_ONCE
 
@@ -88,18 +88,9 @@ def arriving_lines(most: int) -> Iterator[list[str]]:
         if ended and rest:
             lines.append(rest)
         for start in range(0, len(lines), most):
-            yield _decoded(lines[start:start + most], name, number + start)
+            yield [decoded_line(line, name, place)
+                   for place, line in enumerate(lines[start:start + most], number + start + 1)]
         number += len(lines)
-
-
-def _decoded(lines: Sequence[bytes], name: str, before: int) -> list[str]:
-    found = []
-    for number, line in enumerate(lines, before + 1):
-        try:
-            found.append((line.removeprefix(BOM) if number == 1 else line).decode("utf-8").rstrip("\r"))
-        except UnicodeDecodeError as error:
-            raise not_utf8(name, number) from error
-    return found
 
 
 def _new_name(name: str, original: str) -> str:
