@@ -16,7 +16,6 @@ from open_seq2seq.run import training_setup
 from open_seq2seq.run.logdir import LogDir, LogDirLock, take_over
 from open_seq2seq.run.logs import RunLogs
 from open_seq2seq.run.overview import print_task, print_training, write_overview
-from open_seq2seq.run.restoring import ranks
 from open_seq2seq.run.training_setup import set_up_process
 from open_seq2seq.runners.horovod.elastic import ElasticRunner, HostsChanged, Membership, RanksLost, Regroup, join
 from open_seq2seq.runners.processor_speed import in_choice, settle_precision
@@ -26,7 +25,7 @@ from open_seq2seq.training.loop.hooks import Hook
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.training.recovery.good_state import GoodState
 from open_seq2seq.training.train import train
-from open_seq2seq.utils.console import deco_print, mute, unmute
+from open_seq2seq.utils.console import deco_print, format_count, mute, unmute
 from open_seq2seq.utils.errors import ConfigError, UserError
 
 # After this many consecutive losses of processes without an update in between, training ends with an error.
@@ -212,7 +211,8 @@ class ElasticTraining:
         again = max(self._kept.reached - position.step, 0)
         repeated = f"; {again} updates are repeated" if again else ""
         deco_print(f"Elastic: {self._reason or 'processes changed'}. Training continues at step {position.step} with "
-                   f"{ranks(runner.world_size)} (before: {ranks(position.world_size)}){repeated}.")
+                   f"{format_count(runner.world_size, 'rank')} (before: {format_count(position.world_size, 'rank')})"
+                   f"{repeated}.")
         for note in notes:
             deco_print(note, offset=1)
         return trainer

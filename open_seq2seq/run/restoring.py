@@ -20,17 +20,12 @@ from open_seq2seq.optimizers.schedule_free import WEIGHT_SUM
 from open_seq2seq.optimizers.weight_average import MEAN_COUNT, MEAN_TRIGGER
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.training.loop.trainer import Trainer
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.errors import CheckpointError
 
 # Texts by which lines of a ``MatchReport`` are recognised as acceptable mismatches: a run may be resumed in another
 # precision, and so with another loss scaler; averaging may begin or end.
 _MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", f" {MEAN_COUNT}", f" {MEAN_TRIGGER}")
-
-
-def ranks(number: int) -> str:
-    """Formats a number of ranks, such as ``1 rank`` or ``2 ranks``."""
-    return "1 rank" if number == 1 else f"{number} ranks"
 
 
 def restore_weights(model: Model, inputs: RunInputs, checkpoint: Checkpoint) -> None:
@@ -110,8 +105,9 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
     trainer.resume(int(state["step"]), trainer.carried.restore(carried, on_other, int(state["micro_batch"])))
     before, now = state.get("world_size", 1), trainer.runner.world_size
     if before != now:
-        deco_print(f"The checkpoint was saved with {ranks(before)}, and training continues with {ranks(now)} from "
-                   f"batch {trainer.micro_batch}: an update now uses {now / before:g} times as many examples.")
+        deco_print(f"The checkpoint was saved with {format_count(before, 'rank')}, and training continues with "
+                   f"{format_count(now, 'rank')} from batch {trainer.micro_batch}: an update now uses "
+                   f"{now / before:g} times as many examples.")
     trainer.divergence.resume(state.get("divergence", {}))
     trainer.evaluated_at = trainer.step if METRICS in state else -1
     trainer.last_metrics = dict(state.get(METRICS, {}))

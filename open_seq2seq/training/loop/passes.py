@@ -107,7 +107,7 @@ class EvaluationPass:
         """Yields the number of each batch, its loss (means and units), and the result of the model's ``evaluate``."""
         for (number, _, batch), fetched in zip(batches, self._step(*_arguments(batches)), strict=True):
             means, units, outputs = tf.nest.map_structure(np.asarray, fetched)
-            result = _on_examples(self.model.evaluate, batch, outputs) if self._predicts else None
+            result = self.model.evaluate(*without_empty_rows(batch, outputs)) if self._predicts else None
             yield number, (means, units), result
 
     def time_rounds(self, least: float, most: float) -> tuple[list[float], int]:
@@ -193,7 +193,7 @@ class InferencePass:
                 results = self._step_of_one(batches, [fresh])
         else:
             results = self._step(batches, [fresh] * len(batches))
-        return [_on_examples(self._model.infer, batch, [np.asarray(output) for output in outputs])
+        return [self._model.infer(*without_empty_rows(batch, [np.asarray(output) for output in outputs]))
                 for batch, outputs in zip(batches, results, strict=True)]
 
     def run(self, output_file: str) -> None:
@@ -229,15 +229,6 @@ class InferencePass:
             batch_results = self.predict([batch for _, _, batch in batches], batches[0].fresh)
             results += zip([number for number, _, _ in batches], batch_results, strict=True)
         return results
-
-
-def _on_examples(judge: Callable[[dict[str, Any], list[np.ndarray]], Any], batch: dict[str, Any],
-                 outputs: list[np.ndarray]) -> Any:
-    """Calls ``judge`` (``Model.evaluate`` or ``Model.infer``) on a batch and its outputs.
-
-    The empty rows that pad the batch to a static shape are removed first.
-    """
-    return judge(*without_empty_rows(batch, outputs))
 
 
 @contextlib.contextmanager
