@@ -20,7 +20,7 @@ from open_seq2seq.utils.console import deco_print
 class Reporter:
     """Receives samples from ``Model.report_sample``, and prints them on the console.
 
-    ``training.loop.samples.RunReporter`` also writes them to TensorBoard and to the log directory. Samples that a
+    ``training.loop.summaries.RunReporter`` also writes them to TensorBoard and to the log directory. Samples that a
     reporter cannot show are ignored. The console shows a name such as ``sample_target`` as ``Sample target``.
 
     Args:

@@ -40,10 +40,9 @@ from open_seq2seq.training.loop.diagnosis import Examiner
 from open_seq2seq.training.loop.divergence import DivergenceHistory
 from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.training.loop.passes import EvaluationPass, PassStopped, print_title
-from open_seq2seq.training.loop.samples import WORST_EXAMPLES, RunReporter
 from open_seq2seq.training.loop.step import TrainStep
 from open_seq2seq.training.loop.stopping import EarlyStopping, StopRequest
-from open_seq2seq.training.loop.summaries import Summaries
+from open_seq2seq.training.loop.summaries import WORST_EXAMPLES, RunReporter, Summaries
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.trail import TRAIL
 

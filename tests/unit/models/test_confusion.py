@@ -8,7 +8,7 @@ import pytest
 from open_seq2seq.models import confusion
 from open_seq2seq.models.confusion import MOST_DRAWN, MOST_PRINTED, print_confusion, report_confusion
 from open_seq2seq.models.reporter import Reporter
-from open_seq2seq.training.loop.samples import RunReporter
+from open_seq2seq.training.loop.summaries import RunReporter
 
 MATRIX = np.array([[3, 1, 0], [0, 0, 0], [2, 0, 2]])
 

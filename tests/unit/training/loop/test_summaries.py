@@ -14,8 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.training.loop import samples
-from open_seq2seq.training.loop.samples import RunReporter
-from open_seq2seq.training.loop.summaries import Summaries
+from open_seq2seq.training.loop.summaries import RunReporter, Summaries
 from open_seq2seq.utils.errors import UserError
 
 TONE = (0.5 * np.sin(np.arange(800) / 5)).astype(np.float32)
