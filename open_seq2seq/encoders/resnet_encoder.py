@@ -9,13 +9,15 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.encoders.image_params import DATA_FORMAT, image_source, in_channels_param
 from open_seq2seq.parts.image_blocks import (
+    DATA_FORMAT,
     EXPANSION,
     VERSIONS,
     NetSettings,
     ResidualBlock,
     global_mean,
+    image_source,
+    in_channels_param,
     like_pixels,
     max_pool,
 )
