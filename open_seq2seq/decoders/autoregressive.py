@@ -11,11 +11,9 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, Param, with_change
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoders.ensemble import Member, mean_log_probs
-from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, StepFunction, beam_search
+from open_seq2seq.decoding.beam_search import CTRANSLATE2, WU, BeamResult, SearchSettings, StepFunction, beam_search
 from open_seq2seq.decoding.diverse_search import diverse_beam_search
-from open_seq2seq.decoding.hypothesis_scores import CTRANSLATE2, WU
-from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
-from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
+from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample, sampling_params, sampling_problems
 from open_seq2seq.parts.attention_record import mean_attention, recording_attention
 from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.keys import lengths_of

@@ -10,7 +10,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, REFUSE, Param, check_params
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoding.sampling_params import sampling_params
+from open_seq2seq.decoding.sampling import sampling_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import add_bias, times_matrix
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale

@@ -18,7 +18,7 @@ from open_seq2seq.decoders.autoregressive import (
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoders.target_offset import check_loss_of_same_positions
 from open_seq2seq.decoding.beam_search import BeamResult
-from open_seq2seq.decoding.sampling_params import sampling_params
+from open_seq2seq.decoding.sampling import sampling_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.dropout import add_dropped, dropout, keep_scale

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.decoding.top_k import top_k
+from open_seq2seq.decoding.beam_search import top_k
 
 
 @pytest.mark.parametrize(("size", "k"), [(5, 3), (8000, 8), (8000, 1), (8009, 8), (4099, 64)])
