@@ -9,8 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
-from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
-from open_seq2seq.decoders.ensemble import Member
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, Member
 from open_seq2seq.models.encoder_decoder import encoder_input
 from open_seq2seq.utils.errors import UserError
 
