@@ -17,8 +17,7 @@ from open_seq2seq.data.text_remarks import share_of
 from open_seq2seq.decoders.decoder import FakeDecoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
-from open_seq2seq.losses.sampled_loss import BasicSampledSequenceLoss
-from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
+from open_seq2seq.losses.sequence_loss import BasicSampledSequenceLoss, BasicSequenceLoss
 from open_seq2seq.metrics.perplexity import text_perplexity
 from open_seq2seq.models import serving
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
