@@ -119,7 +119,7 @@ class CrossEntropyWithSmoothing(BasicSequenceLoss):
         return {**BasicSequenceLoss.get_optional_params(), "label_smoothing": _SMOOTHING}
 
     def _targets(self, vocab_size: int) -> SoftTargets:
-        return SoftTargets.of(_smoothing(self), vocab_size)
+        return SoftTargets.of(self.params["label_smoothing"], vocab_size)
 
 
 class PaddedCrossEntropyLossWithSmoothing(Loss):
@@ -164,7 +164,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         return LossTerm(total - constant * tokens, tokens, unit=self.unit)
 
     def _from_projection(self, projection: Any, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
-        targets = SoftTargets.of(_smoothing(self), projection.num_ids)
+        targets = SoftTargets.of(self.params["label_smoothing"], projection.num_ids)
         flat = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
         labels = tf.reshape(ids, [-1])
         if not current_pass().for_xla:  # XLA needs static shapes, so it computes the rows of padding, too
@@ -176,7 +176,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
     def _from_logits(self, logits: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
         _check_vocabulary(self, logits.shape[-1], self.params["tgt_vocab_size"])
         vocab_size = logits.shape[-1]
-        targets = SoftTargets.of(_smoothing(self), vocab_size)
+        targets = SoftTargets.of(self.params["label_smoothing"], vocab_size)
         # If the logits are shorter than the targets, zeros (a uniform distribution) fill the missing positions.
         missing = tf.shape(logits)[1] - tf.shape(ids)[1]
         ids = tf.pad(ids, [[0, 0], [0, tf.maximum(missing, 0)]])
@@ -188,14 +188,6 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         total = weighted_cross_entropy(
             tf.reshape(logits, [-1, vocab_size]), labels, tf.cast(labels != 0, tf.float32), targets)
         return total, targets.entropy(vocab_size)
-
-
-def _smoothing(loss: Loss) -> float:
-    smoothing = loss.params["label_smoothing"]
-    if not 0.0 <= smoothing < 1.0:
-        raise ConfigError([
-            f"'{loss.params_path}/label_smoothing' must be at least 0 and below 1, got {smoothing}."])
-    return smoothing
 
 
 def _num_ids(output: Any) -> int:
