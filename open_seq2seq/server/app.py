@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from open_seq2seq.server import openai_api, own_api, piper_api, translation_apis
+from open_seq2seq.server import openai_api, other_apis, own_api
 from open_seq2seq.server.guard import Guard, Key, error_of
 from open_seq2seq.server.limits import Limits, Refused
 from open_seq2seq.server.served import Models
@@ -95,8 +95,8 @@ def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True
     uploads = asyncio.Semaphore(_UPLOADS)
     app.include_router(openai_api.router(models, limits, uploads))
     app.include_router(own_api.router(models, limits, Key(api_key).allows, uploads))
-    app.include_router(translation_apis.router(models, limits))
-    app.include_router(piper_api.router(models, limits))
+    app.include_router(other_apis.libre_translate(models, limits))
+    app.include_router(other_apis.piper(models, limits))
     metrics = Metrics(models)
     app.include_router(monitoring(metrics))
     metrics.paths = {*app.openapi()["paths"]}
