@@ -17,7 +17,7 @@ from typing import Any
 
 from open_seq2seq.export import conversion
 from open_seq2seq.export.formats import Format
-from open_seq2seq.export.tracing import save
+from open_seq2seq.export.saved_model import save
 from open_seq2seq.models.serving import EXAMPLES, ServingFunction
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
