@@ -38,6 +38,12 @@ class Decoder(Component):
         observe(result.get("logits"), "logits", self)
         return result
 
+    def _encoder_size(self, name: str) -> tuple[Any, list[str]]:
+        """Returns a size that a parameter gives, by default the encoder's output_size; and a sentence if both lack."""
+        size = self.params[name] or getattr(getattr(self.model, "encoder", None), "output_size", None)
+        return size, [] if size is not None else [
+            f"'{self.params_path}/{name}' is missing: set it, because the encoder has no output_size."]
+
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         raise NotImplementedError("A decoder must implement _decode(input_dict).")
 

@@ -19,6 +19,8 @@ from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.errors import ConfigError
 
+_HIDDEN_SIZE = Param((int, type(None)), None, "Number of channels of the encoder's output; by default the encoder's "
+                     "output_size.", "channels", minimum=1)
 # Parameters of other decoders' language models, and what to do instead.
 _OBSOLETE = {
     "trie_weight": "the language model scores whole words of its lexicon; remove the parameter",
@@ -55,8 +57,7 @@ class FullyConnectedCTCDecoder(Decoder):
         return {
             **Decoder.get_optional_params(),
             **beam_search_params(),
-            "hidden_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default the "
-                                 "encoder's output_size.", "channels", minimum=1),
+            "hidden_size": _HIDDEN_SIZE,
             "use_language_model": Param(bool, False, "Whether evaluation and inference use prefix beam search, with "
                                         "the language model lm_path if it is given, instead of greedy decoding.",
                                         on_change=FREE),
@@ -73,13 +74,10 @@ class FullyConnectedCTCDecoder(Decoder):
         super().__init__(params, model, name, mode)
         problems = [f"'{self.params_path}/{key}' is obsolete: {why}." for key, why in _OBSOLETE.items()
                     if self.params[key] is not None and self.params["use_language_model"]]
-        hidden_size = self.params["hidden_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
-        if hidden_size is None:
-            problems.append(f"'{self.params_path}/hidden_size' is missing: set it, because the encoder has no "
-                            "output_size.")
-        if problems:
-            raise ConfigError(problems)
-        self._kernel = self.weight([int(hidden_size or 0), self.params["tgt_vocab_size"]], self.make_initializer(),
+        hidden_size, missing = self._encoder_size("hidden_size")
+        if problems + missing:
+            raise ConfigError(problems + missing)
+        self._kernel = self.weight([int(hidden_size), self.params["tgt_vocab_size"]], self.make_initializer(),
                                    regularizer=self.make_regularizer())
         self._bias = self.weight([self.params["tgt_vocab_size"]], "zeros")
 
@@ -126,8 +124,7 @@ class FullyConnectedTimeDecoder(Decoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Decoder.get_optional_params(),
-            "hidden_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default the "
-                                 "encoder's output_size.", "channels", minimum=1),
+            "hidden_size": _HIDDEN_SIZE,
             "logits_to_outputs_func": Param((callable, type(None)), None, "Function of the logits and the decoder's "
                                             "input that returns a list of tensors, the outputs.", on_change=FREE),
             "infer_logits_to_pickle": Param(bool, False, "Whether inference of Speech2Text writes logits to the output "
@@ -136,11 +133,10 @@ class FullyConnectedTimeDecoder(Decoder):
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
-        hidden_size = self.params["hidden_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
-        if hidden_size is None:
-            raise ConfigError([f"'{self.params_path}/hidden_size' is missing: set it, because the encoder has no "
-                               "output_size."])
-        self._kernel = self.weight([int(hidden_size or 0), self.params["tgt_vocab_size"]], self.make_initializer(),
+        hidden_size, problems = self._encoder_size("hidden_size")
+        if problems:
+            raise ConfigError(problems)
+        self._kernel = self.weight([int(hidden_size), self.params["tgt_vocab_size"]], self.make_initializer(),
                                    regularizer=self.make_regularizer())
         self._bias = self.weight([self.params["tgt_vocab_size"]], "zeros")
 
@@ -179,8 +175,7 @@ class SoftmaxDecoder(Decoder):
                              "sqrtn (their sum divided by the square root of their number); with a list of these, the "
                              "vectors are concatenated.", on_change=REFUSE),
             "dropout": Param(float, 0.0, "Dropout rate of the pooled vector.", minimum=0.0, below=1.0),
-            "hidden_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default the "
-                                 "encoder's output_size.", "channels", minimum=1),
+            "hidden_size": _HIDDEN_SIZE,
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
@@ -191,13 +186,10 @@ class SoftmaxDecoder(Decoder):
         if not self._poolings or not all(one in POOLINGS for one in self._poolings):
             problems.append(f"'{self.params_path}/pooling' is {pooling!r}, but must be one of {', '.join(POOLINGS)}, "
                             "or a list of these.")
-        channels = self.params["hidden_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
-        if channels is None:
-            problems.append(f"'{self.params_path}/hidden_size' is missing: set it, because the encoder has no "
-                            "output_size.")
-        if problems:
-            raise ConfigError(problems)
-        self._channels = int(channels or 0)
+        channels, missing = self._encoder_size("hidden_size")
+        if problems + missing:
+            raise ConfigError(problems + missing)
+        self._channels = int(channels)
         self.kernel = self.weight([self._channels * len(self._poolings), self.params["num_classes"]],
                                   self.make_initializer(), regularizer=self.make_regularizer())
         self.bias = self.weight([self.params["num_classes"]], "zeros")
@@ -256,12 +248,10 @@ class FullyConnectedDecoder(Decoder):
         elif num_classes is not None and outputs < num_classes:
             problems.append(f"'{path}/output_dim' is {outputs}, but the data layer has {num_classes} classes: raise it "
                             "to that number, or leave it out.")
-        inputs = self.params["hidden_size"] or getattr(getattr(self.model, "encoder", None), "output_size", None)
-        if inputs is None:
-            problems.append(f"'{path}/hidden_size' is missing: set it, because the encoder has no output_size.")
-        if problems:
-            raise ConfigError(problems)
-        return int(inputs or 0), int(outputs or 0)
+        inputs, missing = self._encoder_size("hidden_size")
+        if problems + missing:
+            raise ConfigError(problems + missing)
+        return int(inputs), int(outputs)
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         hidden = self._features(input_dict["encoder_output"])

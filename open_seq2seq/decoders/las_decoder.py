@@ -261,12 +261,9 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         params = self.params
         attention, problems = check_params(params["attention_params"], _ATTENTION, _ATTENTION_OPTIONAL,
                                            f"{self.params_path}/attention_params")
-        size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
-        if size is None:
-            problems.append(f"'{self.params_path}/encoder_size' is missing: set it, because the encoder has no "
-                            "output_size.")
-        if problems:
-            raise ConfigError(problems)
+        size, missing = self._encoder_size("encoder_size")
+        if problems + missing:
+            raise ConfigError(problems + missing)
         initializer, regularizer = self.make_initializer(), self.make_regularizer()
         kind = _SPELLINGS.get(attention["attention_type"], attention["attention_type"])
         self._plots = attention["plot_attention"]

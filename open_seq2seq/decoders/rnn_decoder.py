@@ -211,7 +211,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         params = self.params
         self._begin_with_start = targets_begin_with_start(model)
         cell_params, problems = checked_cell_params(params, self.params_path)
-        size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
+        size, _ = self._encoder_size("encoder_size")
         problems = problems or self._problems(params["core_cell"].output_size(cell_params), size)
         if problems:
             raise ConfigError(problems)
@@ -236,9 +236,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         """
         params, path = self.params, self.params_path
         kind, layers = params["attention_type"], params["decoder_layers"]
-        problems = []
-        if memory_size is None:
-            problems.append(f"'{path}/encoder_size' is missing: set it, because the encoder has no output_size.")
+        problems = self._encoder_size("encoder_size")[1]
         ids = params["tgt_vocab_size"]
         problems += [f"'{path}/{name}' is {params[name]}, but must be below tgt_vocab_size, which is {ids}."
                      for name in ("GO_SYMBOL", "END_SYMBOL") if params[name] >= ids]

@@ -43,9 +43,7 @@ class FramesDecoder(Decoder):
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
         names, params = list(params), self.params
-        size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
-        problems = [] if size is not None else [
-            f"'{self.params_path}/encoder_size' is missing: set it, because the encoder has no output_size."]
+        size, problems = self._encoder_size("encoder_size")
         problems += self._feature_problems() + self._more_problems(names)
         if problems:
             raise ConfigError(problems)
