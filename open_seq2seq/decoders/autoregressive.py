@@ -86,24 +86,34 @@ def coverage_params() -> dict[str, Any]:
     })
 
 
-def max_length_factor_param() -> dict[str, Any]:
-    """Returns the parameter that limits the length of a translation to a multiple of its source's length."""
+def required_translation_params() -> dict[str, Any]:
+    """Returns the parameters of a search that configs of ``TranslationDecoder`` must give."""
     return with_change(FREE, {
+        "beam_size": Param(int, doc="Number of hypotheses kept per sentence.", minimum=1, maximum=10**4),
+        "alpha": Param(float, doc="Exponent of the length penalty, ((5 + length) / 6)^alpha by default (see "
+                       "beam_rules).", minimum=0.0),
+        "extra_decode_length": Param(int, doc="Number of tokens by which a translation may be longer than its source.",
+                                     unit="tokens", minimum=0, maximum=10**6),
+    })
+
+
+def optional_translation_params() -> dict[str, Any]:
+    """Returns the other parameters of the search and of sampling of a ``TranslationDecoder``."""
+    return with_change(FREE, {
+        "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size in a search, any "
+                        "number in sampling.", minimum=1, maximum=10**4),
         "max_length_factor": Param((float, type(None)), None, "Maximum length of a translation divided by the length "
                                    "of its source; None disables this limit. The limit set by extra_decode_length "
-                                   "also applies.", "tokens per token", above=0.0,
-                                   maximum=1000.0),
+                                   "also applies.", "tokens per token", above=0.0, maximum=1000.0),
+        **beam_params(),
+        **coverage_params(),
+        **sampling_params(),
     })
 
 
 def limits_by_factor(lengths: tf.Tensor, factor: float) -> tf.Tensor:
     """Returns the maximum lengths of translations, ``[batch]`` int32: lengths of sources × factor, rounded up."""
     return tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * factor), tf.int32)
-
-
-def shorter_limits(limits: tf.Tensor, lengths: tf.Tensor, factor: float | None) -> tf.Tensor:
-    """Returns the smaller of ``limits`` and ``limits_by_factor``; ``limits`` if ``factor`` is None."""
-    return limits if factor is None else tf.minimum(limits, limits_by_factor(lengths, factor))
 
 
 def beam_problems(params: Mapping[str, Any], path: str, beam_size_param: str) -> list[str]:
@@ -537,6 +547,20 @@ class AutoregressiveDecoder(Decoder):
             beam if params["n_best"] is None else params["n_best"], are_log_probs, params.get("beam_rules", WU),
             params.get("beam_groups", 1), params.get("diversity_penalty", 0.0), params.get("coverage_penalty", 0.0),
             least_score())
+
+
+class TranslationDecoder(AutoregressiveDecoder):
+    """Base of decoders whose translations end with EOS_ID, and may be a number of tokens longer than their sources."""
+
+    @property
+    def end_id(self) -> int:
+        return self.params["EOS_ID"]
+
+    def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
+        # Each sentence has its own limit, so that results do not depend on the longest sentence in the batch.
+        lengths, factor = lengths_of(encoder_output), self.params["max_length_factor"]
+        limits = lengths + self.params["extra_decode_length"]
+        return limits if factor is None else tf.minimum(limits, limits_by_factor(lengths, factor))
 
 
 def _follow(scorer: PrefixScorer, prefixes: Any, ids: tf.Tensor, step: tf.Tensor) -> Any:
