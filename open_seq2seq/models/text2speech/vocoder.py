@@ -21,7 +21,7 @@ from open_seq2seq.models.text2speech.evaluation import SoundMeasures, judge_para
 from open_seq2seq.models.text2speech.sound_model import SoundModel
 from open_seq2seq.models.text2speech.speech import SPECTROGRAM, Speech, SpeechWriter
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.errors import UserError
 
 _ITERATIONS = 60  # of Griffin and Lim's method, with which the vocoder is compared
 
@@ -94,10 +94,7 @@ class Text2SpeechVocoder(SpectrogramReader):
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         encoded = self.encoder.encode(encoder_input(batch), training)
-        if self.params["loss"] is None:
-            raise ConfigError(["'loss' is missing: training and evaluation need one."])
-        terms = self.loss.compute_loss(
-            {"decoder_output": encoded, "target_tensors": batch["target_tensors"], "ids": batch["ids"]})
+        terms = self._compute_loss(encoded, batch["target_tensors"], batch["ids"])
         return terms, {**encoded, "outputs": [encoded["sound"]]}
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
