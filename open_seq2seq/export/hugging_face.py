@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from open_seq2seq.export.runtime_texts import (
     translation_limits,
 )
 from open_seq2seq.models.lm.language_model import LanguageModel
-from open_seq2seq.models.serving import Answer, ServingFunction, feed_of_texts
+from open_seq2seq.models.serving import Answer, ServingFunction, answers_of_texts, feed_of_texts
 from open_seq2seq.models.text2text.serving import check_settings
 from open_seq2seq.models.text2text.text2text import Text2Text
 from open_seq2seq.utils import disk
@@ -84,10 +84,7 @@ def _translate(model: Any) -> ServingFunction:
         lengths = model.data_layer.make_interactive_batch(inputs)["source_tensors"][1]
         return {**feed_of_texts({})(inputs, numbers), "limits": translation_limits(model, lengths)}
 
-    def answers(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
-        return [Answer((text.decode(),)) for text in outputs["texts"].tolist()]
-
-    return runtime_function("translate", {"texts": TEXTS}, {"texts": "translations [batch]"}, feed, answers,
+    return runtime_function("translate", {"texts": TEXTS}, {"texts": "translations [batch]"}, feed, answers_of_texts,
                             lambda result: Answer((result[0].text,)))
 
 

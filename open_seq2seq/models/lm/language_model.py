@@ -426,9 +426,6 @@ def text_functions(model: Any) -> list[ServingFunction]:
     def ids_of(inputs: Tensors) -> Tensors:
         return {"ids": generated(inputs["source_ids"], inputs["source_lengths"], inputs)}
 
-    def answers(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
-        return [Answer((text.decode(),)) for text in outputs["texts"].tolist()]
-
     def answers_of_ids(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
         return [serving.answer_of_ids(ids) for ids in outputs["ids"]]
 
@@ -439,7 +436,8 @@ def text_functions(model: Any) -> list[ServingFunction]:
     count = model.encoder.params["num_tokens_gen"]
     return [
         ServingFunction("continue", continue_texts, {"prompts": tf.TensorSpec([None], tf.string), **specs},
-                        {"texts": "each prompt, as its tokens are, and its continuation [batch]"}, False, feed, answers,
+                        {"texts": "each prompt, as its tokens are, and its continuation [batch]"}, False, feed,
+                        serving.answers_of_texts,
                         lambda result: Answer((layer.ids_to_text(result),)), lambda: tokenizer().resources),
         serving.core_of_ids("ids", layer, ids_of, specs, {"ids": f"ids that follow the prompt [batch, {count}], int32"},
                             answers_of_ids, lambda result: serving.answer_of_ids(result[-count:])),
