@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.decoding.excitation import LOWEST, excitations, pitch_of_mel
-from open_seq2seq.decoding.vocoder import griffin_lim, with_mel_values
+from open_seq2seq.decoding.vocoder import LOWEST, excitations, griffin_lim, pitch_of_mel, with_mel_values
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.convolution import Convolution1D, Window
