@@ -20,7 +20,7 @@ from open_seq2seq.parts.rnn.attention import GlobalAttention, MonotonicAttention
 from open_seq2seq.parts.rnn.attentive import AttentiveStack, AttentiveState
 from open_seq2seq.parts.rnn.cells import product
 from open_seq2seq.parts.rnn.core_cells import checked_cell_params, core_cell_params, old_layer_params
-from open_seq2seq.parts.rnn.residual import ResidualLayer
+from open_seq2seq.parts.rnn.layers import ResidualLayer
 from open_seq2seq.utils.errors import ConfigError
 
 Sizes = Sequence[Sequence[int]]

@@ -12,7 +12,7 @@ from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.conv_blocks.block import BlockSettings
-from open_seq2seq.parts.rnn.residual import ResidualLayer
+from open_seq2seq.parts.rnn.layers import ResidualLayer
 from open_seq2seq.parts.tacotron import MagnitudeNet, Postnet, Prenet, check_convolutions, make_direction
 from open_seq2seq.utils.errors import ConfigError
 

@@ -16,8 +16,14 @@ from open_seq2seq.parts.rnn.core_cells import (
     core_cell_params,
     old_layer_params,
 )
-from open_seq2seq.parts.rnn.layers import permute_steps, reversing_order, zero_padding
-from open_seq2seq.parts.rnn.residual import ResidualLayer, run_layers, run_with_states
+from open_seq2seq.parts.rnn.layers import (
+    ResidualLayer,
+    permute_steps,
+    reversing_order,
+    run_layers,
+    run_with_states,
+    zero_padding,
+)
 from open_seq2seq.utils.errors import ConfigError
 
 States = list[list[tf.Tensor]]
