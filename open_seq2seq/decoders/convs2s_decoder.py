@@ -13,8 +13,7 @@ from open_seq2seq.decoders.autoregressive import (
     optional_translation_params,
     required_translation_params,
 )
-from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
+from open_seq2seq.decoders.decoder import Decoder, check_loss, decoder_inputs, targets_begin_with_start
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.convs2s.conv_layer import (
     ConvLayer,

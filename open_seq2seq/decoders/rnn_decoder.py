@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, beam_params, coverage_params, limits_by_factor
-from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
+from open_seq2seq.decoders.decoder import Decoder, check_loss, decoder_inputs, targets_begin_with_start
 from open_seq2seq.decoding.sampling import sampling_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix

@@ -13,8 +13,7 @@ from open_seq2seq.decoders.autoregressive import (
     optional_translation_params,
     required_translation_params,
 )
-from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoders.target_offset import check_loss_of_same_positions
+from open_seq2seq.decoders.decoder import Decoder, check_loss_of_same_positions
 from open_seq2seq.decoding.beam_search import BeamResult
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix
