@@ -14,10 +14,10 @@ from open_seq2seq.decoding.beam_search import (
     StepFunction,
     highest_probability,
     length_divisor,
+    run_search,
     step_of,
     top_k,
 )
-from open_seq2seq.decoding.search_loop import run_search
 
 _SMALLEST = 2.0 ** -126  # the smallest normal number of FP32
 # Function of (logits, likeliest ids, step, examples) that returns the next ids.
