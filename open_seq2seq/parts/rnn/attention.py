@@ -259,11 +259,11 @@ class GlobalAttention(Module):
         return cast_weight(self.query_kernel, dtype), bias, self.direction()
 
     def location(self, dtype: tf.DType) -> tuple[tf.Tensor, ...]:
-        """Returns the value of ``location`` in ``fed_recurrence.FedWeights``; see ``location.LocationAttention``."""
+        """Returns the value of ``location`` in ``fed_recurrence.FedWeights``; see ``LocationAttention``."""
         return ()
 
     def dynamic(self) -> tuple[tf.Tensor, ...]:
-        """Returns the value of ``dynamic``; see ``location.DynamicConvolutionAttention``."""
+        """Returns the value of ``dynamic``; see ``DynamicConvolutionAttention``."""
         return ()
 
     def scores(self, queries: tf.Tensor, memory: Memory) -> tf.Tensor:
