@@ -14,7 +14,7 @@ from open_seq2seq.metrics.bleu import TOKENIZERS
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.text2text import Text2Text
-from open_seq2seq.models.text2text.serving import text_functions
+from open_seq2seq.models.text2text.text2text import text_functions
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 
