@@ -169,7 +169,8 @@ def _excited(envelope: tf.Tensor, voicing: tf.Tensor, phase: tf.Tensor, pulses: 
       noise: spectra of noise.
     """
     share = tf.sigmoid(voicing)
-    real, imaginary = _turned(_direction(pulses), tf.cos(phase), tf.sin(phase))
+    (real, imaginary), cosine, sine = _direction(pulses), tf.cos(phase), tf.sin(phase)
+    real, imaginary = real * cosine - imaginary * sine, real * sine + imaginary * cosine
     noise_real, noise_imaginary = _direction(noise)
     real, imaginary = real * share + noise_real * (1.0 - share), imaginary * share + noise_imaginary * (1.0 - share)
     comb = tf.math.log(tf.maximum(tf.abs(pulses), _LOWEST_BETWEEN))
@@ -197,8 +198,3 @@ def _direction(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the real and the imaginary part of complex numbers, divided by their magnitudes."""
     scale = tf.math.reciprocal(tf.maximum(tf.abs(values), _TINY))
     return tf.math.real(values) * scale, tf.math.imag(values) * scale
-
-
-def _turned(numbers: tuple[tf.Tensor, tf.Tensor], cosine: tf.Tensor, sine: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    real, imaginary = numbers
-    return real * cosine - imaginary * sine, real * sine + imaginary * cosine
