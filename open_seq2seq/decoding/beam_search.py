@@ -47,7 +47,8 @@ def run_search(advance: Callable[[Any, Any], Any], result: Callable[[Any, Any], 
         return rows, type(state)(state[0], *others), sentences, results
 
     variables = (tf.range(tf.shape(state.done)[0]), state, sentences, result(sentences, state))
-    shapes = (tf.TensorShape([None]), _shapes_of(state), tf.nest.map_structure(_any_rows, sentences),
+    any_rows = tf.nest.map_structure(lambda one: tf.TensorShape([None]).concatenate(one.shape[1:]), sentences)
+    shapes = (tf.TensorShape([None]), _shapes_of(state), any_rows,
               tf.nest.map_structure(growing_shape, variables[3]))
     return tf.while_loop(lambda rows, state, *_: tf.reduce_any(_unfinished(state)), body, variables,
                          shape_invariants=shapes, name="shrinking")[3]
@@ -69,10 +70,6 @@ def _unfinished(state: Any) -> tf.Tensor:
 
 def _shapes_of(state: Any) -> Any:
     return type(state)(*(tf.nest.map_structure(growing_shape, part) for part in state))
-
-
-def _any_rows(tensor: tf.Tensor) -> tf.TensorShape:
-    return tf.TensorShape([None]).concatenate(tensor.shape[1:])
 
 
 WU, CTRANSLATE2 = "wu", "ctranslate2"
