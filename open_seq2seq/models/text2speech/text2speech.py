@@ -22,9 +22,8 @@ from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
 from open_seq2seq.models.text2speech.evaluation import Measures, judge_params, speaker_summary, summary
-from open_seq2seq.models.text2speech.sound_model import SoundModel
 from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, joined, picture, timings_of
-from open_seq2seq.models.text2speech.vocoder import Text2SpeechVocoder, check_vocoder
+from open_seq2seq.models.text2speech.vocoder import SoundModel, Text2SpeechVocoder, check_vocoder
 from open_seq2seq.utils.errors import ConfigError, NoGraphForm, UserError
 from open_seq2seq.utils.shipped import TOY
 
