@@ -15,8 +15,7 @@ from open_seq2seq.decoders.fully_connected import (
            FullyConnectedTimeDecoder,
            SoftmaxDecoder,
 )
-from open_seq2seq.decoders.jca_decoder import JointCTCAttentionDecoder
-from open_seq2seq.decoders.las_decoder import ListenAttendSpellDecoder
+from open_seq2seq.decoders.las_decoder import JointCTCAttentionDecoder, ListenAttendSpellDecoder
 from open_seq2seq.decoders.multi_decoder import MultiDecoder
 from open_seq2seq.decoders.rnn_decoder import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
 from open_seq2seq.decoders.tacotron2_decoder import Tacotron2Decoder
