@@ -16,17 +16,15 @@ from open_seq2seq.decoders.autoregressive import (
 from open_seq2seq.decoders.decoder import Decoder, check_loss, decoder_inputs, targets_begin_with_start
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.convs2s.conv_layer import (
+    EMBEDDING_DEVIATION,
     ConvLayer,
     ConvSettings,
     LayerSettings,
     NormalizedLayer,
     PositionEmbedding,
-    drop_and_mask,
-)
-from open_seq2seq.parts.convs2s.params import (
-    EMBEDDING_DEVIATION,
     check_padding,
     conv_settings,
+    drop_and_mask,
     optional_conv_params,
     required_conv_params,
 )
