@@ -66,10 +66,9 @@ def serve(pipe: Connection, logdir: str, values: dict[str, Any], batching: bool)
     """Serves a model in this process until it is ended; sends the port first."""
     from open_seq2seq.run.run import load
     from open_seq2seq.server.app import make_app
-    from open_seq2seq.server.batching import Batcher
     from open_seq2seq.server.command import Server, bound_socket
     from open_seq2seq.server.limits import Limits
-    from open_seq2seq.server.served import Models, Served
+    from open_seq2seq.server.served import Batcher, Models, Served
 
     limits = Limits()
     served = Served(_NAME, load(logdir, **values), {}, limits)

@@ -64,7 +64,7 @@ class Kind:
     def entries(self) -> Iterator[dict[str, Any]]:
         """Yields one dict per catalogue, with the objects under all of their names.
 
-        For example, ``Adam`` and ``open_seq2seq.optimizers.adam.Adam`` name the same object.
+        For example, ``Adam`` and ``open_seq2seq.optimizers.adaptive.Adam`` name the same object.
         """
         for catalogue in self.catalogues:
             if catalogue not in self._read:  # lazy, because a catalogue may import Keras

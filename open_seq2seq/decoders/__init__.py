@@ -8,15 +8,17 @@ from open_seq2seq.decoders.centaur_decoder import CentaurDecoder
 from open_seq2seq.decoders.convs2s_decoder import ConvS2SDecoder
 from open_seq2seq.decoders.decoder import Decoder, FakeDecoder
 from open_seq2seq.decoders.duration_decoder import DurationDecoder
-from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
-from open_seq2seq.decoders.image_decoders import FullyConnectedDecoder, FullyConnectedSCDecoder
-from open_seq2seq.decoders.jca_decoder import JointCTCAttentionDecoder
-from open_seq2seq.decoders.las_decoder import ListenAttendSpellDecoder
+from open_seq2seq.decoders.fully_connected import (
+           FullyConnectedCTCDecoder,
+           FullyConnectedDecoder,
+           FullyConnectedSCDecoder,
+           FullyConnectedTimeDecoder,
+           SoftmaxDecoder,
+)
+from open_seq2seq.decoders.las_decoder import JointCTCAttentionDecoder, ListenAttendSpellDecoder
 from open_seq2seq.decoders.multi_decoder import MultiDecoder
 from open_seq2seq.decoders.rnn_decoder import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
-from open_seq2seq.decoders.softmax_decoder import SoftmaxDecoder
 from open_seq2seq.decoders.tacotron2_decoder import Tacotron2Decoder
-from open_seq2seq.decoders.time_decoder import FullyConnectedTimeDecoder
 from open_seq2seq.decoders.transformer_decoder import TransformerDecoder
 
 __all__ = ["AutoregressiveDecoder", "BeamSearchRNNDecoderWithAttention", "CentaurDecoder", "ConvS2SDecoder", "Decoder",

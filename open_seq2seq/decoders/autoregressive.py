@@ -10,17 +10,55 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, with_change
 from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoders.ensemble import Member, mean_log_probs
-from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, StepFunction, beam_search
+from open_seq2seq.decoding.beam_search import CTRANSLATE2, WU, BeamResult, SearchSettings, StepFunction, beam_search
 from open_seq2seq.decoding.diverse_search import diverse_beam_search
-from open_seq2seq.decoding.hypothesis_scores import CTRANSLATE2, WU
-from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
-from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
+from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample, sampling_params, sampling_problems
 from open_seq2seq.parts.attention_record import mean_attention, recording_attention
 from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.portable import in_shape, least_score
 from open_seq2seq.utils.errors import ConfigError
+
+
+class Member(NamedTuple):
+    """A decoder of an ensemble.
+
+    Attributes:
+      decoder: an ``AutoregressiveDecoder``.
+      encoder_output: the output of its model's encoder for the batch; see ``parts.keys.EncoderOutput``.
+    """
+
+    decoder: Any
+    encoder_output: Mapping[str, Any]
+
+
+def mean_log_probs(members: Sequence[Member], start_id: int, hypotheses: int) -> tuple[StepFunction, Any]:
+    """Returns the step function of an ensemble, and its initial cache, a tuple with one cache for each decoder.
+
+    The step function returns the mean of the decoders' log probabilities, so the log probability of a hypothesis is
+    the mean of those that the models give to it. The mean is not normalised: the probabilities of all ids sum to less
+    than 1 where the models differ.
+
+    Args:
+      members: the decoders, which score the same ids.
+      start_id: the id that the search feeds to the first step; each decoder gets its own instead.
+      hypotheses: number of hypotheses per example.
+    """
+    prepared = [member.decoder.prepare(member.encoder_output) for member in members]
+    first = tuple(member.decoder.initial_cache(member.encoder_output, hypotheses) for member in members)
+
+    def step(ids: tf.Tensor, number: tf.Tensor, caches: Any) -> tuple[tf.Tensor, Any]:
+        """Returns the mean log probabilities ``[rows, ids]`` of the next id, FP32, and the new caches."""
+        log_probs, grown = [], []
+        for (decoder, _), constants, cache in zip(members, prepared, caches, strict=True):
+            previous = ids if decoder.start_id == start_id else tf.where(number > 0, ids, decoder.start_id)
+            scores, new = decoder.step(previous, number, cache, constants)
+            scores = tf.cast(scores, tf.float32)
+            log_probs.append(scores if decoder.are_log_probs else tf.nn.log_softmax(scores))
+            grown.append(new)
+        return tf.add_n(log_probs) / len(log_probs), tuple(grown)
+
+    return step, first
 
 
 def beam_params() -> dict[str, Any]:
@@ -48,24 +86,34 @@ def coverage_params() -> dict[str, Any]:
     })
 
 
-def max_length_factor_param() -> dict[str, Any]:
-    """Returns the parameter that limits the length of a translation to a multiple of its source's length."""
+def required_translation_params() -> dict[str, Any]:
+    """Returns the parameters of a search that configs of ``TranslationDecoder`` must give."""
     return with_change(FREE, {
+        "beam_size": Param(int, doc="Number of hypotheses kept per sentence.", minimum=1, maximum=10**4),
+        "alpha": Param(float, doc="Exponent of the length penalty, ((5 + length) / 6)^alpha by default (see "
+                       "beam_rules).", minimum=0.0),
+        "extra_decode_length": Param(int, doc="Number of tokens by which a translation may be longer than its source.",
+                                     unit="tokens", minimum=0, maximum=10**6),
+    })
+
+
+def optional_translation_params() -> dict[str, Any]:
+    """Returns the other parameters of the search and of sampling of a ``TranslationDecoder``."""
+    return with_change(FREE, {
+        "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size in a search, any "
+                        "number in sampling.", minimum=1, maximum=10**4),
         "max_length_factor": Param((float, type(None)), None, "Maximum length of a translation divided by the length "
                                    "of its source; None disables this limit. The limit set by extra_decode_length "
-                                   "also applies.", "tokens per token", above=0.0,
-                                   maximum=1000.0),
+                                   "also applies.", "tokens per token", above=0.0, maximum=1000.0),
+        **beam_params(),
+        **coverage_params(),
+        **sampling_params(),
     })
 
 
 def limits_by_factor(lengths: tf.Tensor, factor: float) -> tf.Tensor:
     """Returns the maximum lengths of translations, ``[batch]`` int32: lengths of sources × factor, rounded up."""
     return tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * factor), tf.int32)
-
-
-def shorter_limits(limits: tf.Tensor, lengths: tf.Tensor, factor: float | None) -> tf.Tensor:
-    """Returns the smaller of ``limits`` and ``limits_by_factor``; ``limits`` if ``factor`` is None."""
-    return limits if factor is None else tf.minimum(limits, limits_by_factor(lengths, factor))
 
 
 def beam_problems(params: Mapping[str, Any], path: str, beam_size_param: str) -> list[str]:
@@ -499,6 +547,20 @@ class AutoregressiveDecoder(Decoder):
             beam if params["n_best"] is None else params["n_best"], are_log_probs, params.get("beam_rules", WU),
             params.get("beam_groups", 1), params.get("diversity_penalty", 0.0), params.get("coverage_penalty", 0.0),
             least_score())
+
+
+class TranslationDecoder(AutoregressiveDecoder):
+    """Base of decoders whose translations end with EOS_ID, and may be a number of tokens longer than their sources."""
+
+    @property
+    def end_id(self) -> int:
+        return self.params["EOS_ID"]
+
+    def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
+        # Each sentence has its own limit, so that results do not depend on the longest sentence in the batch.
+        lengths, factor = lengths_of(encoder_output), self.params["max_length_factor"]
+        limits = lengths + self.params["extra_decode_length"]
+        return limits if factor is None else tf.minimum(limits, limits_by_factor(lengths, factor))
 
 
 def _follow(scorer: PrefixScorer, prefixes: Any, ids: tf.Tensor, step: tf.Tensor) -> Any:

@@ -258,7 +258,8 @@ class CentaurDecoder(FramesDecoder):
             values = (tf.cast(one.frames[:, 0], tf.float32), one.stops[:, 0], tf.cast(one.magnitudes[:, 0], tf.float32),
                       weights)
             arrays = tuple(array.write(step, value) for array, value in zip(arrays, values, strict=True))
-            return (step + 1, tf.ensure_shape(frames, before.shape), _alike(columns.kept, kept),
+            inputs = [tf.ensure_shape(one, old.shape) for one, old in zip(columns.kept, kept, strict=True)]
+            return (step + 1, tf.ensure_shape(frames, before.shape), inputs,
                     tf.ensure_shape(tf.argmax(weights, -1, tf.int32), peaks.shape), guards, arrays)
 
         start = (tf.constant(0), tf.zeros([batch, per_step * size], dtype),
@@ -341,10 +342,6 @@ class CentaurDecoder(FramesDecoder):
 def _mask(encoded: Mapping[str, Any]) -> tf.Tensor:
     """Returns which positions have symbols ``[batch, text]``."""
     return tf.sequence_mask(lengths_of(encoded), tf.shape(encoded["outputs"])[1])
-
-
-def _alike(values: Sequence[tf.Tensor], others: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    return [tf.ensure_shape(value, other.shape) for value, other in zip(values, others, strict=True)]
 
 
 def _prenet_params() -> dict[str, Any]:

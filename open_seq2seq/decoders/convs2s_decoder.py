@@ -7,30 +7,24 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import FREE, REFUSE, Param
+from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.decoders.autoregressive import (
-    AutoregressiveDecoder,
-    beam_params,
-    coverage_params,
-    max_length_factor_param,
-    shorter_limits,
+    TranslationDecoder,
+    optional_translation_params,
+    required_translation_params,
 )
-from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
-from open_seq2seq.decoding.sampling_params import sampling_params
+from open_seq2seq.decoders.decoder import Decoder, check_loss, decoder_inputs, targets_begin_with_start
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.convs2s.conv_layer import (
+    EMBEDDING_DEVIATION,
     ConvLayer,
     ConvSettings,
     LayerSettings,
     NormalizedLayer,
     PositionEmbedding,
-    drop_and_mask,
-)
-from open_seq2seq.parts.convs2s.params import (
-    EMBEDDING_DEVIATION,
     check_padding,
     conv_settings,
+    drop_and_mask,
     optional_conv_params,
     required_conv_params,
 )
@@ -152,7 +146,7 @@ class DecoderLayer(Module):
         return y * tf.cast(self.scaling, y.dtype), cache
 
 
-class ConvS2SDecoder(AutoregressiveDecoder):
+class ConvS2SDecoder(TranslationDecoder):
     """Causal convolutions, each followed by attention to the source (Gehring et al. 2017).
 
     The search caches the last ``kernel width - 1`` inputs of each convolution. Any encoder can be used. Its
@@ -183,12 +177,7 @@ class ConvS2SDecoder(AutoregressiveDecoder):
             **required_conv_params(),
             "out_dropout_keep_prob": Param(float, doc="Keep probability of dropout before the output layer.", above=0.0,
                                            maximum=1.0),
-            "beam_size": Param(int, doc="Number of hypotheses kept per sentence.", minimum=1, maximum=10**4,
-                               on_change=FREE),
-            "alpha": Param(float, doc="Exponent of the length penalty, ((5 + length) / 6)^alpha by default (see "
-                           "beam_rules).", minimum=0.0, on_change=FREE),
-            "extra_decode_length": Param(int, doc="Number of tokens by which a translation may be longer than its "
-                                         "source.", unit="tokens", minimum=0, maximum=10**6, on_change=FREE),
+            **required_translation_params(),
             "EOS_ID": Param(int, doc="Id that ends a sentence.", minimum=0, on_change=REFUSE),
         }
 
@@ -208,12 +197,7 @@ class ConvS2SDecoder(AutoregressiveDecoder):
                                minimum=0, on_change=REFUSE),
             "END_SYMBOL": Param((int, type(None)), None, "Accepted for old configs; has no effect, because EOS_ID is "
                                 "used.", minimum=0),
-            "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size in a search, "
-                            "any number in sampling.", minimum=1, maximum=10**4, on_change=FREE),
-            **max_length_factor_param(),
-            **beam_params(),
-            **coverage_params(),
-            **sampling_params(),
+            **optional_translation_params(),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "convs2s_decoder",
@@ -264,10 +248,6 @@ class ConvS2SDecoder(AutoregressiveDecoder):
             params["max_input_length"], size, EMBEDDING_DEVIATION) if params["pos_embed"] else None
         self.source_layer = None if encoder_size in (None, size) else NormalizedLayer(
             encoder_size, size, settings.layer, encoder_size ** -0.5)
-
-    @property
-    def end_id(self) -> int:
-        return self.params["EOS_ID"]
 
     def _table(self) -> SharedEmbedding:
         return self.model.encoder.embedding if self.embedding is None else self.embedding
@@ -329,11 +309,6 @@ class ConvS2SDecoder(AutoregressiveDecoder):
             self.vocabulary_layer(hidden, mask, self.training))
         best = tf.argmax(mask_extra_ids(logits, params["tgt_vocab_size"]), -1, tf.int32)
         return {"logits": logits, "outputs": [best]}
-
-    def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
-        # Each sentence has its own limit, so that results do not depend on the longest sentence in the batch.
-        lengths = lengths_of(encoder_output)
-        return shorter_limits(lengths + self.params["extra_decode_length"], lengths, self.params["max_length_factor"])
 
     def _constants(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
         """Returns keys and values of the source, and the normalised kernels before the output layer."""

@@ -16,7 +16,7 @@ from open_seq2seq.decoders.spectrogram_decoder import SpectrogramDecoder
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, ConvBlock
 from open_seq2seq.parts.conv_blocks.convolution import Window
 from open_seq2seq.parts.keys import lengths_of
-from open_seq2seq.parts.rnn.residual import ResidualLayer, run_layers
+from open_seq2seq.parts.rnn.layers import ResidualLayer, run_layers
 from open_seq2seq.parts.tacotron import Dense, DurationPredictor, GaussianUpsampling, whole_frames
 from open_seq2seq.utils.errors import ConfigError
 

@@ -1,4 +1,4 @@
-"""CTC decoder that consists of one linear layer."""
+"""Decoders that consist of one linear layer: for CTC, for each position, and for classes of whole examples."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import FREE, Param, without_effect
+from open_seq2seq.config.params import FREE, REFUSE, Param, without_effect
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.ctc.decoder import CtcDecoder, beam_search_params
 from open_seq2seq.decoding.ctc.greedy import greedy_decode
+from open_seq2seq.parts.dense import times_matrix
+from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.keys import lengths_of
+from open_seq2seq.parts.pooling import POOLINGS, pooled
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.errors import ConfigError
 
+_HIDDEN_SIZE = Param((int, type(None)), None, "Number of channels of the encoder's output; by default the encoder's "
+                     "output_size.", "channels", minimum=1)
 # Parameters of other decoders' language models, and what to do instead.
 _OBSOLETE = {
     "trie_weight": "the language model scores whole words of its lexicon; remove the parameter",
@@ -51,8 +57,7 @@ class FullyConnectedCTCDecoder(Decoder):
         return {
             **Decoder.get_optional_params(),
             **beam_search_params(),
-            "hidden_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default the "
-                                 "encoder's output_size.", "channels", minimum=1),
+            "hidden_size": _HIDDEN_SIZE,
             "use_language_model": Param(bool, False, "Whether evaluation and inference use prefix beam search, with "
                                         "the language model lm_path if it is given, instead of greedy decoding.",
                                         on_change=FREE),
@@ -69,13 +74,10 @@ class FullyConnectedCTCDecoder(Decoder):
         super().__init__(params, model, name, mode)
         problems = [f"'{self.params_path}/{key}' is obsolete: {why}." for key, why in _OBSOLETE.items()
                     if self.params[key] is not None and self.params["use_language_model"]]
-        hidden_size = self.params["hidden_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
-        if hidden_size is None:
-            problems.append(f"'{self.params_path}/hidden_size' is missing: set it, because the encoder has no "
-                            "output_size.")
-        if problems:
-            raise ConfigError(problems)
-        self._kernel = self.weight([int(hidden_size or 0), self.params["tgt_vocab_size"]], self.make_initializer(),
+        hidden_size, missing = self._encoder_size("hidden_size")
+        if problems + missing:
+            raise ConfigError(problems + missing)
+        self._kernel = self.weight([int(hidden_size), self.params["tgt_vocab_size"]], self.make_initializer(),
                                    regularizer=self.make_regularizer())
         self._bias = self.weight([self.params["tgt_vocab_size"]], "zeros")
 
@@ -100,3 +102,205 @@ class FullyConnectedCTCDecoder(Decoder):
         # Training steps do not need outputs, and XLA cannot compile results of unknown length.
         outputs = None if self.training else list(greedy_decode(logits, lengths))
         return {"logits": logits, "src_length": lengths, "outputs": outputs}
+
+
+class FullyConnectedTimeDecoder(Decoder):
+    """A linear layer from the encoder's output at each position to the symbols.
+
+    Returns ``logits`` ``[batch, time, tgt_vocab_size]`` in FP32, ``src_length`` ``[batch]``, and ``outputs``: what
+    ``logits_to_outputs_func`` returns, or by default the most probable symbol at each position ``[batch, time]`` and
+    the lengths.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_required_params(),
+            "tgt_vocab_size": Param(int, doc="Number of symbols; set from the data layer.", unit="symbols",
+                                    derived=True, minimum=1),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_optional_params(),
+            "hidden_size": _HIDDEN_SIZE,
+            "logits_to_outputs_func": Param((callable, type(None)), None, "Function of the logits and the decoder's "
+                                            "input that returns a list of tensors, the outputs.", on_change=FREE),
+            "infer_logits_to_pickle": Param(bool, False, "Whether inference of Speech2Text writes logits to the output "
+                                            "file instead of texts; other models ignore it.", on_change=FREE),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        hidden_size, problems = self._encoder_size("hidden_size")
+        if problems:
+            raise ConfigError(problems)
+        self._kernel = self.weight([int(hidden_size), self.params["tgt_vocab_size"]], self.make_initializer(),
+                                   regularizer=self.make_regularizer())
+        self._bias = self.weight([self.params["tgt_vocab_size"]], "zeros")
+
+    def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        encoded = input_dict["encoder_output"]
+        lengths = lengths_of(encoded)
+        hidden = tf.cast(encoded["outputs"], self.compute_dtype)
+        product = times_matrix(hidden, cast_weight(self._kernel, self.compute_dtype))
+        logits = tf.cast(product, tf.float32) + self._bias
+        function = self.params["logits_to_outputs_func"]
+        outputs = [tf.argmax(logits, -1, tf.int32), lengths] if function is None else function(logits, input_dict)
+        return {"logits": logits, "src_length": lengths, "outputs": outputs}
+
+
+class SoftmaxDecoder(Decoder):
+    """Classifies whole sequences: pools the encoder's outputs over time and applies a linear layer.
+
+    The encoder's ``outputs`` are ``[batch, time, channels]`` with lengths, or ``[batch, channels]``, which are not
+    pooled. Returns ``logits`` ``[batch, num_classes]`` in FP32, and the probabilities of the classes, of the same
+    shape, as the only tensor of ``outputs``.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_required_params(),
+            "num_classes": Param(int, doc="Number of classes; set from the data layer.", unit="classes", derived=True,
+                                 minimum=2),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_optional_params(),
+            "pooling": Param((str, list), "mean", "How outputs over time become one vector: mean, max, first, last, or "
+                             "sqrtn (their sum divided by the square root of their number); with a list of these, the "
+                             "vectors are concatenated.", on_change=REFUSE),
+            "dropout": Param(float, 0.0, "Dropout rate of the pooled vector.", minimum=0.0, below=1.0),
+            "hidden_size": _HIDDEN_SIZE,
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        pooling = self.params["pooling"]
+        self._poolings = [pooling] if isinstance(pooling, str) else list(pooling)
+        problems = []
+        if not self._poolings or not all(one in POOLINGS for one in self._poolings):
+            problems.append(f"'{self.params_path}/pooling' is {pooling!r}, but must be one of {', '.join(POOLINGS)}, "
+                            "or a list of these.")
+        channels, missing = self._encoder_size("hidden_size")
+        if problems + missing:
+            raise ConfigError(problems + missing)
+        self._channels = int(channels)
+        self.kernel = self.weight([self._channels * len(self._poolings), self.params["num_classes"]],
+                                  self.make_initializer(), regularizer=self.make_regularizer())
+        self.bias = self.weight([self.params["num_classes"]], "zeros")
+
+    def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        encoded = input_dict["encoder_output"]
+        hidden = encoded["outputs"]
+        if hidden.shape[-1] != self._channels:
+            raise ConfigError([f"'{self.params_path}/hidden_size' is {self._channels}, but the encoder's outputs have "
+                               f"{hidden.shape[-1]} channels: set it to this number."])
+        if hidden.shape.rank == 3:
+            vector = pooled(hidden, lengths_of(encoded), self._poolings)
+        elif len(self._poolings) == 1:
+            vector = hidden
+        else:
+            raise ConfigError([f"'{self.params_path}/pooling' lists several poolings, but the encoder's outputs have "
+                               "no time axis: remove 'pooling'."])
+        vector = dropout(tf.cast(vector, self.compute_dtype), self.params["dropout"], self.training)
+        logits = tf.cast(tf.matmul(vector, cast_weight(self.kernel, self.compute_dtype)), tf.float32) + self.bias
+        return {"logits": logits, "outputs": [tf.nn.softmax(logits)]}
+
+
+class FullyConnectedDecoder(Decoder):
+    """A linear layer from the encoder's outputs ``[batch, channels]`` to the classes.
+
+    Returns ``logits`` ``[batch, output_dim]`` in FP32, and ``outputs``, a list that contains the logits.
+    """
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_optional_params(),
+            "output_dim": Param((int, type(None)), None, "Number of classes; by default that of the data layer.",
+                                "classes", minimum=1, on_change=REFUSE),
+            "num_classes": Param((int, type(None)), None, "Number of classes of the data layer; set by the model.",
+                                 derived=True, minimum=1),
+            "hidden_size": Param((int, type(None)), None, "Number of values that the encoder outputs for an example; "
+                                 "by default the encoder's output_size (in FullyConnectedSCDecoder, multiplied by "
+                                 "time_steps).",
+                                 "channels", minimum=1),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        inputs, outputs = self._sizes()
+        self._kernel = self.weight([inputs, outputs], self.make_initializer(), regularizer=self.make_regularizer())
+        self._bias = self.weight([outputs], "zeros")
+
+    def _sizes(self) -> tuple[int, int]:
+        """Returns the numbers of input and output channels of the linear layer."""
+        path, problems = self.params_path, []
+        num_classes = self.params["num_classes"]
+        outputs = self.params["output_dim"] or num_classes
+        if outputs is None:
+            problems.append(f"'{path}/output_dim' is missing: set it to the number of classes.")
+        elif num_classes is not None and outputs < num_classes:
+            problems.append(f"'{path}/output_dim' is {outputs}, but the data layer has {num_classes} classes: raise it "
+                            "to that number, or leave it out.")
+        inputs, missing = self._encoder_size("hidden_size")
+        if problems + missing:
+            raise ConfigError(problems + missing)
+        return int(inputs), int(outputs)
+
+    def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        hidden = self._features(input_dict["encoder_output"])
+        kernel = cast_weight(self._kernel, self.compute_dtype)
+        product = times_matrix(tf.cast(hidden, self.compute_dtype), kernel)
+        logits = tf.cast(product, tf.float32) + self._bias
+        return {"logits": logits, "outputs": [logits]}
+
+    def _features(self, encoded: dict[str, Any]) -> tf.Tensor:
+        """Returns the input of the linear layer, ``[batch, hidden_size]``."""
+        hidden = encoded["outputs"]
+        if hidden.shape.rank != 2:
+            raise ConfigError([f"'decoder' is {type(self).__name__}, which needs a vector for each example, but the "
+                               f"encoder's outputs are {hidden.shape.rank}-dimensional: choose "
+                               "FullyConnectedSCDecoder, which reads all positions."])
+        return self._checked(hidden)
+
+    def _checked(self, hidden: tf.Tensor) -> tf.Tensor:
+        """Returns ``hidden``; raises ConfigError if its number of channels does not fit the linear layer."""
+        inputs, channels = self._kernel.shape[0], hidden.shape[-1]
+        if hidden.shape.rank == 2 and inputs != channels or inputs % channels:
+            raise ConfigError([f"'{self.params_path}/hidden_size' is {inputs}, but the encoder's outputs have "
+                               f"{channels} channels: correct it, or leave it out."])
+        return hidden
+
+
+class FullyConnectedSCDecoder(FullyConnectedDecoder):
+    """A linear layer from the encoder's outputs at all positions, concatenated, to the classes.
+
+    The encoder's outputs ``[batch, time, channels]`` have ``time_steps`` positions in every batch, as with
+    ``SpeechCommandsDataLayer``. Outputs ``[batch, channels]`` are used as they are. Returns the same as
+    ``FullyConnectedDecoder``.
+    """
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **FullyConnectedDecoder.get_optional_params(),
+            "time_steps": Param((int, type(None)), None, "Number of positions of the encoder's outputs; set by the "
+                                "model.", derived=True, minimum=1),
+        }
+
+    def _sizes(self) -> tuple[int, int]:
+        inputs, outputs = super()._sizes()
+        return (inputs if self.params["hidden_size"] else inputs * (self.params["time_steps"] or 1)), outputs
+
+    def _features(self, encoded: dict[str, Any]) -> tf.Tensor:
+        hidden = self._checked(encoded["outputs"])
+        if hidden.shape.rank == 2:
+            return hidden
+        inputs, channels = self._kernel.shape[0], hidden.shape[2]
+        return tf.reshape(in_shape(hidden, [None, inputs // channels, channels]), [-1, inputs])

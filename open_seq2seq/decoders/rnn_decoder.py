@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, beam_params, coverage_params, limits_by_factor
-from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
-from open_seq2seq.decoding.sampling_params import sampling_params
+from open_seq2seq.decoders.decoder import Decoder, check_loss, decoder_inputs, targets_begin_with_start
+from open_seq2seq.decoding.sampling import sampling_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.keys import lengths_of
@@ -20,7 +19,7 @@ from open_seq2seq.parts.rnn.attention import GlobalAttention, MonotonicAttention
 from open_seq2seq.parts.rnn.attentive import AttentiveStack, AttentiveState
 from open_seq2seq.parts.rnn.cells import product
 from open_seq2seq.parts.rnn.core_cells import checked_cell_params, core_cell_params, old_layer_params
-from open_seq2seq.parts.rnn.residual import ResidualLayer
+from open_seq2seq.parts.rnn.layers import ResidualLayer
 from open_seq2seq.utils.errors import ConfigError
 
 Sizes = Sequence[Sequence[int]]
@@ -211,7 +210,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         params = self.params
         self._begin_with_start = targets_begin_with_start(model)
         cell_params, problems = checked_cell_params(params, self.params_path)
-        size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
+        size, _ = self._encoder_size("encoder_size")
         problems = problems or self._problems(params["core_cell"].output_size(cell_params), size)
         if problems:
             raise ConfigError(problems)
@@ -236,9 +235,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         """
         params, path = self.params, self.params_path
         kind, layers = params["attention_type"], params["decoder_layers"]
-        problems = []
-        if memory_size is None:
-            problems.append(f"'{path}/encoder_size' is missing: set it, because the encoder has no output_size.")
+        problems = self._encoder_size("encoder_size")[1]
         ids = params["tgt_vocab_size"]
         problems += [f"'{path}/{name}' is {params[name]}, but must be below tgt_vocab_size, which is {ids}."
                      for name in ("GO_SYMBOL", "END_SYMBOL") if params[name] >= ids]

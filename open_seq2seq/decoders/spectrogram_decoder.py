@@ -12,7 +12,7 @@ from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.conv_blocks.block import BlockSettings
-from open_seq2seq.parts.rnn.residual import ResidualLayer
+from open_seq2seq.parts.rnn.layers import ResidualLayer
 from open_seq2seq.parts.tacotron import MagnitudeNet, Postnet, Prenet, check_convolutions, make_direction
 from open_seq2seq.utils.errors import ConfigError
 
@@ -43,9 +43,7 @@ class FramesDecoder(Decoder):
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
         names, params = list(params), self.params
-        size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
-        problems = [] if size is not None else [
-            f"'{self.params_path}/encoder_size' is missing: set it, because the encoder has no output_size."]
+        size, problems = self._encoder_size("encoder_size")
         problems += self._feature_problems() + self._more_problems(names)
         if problems:
             raise ConfigError(problems)

@@ -11,10 +11,9 @@ from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.decoders.endings import Guards, ending_params, most_frames
 from open_seq2seq.decoders.spectrogram_decoder import SpectrogramDecoder
 from open_seq2seq.parts.keys import lengths_of
-from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
+from open_seq2seq.parts.rnn.attention import DynamicConvolutionAttention, GlobalAttention, LocationAttention, Memory
 from open_seq2seq.parts.rnn.attentive import AttentiveStack
 from open_seq2seq.parts.rnn.core_cells import old_layer_params
-from open_seq2seq.parts.rnn.location import DynamicConvolutionAttention, LocationAttention
 from open_seq2seq.parts.tacotron import Dense, ReductionSchedule, reduction_problems, unpadded_lengths
 
 

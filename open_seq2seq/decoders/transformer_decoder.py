@@ -9,16 +9,12 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.decoders.autoregressive import (
-    AutoregressiveDecoder,
-    beam_params,
-    coverage_params,
-    max_length_factor_param,
-    shorter_limits,
+    TranslationDecoder,
+    optional_translation_params,
+    required_translation_params,
 )
-from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoders.target_offset import check_loss_of_same_positions
+from open_seq2seq.decoders.decoder import Decoder, check_loss_of_same_positions
 from open_seq2seq.decoding.beam_search import BeamResult
-from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.dropout import add_dropped, dropout, keep_scale
@@ -107,7 +103,7 @@ class DecoderLayer(Module):
         return add_dropped(x, y, self.post_dropout, training), cache
 
 
-class TransformerDecoder(AutoregressiveDecoder):
+class TransformerDecoder(TranslationDecoder):
     """Stack of layers with masked self-attention and attention to the source (Vaswani et al. 2017).
 
     The encoder's embedding table is also used for target embeddings and the output projection; with
@@ -142,13 +138,7 @@ class TransformerDecoder(AutoregressiveDecoder):
                                 derived=True, minimum=1),
             "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
                                     minimum=1),
-            "beam_size": Param(int, doc="Number of hypotheses kept per sentence.", minimum=1, maximum=10**4,
-                               on_change=FREE),
-            "alpha": Param(float, doc="Exponent of the length penalty, ((5 + length) / 6)^alpha by default (see "
-                           "beam_rules).", minimum=0.0, on_change=FREE),
-            "extra_decode_length": Param(int, doc="Number of tokens by which a translation may be longer than its "
-                                         "source.",
-                                         unit="tokens", minimum=0, maximum=10**6, on_change=FREE),
+            **required_translation_params(),
         }
 
     @staticmethod
@@ -169,12 +159,7 @@ class TransformerDecoder(AutoregressiveDecoder):
                                             "table.", on_change=REFUSE),
             "recompute": Param(bool, False, "Whether to use gradient checkpointing; see TransformerEncoder.",
                                on_change=FREE),
-            "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size in a search, "
-                            "any number in sampling.", minimum=1, maximum=10**4, on_change=FREE),
-            **max_length_factor_param(),
-            **beam_params(),
-            **coverage_params(),
-            **sampling_params(),
+            **optional_translation_params(),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "transformer_decoder",
@@ -201,10 +186,6 @@ class TransformerDecoder(AutoregressiveDecoder):
             problems.append(f"'{path}/PAD_SYMBOL' must be 0, got {params['PAD_SYMBOL']}.")
         if problems:
             raise ConfigError(problems)
-
-    @property
-    def end_id(self) -> int:
-        return self.params["EOS_ID"]
 
     def _embedding(self, encoder_output: Mapping[str, Any]) -> SharedEmbedding:
         """Returns the embedding of the targets, by default the one that encoder and decoder share.
@@ -263,11 +244,6 @@ class TransformerDecoder(AutoregressiveDecoder):
         """Returns an empty cache for each layer, with tensors ``[batch, beam, heads, 0, depth]``."""
         batch = tf.shape(encoder_output["outputs"])[0]
         return [layer.self_attention.initial_cache(batch, beam_size, self.compute_dtype) for layer in self.layers]
-
-    def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
-        # Each sentence has its own limit, so that results do not depend on the longest sentence in the batch.
-        lengths = lengths_of(encoder_output)
-        return shorter_limits(lengths + self.params["extra_decode_length"], lengths, self.params["max_length_factor"])
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
         """Returns keys and values of the source, the bias that masks its padding, and weights in the compute dtype."""

@@ -1,17 +1,149 @@
-"""Batched beam search with length and coverage penalties, for every autoregressive decoder."""
+"""Batched beam search with length and coverage penalties, and the loop and scores that all searches share."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.decoding.hypothesis_scores import CTRANSLATE2, WU, coverage_penalty, length_divisor, length_penalty
-from open_seq2seq.decoding.search_loop import run_search
-from open_seq2seq.decoding.top_k import top_k
+
+def growing_shape(tensor: tf.Tensor) -> tf.TensorShape:
+    """Returns the part of a shape ``[batch, beam, …]`` that is the same at every step: its rank and its beam size."""
+    rank = tensor.shape.rank
+    return tf.TensorShape([None, tensor.shape[1], *[None] * (rank - 2)] if rank and rank > 1 else [None] * (rank or 0))
+
+
+def run_search(advance: Callable[[Any, Any], Any], result: Callable[[Any, Any], Any], state: Any, sentences: Any,
+               shrinks: bool) -> Any:
+    """Advances a search until all its sentences are done, and returns its result.
+
+    Args:
+      advance: function of (sentences, state) that returns the state after one more step.
+      result: function of (sentences, state) that returns the result, a named tuple of tensors ``[batch, …]``. The first
+        tensor contains ids, and its last dimension is the number of steps.
+      state: named tuple of tensors ``[batch, beam, …]`` or ``[batch]``, or nests of them, whose dimensions after the
+        second may grow. The first field is a scalar, the number of steps. The field ``done`` tells which sentences, or
+        which of their hypotheses, are done; later steps do not change their result.
+      sentences: nest of tensors ``[batch, …]``, which are the same at all steps.
+      shrinks: whether to take sentences out of the batch.
+    """
+    if not shrinks:
+        return result(sentences, _advanced(advance, state, sentences, 0))
+
+    def body(rows: tf.Tensor, state: Any, sentences: Any, results: Any) -> Any:
+        """Continues until a quarter of the sentences are done, and takes them out; ``rows`` are the others' indices."""
+        state = _advanced(advance, state, sentences, tf.size(rows) * 3 // 4)
+        longer = [[0, 0]] * (results[0].shape.rank - 1) + [[0, state[0] - tf.shape(results[0])[-1]]]
+        results = type(results)(tf.pad(results[0], longer), *results[1:])
+        results = tf.nest.map_structure(lambda old, new: tf.tensor_scatter_nd_update(old, rows[:, tf.newaxis], new),
+                                        results, result(sentences, state))
+        unfinished = tf.where(_unfinished(state))[:, 0]
+        rows, others, sentences = tf.nest.map_structure(lambda part: tf.gather(part, unfinished),
+                                                        (rows, tuple(state)[1:], sentences))
+        return rows, type(state)(state[0], *others), sentences, results
+
+    variables = (tf.range(tf.shape(state.done)[0]), state, sentences, result(sentences, state))
+    any_rows = tf.nest.map_structure(lambda one: tf.TensorShape([None]).concatenate(one.shape[1:]), sentences)
+    shapes = (tf.TensorShape([None]), _shapes_of(state), any_rows,
+              tf.nest.map_structure(growing_shape, variables[3]))
+    return tf.while_loop(lambda rows, state, *_: tf.reduce_any(_unfinished(state)), body, variables,
+                         shape_invariants=shapes, name="shrinking")[3]
+
+
+def _advanced(advance: Callable[[Any, Any], Any], state: Any, sentences: Any, left: Any) -> Any:
+    """Advances a search until at most ``left`` of its sentences are not done."""
+    kind = type(state)
+    return kind(*tf.while_loop(
+        lambda *parts: tf.math.count_nonzero(_unfinished(kind(*parts)), dtype=tf.int32) > left,
+        lambda *parts: tuple(advance(sentences, kind(*parts))), tuple(state), shape_invariants=tuple(_shapes_of(state)),
+        name="search"))
+
+
+def _unfinished(state: Any) -> tf.Tensor:
+    """Returns which sentences are not done, ``[batch]``."""
+    return ~state.done if state.done.shape.rank == 1 else ~tf.reduce_all(state.done, 1)
+
+
+def _shapes_of(state: Any) -> Any:
+    return type(state)(*(tf.nest.map_structure(growing_shape, part) for part in state))
+
+
+WU, CTRANSLATE2 = "wu", "ctranslate2"
+
+_LEAST_COVERAGE = 1e-10  # lower bound, because attention in half precision can be 0, whose logarithm is infinite
+
+
+def length_penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
+    """Returns ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14)."""
+    return tf.pow((5.0 + tf.cast(length, tf.float32)) / 6.0, alpha)
+
+
+def length_divisor(length: tf.Tensor, alpha: float, rules: str) -> tf.Tensor:
+    """Returns the number by which the log probabilities of hypotheses are divided.
+
+    Args:
+      length: number of tokens, including EOS.
+      alpha: exponent.
+      rules: ``wu`` for ``length_penalty``; ``ctranslate2`` for length^alpha, with a length of at least 1.
+    """
+    if rules == WU:
+        return length_penalty(length, alpha)
+    return tf.pow(tf.cast(tf.maximum(length, 1), tf.float32), alpha)
+
+
+def coverage_penalty(coverage: tf.Tensor, weight: float) -> tf.Tensor:
+    """Returns weight · Σ log(min(coverage, 1)), at most 0 (Wu et al. 2016, equation 14).
+
+    Args:
+      coverage: sum of the attention that each source position has received, ``[..., source]`` FP32; 1 at padding.
+      weight: weight of the penalty.
+    """
+    held = tf.clip_by_value(coverage, _LEAST_COVERAGE, 1.0)
+    return weight * tf.reduce_sum(tf.math.log(held), -1)
+
+
+_MIN_SIZE = 1024  # below this size, tf.math.top_k is as fast
+
+
+def _block_size(size: int, k: int) -> int:
+    """Returns the number of values in a block: about sqrt(size / k), and a divisor of ``size`` if one is close."""
+    ideal = math.sqrt(size / k)
+    near = [s for s in range(max(2, int(ideal / 2)), int(ideal * 3) + 1) if size % s == 0]
+    return min(near, key=lambda s: abs(math.log(s / ideal)), default=round(ideal))
+
+
+def top_k(values: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes ``tf.math.top_k``, several times faster on a CPU when k is small.
+
+    The k largest values lie in the k blocks with the largest maxima (on ties, the first blocks), so one cheap pass
+    finds these blocks, and only they are searched.
+
+    Args:
+      values: floating-point ``[batch, beam, size]``, the last dimension static.
+      k: number of values to return, at most ``size``.
+
+    Returns:
+      (values, int32 indices) ``[batch, beam, k]``, largest first, equal values in order of their indices.
+    """
+    size = values.shape[-1]
+    block = _block_size(size, k)
+    if size < _MIN_SIZE or k * block * 4 > size:
+        return tuple(tf.math.top_k(values, k))
+    if size % block:
+        values = tf.pad(values, [[0, 0], [0, 0], [0, -size % block]], constant_values=-math.inf)
+        size = values.shape[-1]
+    batch, beam = tf.shape(values)[0], tf.shape(values)[1]
+    blocks = tf.reshape(values, tf.stack([batch, beam, size // block, block]))
+    chosen = tf.math.top_k(tf.reduce_max(blocks, 3), k).indices
+    chosen = -tf.math.top_k(-chosen, k).values  # sorted, so that equal values stay in order
+    candidates = tf.reshape(tf.gather(blocks, chosen, batch_dims=2), tf.stack([batch, beam, k * block]))
+    best, index = tf.math.top_k(candidates, k)
+    return best, tf.gather(chosen, index // block, batch_dims=2) * block + index % block
+
 
 __all__ = ["BeamResult", "SearchSettings", "StepFunction", "beam_search", "highest_probability", "length_penalty",
            "step_of"]

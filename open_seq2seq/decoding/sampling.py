@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from open_seq2seq.config.params import FREE, Param, with_change
 from open_seq2seq.decoding.beam_search import (
     BeamResult,
     SearchSettings,
     StepFunction,
     highest_probability,
+    length_divisor,
+    run_search,
     step_of,
+    top_k,
 )
-from open_seq2seq.decoding.hypothesis_scores import length_divisor
-from open_seq2seq.decoding.search_loop import run_search
-from open_seq2seq.decoding.top_k import top_k
 
 _SMALLEST = 2.0 ** -126  # the smallest normal number of FP32
 # Function of (logits, likeliest ids, step, examples) that returns the next ids.
@@ -224,3 +225,35 @@ def _mixed(word: tf.Tensor) -> tf.Tensor:
         word = tf.bitwise.bitwise_xor(word, tf.bitwise.right_shift(word, tf.constant(shift, tf.uint64)))
         word = word * tf.constant(factor, tf.uint64)
     return tf.bitwise.bitwise_xor(word, tf.bitwise.right_shift(word, tf.constant(31, tf.uint64)))
+
+
+_NEED_TEMPERATURE = ("sampling_top_k", "sampling_top_p")
+
+
+def sampling_params() -> dict[str, Any]:
+    """Returns the sampling parameters of autoregressive decoders and of language models."""
+    return with_change(FREE, {
+        "sampling_temperature": Param(
+            (float, type(None)), None, "If set, evaluation and inference sample n_best hypotheses from the model's "
+            "distribution instead of searching for the best (language models: only inference, one text per prompt). "
+            "Logits are divided by this temperature first; 1.0 keeps the model's probabilities.", above=0.0),
+        "sampling_top_k": Param((int, type(None)), None, "With sampling_temperature: draw only from the k most likely "
+                                "ids.", "ids", minimum=1),
+        "sampling_top_p": Param((float, type(None)), None, "With sampling_temperature: draw only from the most likely "
+                                "ids whose total probability reaches p (nucleus sampling). Faster together with "
+                                "sampling_top_k.", above=0.0, maximum=1.0),
+        "sampling_seed": Param(int, 0, "Seed of sampling; samples also depend on the example's index."),
+    })
+
+
+def sampling_problems(params: Mapping[str, Any], path: str) -> list[str]:
+    """Returns one sentence for each parameter that has no effect because sampling is off.
+
+    Args:
+      params: parameters declared by ``sampling_params``.
+      path: path of the parameters in the config.
+    """
+    if params["sampling_temperature"] is not None:
+        return []
+    return [f"'{path}/{name}' is {params[name]}, but sampling is off: set sampling_temperature too (1.0 keeps "
+            f"the model's probabilities), or remove {name}." for name in _NEED_TEMPERATURE if params[name] is not None]

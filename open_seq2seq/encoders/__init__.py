@@ -23,8 +23,7 @@ from open_seq2seq.encoders.rnn_encoders import (
 from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 from open_seq2seq.encoders.tacotron2_encoder import Tacotron2Encoder
 from open_seq2seq.encoders.tdnn_encoder import TDNNEncoder
-from open_seq2seq.encoders.transformer_encoder import TransformerEncoder
-from open_seq2seq.encoders.transformer_lm_encoder import TransformerLMEncoder
+from open_seq2seq.encoders.transformer_encoder import TransformerEncoder, TransformerLMEncoder
 from open_seq2seq.encoders.vocos_encoder import VocosEncoder
 from open_seq2seq.encoders.wavenet_encoder import WavenetEncoder
 

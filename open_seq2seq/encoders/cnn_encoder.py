@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.encoders.image_params import DATA_FORMAT, image_source
-from open_seq2seq.parts.image_blocks import Kernels, Layer, Shape, global_mean, make_layer
+from open_seq2seq.parts.image_blocks import DATA_FORMAT, Kernels, Layer, Shape, global_mean, image_source, make_layer
 from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.utils.errors import ConfigError
 

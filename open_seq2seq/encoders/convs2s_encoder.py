@@ -8,11 +8,14 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import Param
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.parts.convs2s.conv_layer import ConvLayer, NormalizedLayer, PositionEmbedding, drop_and_mask
-from open_seq2seq.parts.convs2s.params import (
+from open_seq2seq.parts.convs2s.conv_layer import (
     EMBEDDING_DEVIATION,
+    ConvLayer,
+    NormalizedLayer,
+    PositionEmbedding,
     check_padding,
     conv_settings,
+    drop_and_mask,
     optional_conv_params,
     required_conv_params,
 )

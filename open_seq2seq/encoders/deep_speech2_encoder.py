@@ -9,14 +9,14 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, check_entries
-from open_seq2seq.encoders.audio_params import (
+from open_seq2seq.encoders.speech_encoder import (
     LAYER_CHANGES,
+    SpeechEncoder,
     audio_features,
     audio_problems,
     optional_audio_params,
     required_audio_params,
 )
-from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 from open_seq2seq.parts.activations import Activation, activate_kept, resolve_activation
 from open_seq2seq.parts.batch_norm import BatchNorm
 from open_seq2seq.parts.component import Module

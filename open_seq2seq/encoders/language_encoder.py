@@ -10,10 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param, check_params, with_change
-from open_seq2seq.decoding.beam_search import SearchSettings, StepFunction
-from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
-from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
-from open_seq2seq.decoding.search_loop import growing_shape
+from open_seq2seq.decoding.beam_search import SearchSettings, StepFunction, growing_shape
+from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample, sampling_params, sampling_problems
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer, checked_adaptive
 from open_seq2seq.parts.forward_pass import current_pass

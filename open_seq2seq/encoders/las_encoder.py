@@ -8,16 +8,16 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import REFUSE, Param, check_entries
-from open_seq2seq.encoders.audio_params import (
+from open_seq2seq.encoders.speech_encoder import (
     DATA_FORMAT,
     LAYER_CHANGES,
+    SpeechEncoder,
     audio_features,
     audio_problems,
     optional_audio_params,
     required_audio_params,
 )
-from open_seq2seq.encoders.convnet_layers import ConvnetEntry, check_convnet_layers
-from open_seq2seq.encoders.speech_encoder import SpeechEncoder
+from open_seq2seq.encoders.tdnn_encoder import ConvnetEntry, check_convnet_layers
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock

@@ -9,13 +9,15 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.encoders.image_params import DATA_FORMAT, image_source, in_channels_param
 from open_seq2seq.parts.image_blocks import (
+    DATA_FORMAT,
     EXPANSION,
     VERSIONS,
     NetSettings,
     ResidualBlock,
     global_mean,
+    image_source,
+    in_channels_param,
     like_pixels,
     max_pool,
 )
@@ -47,7 +49,6 @@ class _Stem(NamedTuple):
     pool_stride: int = 2
 
 
-_STEM = _Stem()
 _CIFAR_STEM = _Stem(16, 3, 1, None, 1)
 
 
@@ -112,7 +113,8 @@ class ResNetEncoder(Encoder):
         bottleneck = params["bottleneck"]
         if bottleneck is None:
             bottleneck = (params["resnet_size"] or 0) >= 50 and not is_cifar
-        stem = _stem(params, _CIFAR_STEM if is_cifar else _STEM)
+        stem = _Stem(*(preset if params[f"first_{name}"] is None else params[f"first_{name}"]
+                       for name, preset in (_CIFAR_STEM if is_cifar else _Stem())._asdict().items()))
         self.output_size = stem.num_filters * 2 ** (len(blocks) - 1) * (EXPANSION if bottleneck else 1)
         if params["final_size"] not in (None, self.output_size):
             raise ConfigError([f"'{self.params_path}/final_size' is {params['final_size']}, but these blocks have "
@@ -160,13 +162,6 @@ class ResNetEncoder(Encoder):
         if self.last_norm is not None:
             x = tf.nn.relu(self.last_norm(x, like_pixels(held, x), training))
         return {"outputs": tf.cast(global_mean(x), self.compute_dtype)}
-
-
-def _stem(params: Mapping[str, Any], default: _Stem) -> _Stem:
-    # In the order of the attributes of _Stem.
-    names = ("first_num_filters", "first_kernel_size", "first_conv_stride", "first_pool_size", "first_pool_stride")
-    given = [preset if params[name] is None else params[name] for name, preset in zip(names, default, strict=True)]
-    return _Stem._make(given)
 
 
 def _blocks(params: Mapping[str, Any], path: str) -> list[int]:

@@ -16,9 +16,17 @@ from open_seq2seq.parts.rnn.core_cells import (
     core_cell_params,
     old_layer_params,
 )
-from open_seq2seq.parts.rnn.layers import permute_steps, reversing_order, zero_padding
-from open_seq2seq.parts.rnn.residual import ResidualLayer, run_layers, run_with_states
+from open_seq2seq.parts.rnn.layers import (
+    ResidualLayer,
+    permute_steps,
+    reversing_order,
+    run_layers,
+    run_with_states,
+    zero_padding,
+)
 from open_seq2seq.utils.errors import ConfigError
+
+States = list[list[tf.Tensor]]
 
 
 class RNNEncoderWithEmbedding(Encoder):
@@ -86,13 +94,18 @@ class RNNEncoderWithEmbedding(Encoder):
         """Sizes of the final states of each layer, one for each state."""
         raise NotImplementedError("A recurrent encoder must implement state_sizes.")
 
-    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the outputs ``[time, batch, output_size]`` for embeddings ``[time, batch, src_emb_size]``."""
+    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, States]:
+        """Returns the outputs ``[time, batch, output_size]`` for embeddings ``[time, batch, src_emb_size]``.
+
+        They are followed by the final states ``[batch, size]`` FP32 of each layer or, without ``returns_state``, [].
+        """
         raise NotImplementedError("A recurrent encoder must implement _run(x, lengths).")
 
-    def _run_with_states(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
-        """Returns (the result of ``_run``, the final states ``[batch, size]`` FP32 of each layer)."""
-        raise NotImplementedError("A recurrent encoder must implement _run_with_states(x, lengths).")
+    def _run_layers(self, layers: list[ResidualLayer], x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, States]:
+        """Returns for some of the layers what ``_run`` returns for all."""
+        if self.returns_state:
+            return run_with_states(layers, x, lengths, self.training)
+        return run_layers(layers, x, lengths, self.training), []
 
     def _layers(self, input_size: int, count: int, skips: bool) -> list[ResidualLayer]:
         """Returns a stack of layers.
@@ -127,11 +140,7 @@ class RNNEncoderWithEmbedding(Encoder):
         steps = tf.transpose(ids)  # [time, batch], so that each step is contiguous in memory
         table = tf.convert_to_tensor(self.embedding)
         embedded = tf.cast(self.params["embedding_scale"] * tf.gather(table, steps), self.dtype_of("recurrence"))
-        states = None
-        if self.returns_state:
-            x, states = self._run_with_states(embedded, lengths)
-        else:
-            x = self._run(embedded, lengths)
+        x, states = self._run(embedded, lengths)
         x = tf.transpose(zero_padding(x, lengths), [1, 0, 2])
         return {
             "outputs": tf.cast(x, self.compute_dtype),
@@ -139,7 +148,7 @@ class RNNEncoderWithEmbedding(Encoder):
             "src_lengths": lengths,
             "encoder_input": ids,
             "embedding_table": table,
-            "state": states,
+            "state": states or None,
         }
 
 
@@ -156,11 +165,8 @@ class UnidirectionalRNNEncoderWithEmbedding(RNNEncoderWithEmbedding):
     def state_sizes(self) -> list[list[int]]:
         return [layer.direction.state_sizes for layer in self.layers]
 
-    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        return run_layers(self.layers, x, lengths, self.training)
-
-    def _run_with_states(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
-        return run_with_states(self.layers, x, lengths, self.training)
+    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, States]:
+        return self._run_layers(self.layers, x, lengths)
 
 
 class BidirectionalRNNEncoderWithEmbedding(RNNEncoderWithEmbedding):
@@ -176,16 +182,10 @@ class BidirectionalRNNEncoderWithEmbedding(RNNEncoderWithEmbedding):
     def state_sizes(self) -> list[list[int]]:
         return [[2 * size for size in layer.direction.state_sizes] for layer in self.forward]
 
-    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, States]:
         order = reversing_order(lengths, tf.shape(x)[0])
-        forward = run_layers(self.forward, x, lengths, self.training)
-        backward = run_layers(self.backward, permute_steps(x, order), lengths, self.training)
-        return tf.concat([forward, permute_steps(backward, order)], -1)
-
-    def _run_with_states(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
-        order = reversing_order(lengths, tf.shape(x)[0])
-        forward, states = run_with_states(self.forward, x, lengths, self.training)
-        backward, others = run_with_states(self.backward, permute_steps(x, order), lengths, self.training)
+        forward, states = self._run_layers(self.forward, x, lengths)
+        backward, others = self._run_layers(self.backward, permute_steps(x, order), lengths)
         joined = [[tf.concat(both, -1) for both in zip(one, other, strict=True)]
                   for one, other in zip(states, others, strict=True)]
         return tf.concat([forward, permute_steps(backward, order)], -1), joined
@@ -226,12 +226,11 @@ class GNMTLikeEncoderWithEmbedding(RNNEncoderWithEmbedding):
         first = [2 * size for size in self.bidirectional.forward.state_sizes]
         return [first, *(layer.direction.state_sizes for layer in self.layers)]
 
-    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        return run_layers(self.layers, self.bidirectional(x, lengths, self.training), lengths, self.training)
-
-    def _run_with_states(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
+    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, States]:
+        if not self.returns_state:
+            return self._run_layers(self.layers, self.bidirectional(x, lengths, self.training), lengths)
         x, first = self.bidirectional.with_final_states(x, lengths, self.training)
-        x, others = run_with_states(self.layers, x, lengths, self.training)
+        x, others = self._run_layers(self.layers, x, lengths)
         return x, [first, *others]
 
 

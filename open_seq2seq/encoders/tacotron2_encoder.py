@@ -108,7 +108,8 @@ class Tacotron2Encoder(Encoder):
         self.style: StyleEncoder | None = None
         if params["style_embedding_enable"]:
             settings = settings._replace(activation=tf.nn.relu)
-            self.style = StyleEncoder(_mel_size(params["num_audio_features"]), style, settings,
+            features = params["num_audio_features"]
+            self.style = StyleEncoder(features["mel"] if isinstance(features, dict) else features, style, settings,
                                       f"{path}/style_embedding_params")
             self.output_size += self.style.output_size
         self.speakers = make_speaker_embedding(params["num_speakers"], self.output_size, initializer, regularizer)
@@ -175,10 +176,6 @@ class Tacotron2Encoder(Encoder):
         tiled = tf.broadcast_to(tf.cast(style, x.dtype)[:, tf.newaxis], shape)
         mask = tf.sequence_mask(lengths, tf.shape(x)[1])[:, :, tf.newaxis]
         return tf.concat([x, tf.where(mask, tiled, tf.zeros([], x.dtype))], -1)
-
-
-def _mel_size(features: Any) -> int:
-    return features["mel"] if isinstance(features, dict) else features
 
 
 def _are_weights(weights: Any, count: int) -> bool:

@@ -8,14 +8,44 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.decoding.excitation import LOWEST, excitations, pitch_of_mel
-from open_seq2seq.decoding.vocoder import griffin_lim, with_mel_values
+from open_seq2seq.decoding.vocoder import LOWEST, excitations, griffin_lim, pitch_of_mel, with_mel_values
 from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.convolution import Convolution1D, Window
-from open_seq2seq.parts.convnext import ConvNextBlock
+from open_seq2seq.parts.conv_blocks.primitives import convolve_channels
+from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.tacotron import Dense
 from open_seq2seq.parts.transformer.normalization import LayerNorm
 from open_seq2seq.utils.errors import ConfigError
+
+
+class ConvNextBlock(Module):
+    """A residual block: a convolution of each channel over time, layer norm, and two dense layers around a GELU.
+
+    Args:
+      channels: number of channels.
+      inner: number of channels between the dense layers.
+      taps: number of taps of the convolution.
+      scale: initial value of the learned factors of what the block adds to each channel.
+      initializer: initialiser of the kernels.
+      regularizer: regulariser of the kernels.
+    """
+
+    def __init__(self, channels: int, inner: int, taps: int, scale: float, initializer: Any = None,
+                 regularizer: Any = None) -> None:
+        super().__init__(name="convnext_block")
+        self.depthwise = self.weight([taps, channels, 1], initializer, regularizer=regularizer)
+        self.norm = LayerNorm(channels)
+        self.expansion = Dense(channels, inner, initializer, regularizer)
+        self.contraction = Dense(inner, channels, initializer, regularizer)
+        self.scale = self.weight([channels], tf.keras.initializers.Constant(scale))
+
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns ``[batch, time, channels]`` in the dtype of ``x``; ``mask`` is 0 in padding ``[batch, time, 1]``."""
+        y = convolve_channels(x * mask, cast_weight(self.depthwise, x.dtype), 1, "SAME")
+        y = tf.nn.gelu(self.expansion(self.norm(y)), approximate=True)
+        return x + self.contraction(y) * tf.cast(self.scale, x.dtype)
+
 
 _LOWEST_BETWEEN = 0.01
 """Lower bound of the magnitude between harmonics, relative to that of the harmonics."""
@@ -139,7 +169,8 @@ def _excited(envelope: tf.Tensor, voicing: tf.Tensor, phase: tf.Tensor, pulses: 
       noise: spectra of noise.
     """
     share = tf.sigmoid(voicing)
-    real, imaginary = _turned(_direction(pulses), tf.cos(phase), tf.sin(phase))
+    (real, imaginary), cosine, sine = _direction(pulses), tf.cos(phase), tf.sin(phase)
+    real, imaginary = real * cosine - imaginary * sine, real * sine + imaginary * cosine
     noise_real, noise_imaginary = _direction(noise)
     real, imaginary = real * share + noise_real * (1.0 - share), imaginary * share + noise_imaginary * (1.0 - share)
     comb = tf.math.log(tf.maximum(tf.abs(pulses), _LOWEST_BETWEEN))
@@ -167,8 +198,3 @@ def _direction(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the real and the imaginary part of complex numbers, divided by their magnitudes."""
     scale = tf.math.reciprocal(tf.maximum(tf.abs(values), _TINY))
     return tf.math.real(values) * scale, tf.math.imag(values) * scale
-
-
-def _turned(numbers: tuple[tf.Tensor, tf.Tensor], cosine: tf.Tensor, sine: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    real, imaginary = numbers
-    return real * cosine - imaginary * sine, real * sine + imaginary * cosine

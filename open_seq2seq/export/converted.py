@@ -1,4 +1,7 @@
-"""Formats that hold cores only, one file for each, and that a converter writes in a process of its own."""
+"""LiteRT and ONNX: formats that hold cores only, a file for each, which a converter writes in a process of its own.
+
+Their files have built-in operations of LiteRT (TensorFlow Lite) only, or operations of ONNX' standard domain only.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from open_seq2seq.export import conversion
-from open_seq2seq.export.tracing import save
+from open_seq2seq.export.formats import Format
+from open_seq2seq.export.saved_model import save
 from open_seq2seq.models.serving import EXAMPLES, ServingFunction
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -102,8 +106,36 @@ def reason(log: str, code: int) -> str:
     return f"its converter failed ({lines[-1]:.200})" if lines else f"its converter ended with the code {code}"
 
 
-def arguments_of(function: ServingFunction) -> str:
+def _arguments_of(function: ServingFunction) -> str:
     """Returns the inputs of a function as the inside of a dict in Python, with examples for values."""
     return ", ".join(f"{name!r}: np.{'zeros' if spec.dtype.is_floating else 'ones'}("
                      f"{[1 if size is None else size for size in spec.shape.as_list()]}, np.{spec.dtype.name})"
                      for name, spec in function.inputs.items())
+
+
+def _loading_of_litert(function: ServingFunction, folder: str) -> list[str]:
+    """Returns lines of Python that load the file of a function and call it."""
+    return ["import numpy as np", "from ai_edge_litert.interpreter import Interpreter", "",
+            f"interpreter = Interpreter('{folder}/{function.name}.tflite', num_threads=1)",
+            f"run = interpreter.get_signature_runner({function.name!r})",
+            f"outputs = run(**{{{_arguments_of(function)}}})",
+            *(f"print(outputs[{name!r}])" for name in function.outputs)]
+
+
+def _loading_of_onnx(function: ServingFunction, folder: str) -> list[str]:
+    return ["import numpy as np", "import onnxruntime", "",
+            f"session = onnxruntime.InferenceSession('{folder}/{function.name}.onnx')",
+            f"outputs = session.run({[*function.outputs]}, {{{_arguments_of(function)}}})",
+            "print(outputs)"]
+
+
+def _litert(name: str, title: str, least_equal: float, most_difference: float) -> Format:
+    return Format(name, title, False, writer(name, title, ".tflite"), _loading_of_litert,
+                  "pip install ai-edge-litert numpy", least_equal, most_difference)
+
+
+LITERT = _litert("litert", "LiteRT", 1.0, 1e-3)
+LITERT_FLOAT16 = _litert("litert_float16", "LiteRT in float16", 0.97, 0.05)
+LITERT_INT8 = _litert("litert_int8", "LiteRT in int8", 0.9, 0.2)
+ONNX = Format("onnx", "ONNX", False, writer("onnx", "ONNX", ".onnx"), _loading_of_onnx,
+              "pip install onnxruntime numpy")

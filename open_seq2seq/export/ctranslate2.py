@@ -42,8 +42,7 @@ from open_seq2seq.export.runtime_texts import (
 )
 from open_seq2seq.models.lm.language_model import LanguageModel
 from open_seq2seq.models.serving import Answer, ServingFunction, feed_of_texts
-from open_seq2seq.models.text2text.serving import check_single_source
-from open_seq2seq.models.text2text.text2text import Text2Text
+from open_seq2seq.models.text2text.text2text import Text2Text, check_single_source
 from open_seq2seq.parts.output_layer import OutputLayer
 from open_seq2seq.parts.transformer.position import position_signal
 from open_seq2seq.utils import disk

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 # setup.py that writing it needs.
 _MODULES: dict[str, tuple[str, str, tuple[str, ...], str]] = {
     "savedmodel": ("saved_model", "FORMAT", (), ""),
-    "litert": ("litert", "FORMAT", ("ai_edge_litert",), "litert"),
-    "litert_float16": ("litert", "FLOAT16", ("ai_edge_litert",), "litert"),
-    "litert_int8": ("litert", "INT8", ("ai_edge_litert", "ai_edge_quantizer"), "litert"),
-    "onnx": ("onnx", "FORMAT", ("tf2onnx", "onnxruntime"), "onnx"),
+    "litert": ("converted", "LITERT", ("ai_edge_litert",), "litert"),
+    "litert_float16": ("converted", "LITERT_FLOAT16", ("ai_edge_litert",), "litert"),
+    "litert_int8": ("converted", "LITERT_INT8", ("ai_edge_litert", "ai_edge_quantizer"), "litert"),
+    "onnx": ("converted", "ONNX", ("tf2onnx", "onnxruntime"), "onnx"),
     "sherpa": ("sherpa", "FORMAT", ("tf2onnx", "onnxruntime"), "onnx"),
     "ctranslate2": ("ctranslate2", "FORMAT", ("ctranslate2",), "ctranslate2"),
     "ctranslate2_float16": ("ctranslate2", "FLOAT16", ("ctranslate2",), "ctranslate2"),

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.decoders import FullyConnectedCTCDecoder
 from open_seq2seq.export.converted import writer
 from open_seq2seq.export.formats import Format
-from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
+from open_seq2seq.models.serving import Answer, ServingFunction, Tensors, answers_of_texts
 from open_seq2seq.models.speech2text.speech2text import Speech2Text
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
@@ -47,13 +46,10 @@ def functions(model: Any) -> list[ServingFunction]:
         found = logits.function({"waveforms": waveforms, "lengths": lengths})
         return {"logits": found["logits"][:, :found["logit_lengths"][0]]}
 
-    def answers(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
-        return [Answer((text.decode(),)) for text in outputs["texts"].tolist()]
-
     return [dataclasses.replace(
-        logits, name="transcribe", function=call, inputs={"waveforms": logits.inputs["waveforms"]}, answers=answers,
-        outputs={"logits": logits.outputs["logits"]}, expected=lambda result: Answer((result.text.strip(),)),
-        numbers=None)]
+        logits, name="transcribe", function=call, inputs={"waveforms": logits.inputs["waveforms"]},
+        answers=answers_of_texts, outputs={"logits": logits.outputs["logits"]},
+        expected=lambda result: Answer((result.text.strip(),)), numbers=None)]
 
 
 def _refusal(model: Any) -> str | None:

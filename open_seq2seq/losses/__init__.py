@@ -3,19 +3,17 @@
 import sys
 
 from open_seq2seq.config.names import exported, register
-from open_seq2seq.losses.cross_entropy_loss import CrossEntropyLoss
-from open_seq2seq.losses.ctc_loss import CTCLoss
+from open_seq2seq.losses.ctc_loss import CTCLoss, MultiTaskCTCEntropyLoss
 from open_seq2seq.losses.loss import Loss, LossTerm
-from open_seq2seq.losses.multi_task_loss import MultiTaskCTCEntropyLoss
-from open_seq2seq.losses.sampled_loss import BasicSampledSequenceLoss
 from open_seq2seq.losses.sequence_loss import (
+    BasicSampledSequenceLoss,
     BasicSequenceLoss,
+    CrossEntropyLoss,
     CrossEntropyWithSmoothing,
     PaddedCrossEntropyLossWithSmoothing,
 )
 from open_seq2seq.losses.text2speech_loss import Text2SpeechLoss
-from open_seq2seq.losses.vocoder_loss import VocoderLoss
-from open_seq2seq.losses.wavenet_loss import WavenetLoss
+from open_seq2seq.losses.vocoder_loss import VocoderLoss, WavenetLoss
 
 __all__ = ["BasicSampledSequenceLoss", "BasicSequenceLoss", "CTCLoss", "CrossEntropyLoss", "CrossEntropyWithSmoothing",
            "Loss", "LossTerm", "MultiTaskCTCEntropyLoss", "PaddedCrossEntropyLossWithSmoothing", "Text2SpeechLoss",

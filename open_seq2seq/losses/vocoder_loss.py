@@ -1,4 +1,4 @@
-"""Loss of vocoders: distances of spectra at several resolutions."""
+"""Losses of vocoders: distances of spectra at several resolutions, and WaveNet's cross-entropy of samples."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import Param, shown
 from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
+from open_seq2seq.parts.sample_values import MuLaw
 
 _HOPS = 4  # hops in a frame
 _EDGE = 2  # frames at the beginning and at the end of a piece that reach beyond it
@@ -118,3 +119,32 @@ def _convergence(given: tf.Tensor, target: tf.Tensor, frames: tf.Tensor, smalles
     mask = tf.sequence_mask(frames, tf.shape(target)[1], tf.float32)[:, :, tf.newaxis]
     error = tf.reduce_sum(tf.square((given - target) * mask), [1, 2])
     return tf.sqrt(error / tf.maximum(tf.reduce_sum(tf.square(target * mask), [1, 2]), smallest) + 1e-12)
+
+
+class WavenetLoss(Loss):
+    """Mean cross-entropy of the quantised samples that have a full receptive field before them.
+
+    ``decoder_output`` has ``logits`` ``[batch, samples', channels]`` for the last ``samples'`` samples: those of the
+    levels, or the parameters of mixtures. The ``target_tensors`` are audio ``[batch, samples]`` and its lengths
+    ``[batch]``.
+    """
+
+    unit = "sample"
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Loss.get_optional_params(),
+            "samples": Param(object, None, "What the encoder predicts; set from the encoder. None: the levels of the "
+                             "mu-law.", derived=True),
+        }
+
+    def _compute_loss(self, input_dict: dict[str, Any]) -> LossTerm:
+        logits = tf.cast(input_dict["decoder_output"]["logits"], tf.float32)
+        audio, lengths = input_dict["target_tensors"][:2]
+        first = tf.shape(audio)[1] - tf.shape(logits)[1]
+        samples = self.params["samples"] or MuLaw(logits.shape[-1])
+        mask = tf.sequence_mask(lengths, tf.shape(audio)[1], tf.float32)[:, first:]
+        mask *= example_weights(input_dict)[:, tf.newaxis]
+        errors = samples.errors(logits, audio[:, first:])
+        return LossTerm(tf.reduce_sum(errors * mask), tf.reduce_sum(mask), unit="sample")

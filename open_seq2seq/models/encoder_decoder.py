@@ -36,11 +36,14 @@ class EncoderDecoderModel(Model):
         encoded = self.encoder.encode(encoder_input(batch), training)
         decoded = self.decoder.decode(
             {"encoder_output": encoded, "target_tensors": batch["target_tensors"]}, training)
+        terms = self._compute_loss(decoded, batch["target_tensors"], batch["ids"])
+        return [*terms, *self.penalties(encoded, batch)] if training else terms, decoded
+
+    def _compute_loss(self, output: dict[str, Any], targets: Any, ids: tf.Tensor) -> list[LossTerm]:
+        """Returns the terms of the part ``loss``, whose input has the decoder's output, targets and ids of examples."""
         if self.params["loss"] is None:
             raise ConfigError(["'loss' is missing: training and evaluation need one."])
-        terms = self.loss.compute_loss(
-            {"decoder_output": decoded, "target_tensors": batch["target_tensors"], "ids": batch["ids"]})
-        return [*terms, *self.penalties(encoded, batch)] if training else terms, decoded
+        return self.loss.compute_loss({"decoder_output": output, "target_tensors": targets, "ids": ids})
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         return self.prediction_tensors(decoded_freely(self, batch))

@@ -59,7 +59,7 @@ class Model(Component):
       hub_task: name of the task on the Hugging Face Hub, for model cards; None if it has none there.
       validates: whether the model is evaluated on the validation set of its run, not on other data such as a test set;
         results on other data are not called "validation loss".
-      ensemble: the other models of an ensemble, such as a ``models.text2text.ensemble.Ensemble``; None without them.
+      ensemble: the other models of an ensemble, such as a ``models.text2text.text2text.Ensemble``; None without them.
     """
 
     data_layer: DataLayer

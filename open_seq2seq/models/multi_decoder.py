@@ -14,7 +14,7 @@ from open_seq2seq.metrics.bleu import TOKENIZERS
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.text2text import Text2Text
-from open_seq2seq.models.text2text.serving import text_functions
+from open_seq2seq.models.text2text.text2text import text_functions
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 
@@ -98,10 +98,8 @@ class MultiDecoderModel(Text2Text):
         encoded = self.encoder.encode({"source_tensors": batch["source_tensors"]}, training)
         decoded = self.decoder.decode({"encoder_output": encoded, "target_tensors": batch["target_tensors"],
                                        "languages": batch["target_tensors"][2]}, training)
-        if self.params["loss"] is None:
-            raise ConfigError(["'loss' is missing: training and evaluation need one."])
-        terms = [term for rows, targets, output in decoded["by_language"] for term in self.loss.compute_loss(
-            {"decoder_output": output, "target_tensors": targets, "ids": tf.gather(batch["ids"], rows)})]
+        terms = [term for rows, targets, output in decoded["by_language"]
+                 for term in self._compute_loss(output, targets, tf.gather(batch["ids"], rows))]
         return _added(terms), decoded
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:

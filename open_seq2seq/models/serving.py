@@ -61,6 +61,11 @@ class ServingFunction:
     numbers: Callable[[Sequence[Any]], Sequence[np.ndarray]] | None = None
 
 
+def answers_of_texts(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
+    """Is the ``answers`` of a function whose output ``texts`` ``[batch]`` is all that has to be equal."""
+    return [Answer((text.decode(),)) for text in outputs["texts"].tolist()]
+
+
 def answer_of_ids(ids: np.ndarray) -> Answer:
     """Returns ids ``[time]`` as what has to be equal."""
     return Answer((" ".join(map(str, ids.tolist())),))

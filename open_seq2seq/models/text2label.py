@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.text2text.graph_tokenizers import graph_tokenizer
-from open_seq2seq.losses.cross_entropy_loss import CrossEntropyLoss
+from open_seq2seq.losses.sequence_loss import CrossEntropyLoss
 from open_seq2seq.metrics.classification import classification_scores, confusion_matrix
 from open_seq2seq.models.confusion import print_confusion, report_confusion
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel

@@ -1,8 +1,6 @@
 """Optimizers, learning-rate policies, loss scaling and mixed precision."""
 
-from open_seq2seq.optimizers.adafactor import Adafactor
-from open_seq2seq.optimizers.adam import Adam, AdamW, LazyAdam, Nadam
-from open_seq2seq.optimizers.adaptive import Adagrad, Ftrl, RMSProp
+from open_seq2seq.optimizers.adaptive import Adafactor, Adagrad, Adam, AdamW, Ftrl, LazyAdam, Nadam, RMSProp
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of, resolve_dtype
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer
 from open_seq2seq.optimizers.larc import Larc, LarcInfo

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import Param
-from open_seq2seq.optimizers.adam import Adam
+from open_seq2seq.optimizers.adaptive import Adam
 from open_seq2seq.optimizers.clipping import Gradients
 from open_seq2seq.optimizers.optimizer import Optimizer, Slot, Variables
 from open_seq2seq.utils.errors import ConfigError

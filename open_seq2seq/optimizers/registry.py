@@ -14,9 +14,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.config.params import Param, coerce
-from open_seq2seq.optimizers.adafactor import Adafactor
-from open_seq2seq.optimizers.adam import Adam, AdamW, LazyAdam, Nadam
-from open_seq2seq.optimizers.adaptive import Adagrad, Ftrl, RMSProp
+from open_seq2seq.optimizers.adaptive import Adafactor, Adagrad, Adam, AdamW, Ftrl, LazyAdam, Nadam, RMSProp
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer, is_keras_optimizer
 from open_seq2seq.optimizers.larc import Larc
 from open_seq2seq.optimizers.layer_rates import LayerRates

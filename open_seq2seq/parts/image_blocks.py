@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.config.params import FREE, Param, check_params
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.batch_norm import BatchNorm
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.convolution import convolve_on_device
 from open_seq2seq.parts.dense import add_bias, times_matrix
 from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -406,3 +407,32 @@ def _make_activation(kind: Any, params: Mapping[str, Any], shape: Shape, path: s
     except ConfigError as error:
         raise ConfigError([f"'{path}' is {kind!r:.100}, which is neither an activation nor one of {', '.join(KINDS)}."
                            f"{did_you_mean(str(kind), KINDS)}"]) from error
+
+
+DATA_FORMAT = Param(["channels_first", "channels_last"], "channels_last", "Accepted for old configs; has no effect, "
+                    "because images are always channels-last and TensorFlow chooses the layout of each convolution for "
+                    "the device.", on_change=FREE)
+
+
+def in_channels_param() -> Param:
+    """Returns the declaration of the number of channels of the images."""
+    return Param(int, 3, "Number of channels of the images; set from the data layer.", "channels", derived=True,
+                 minimum=1)
+
+
+def image_source(input_dict: Mapping[str, Any], in_channels: int,
+                 dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Returns an encoder's input.
+
+    Args:
+      input_dict: a dict whose ``source_tensors`` begin with images, and which may contain ``ids`` ``[batch]``.
+      in_channels: expected number of channels.
+      dtype: dtype of the returned images.
+
+    Returns:
+      (images ``[batch, height, width, in_channels]``; boolean ``[batch]``, False for rows with a negative id, which
+      contain no example, or None without ``ids``).
+    """
+    x = in_shape(input_dict["source_tensors"][0], [None, None, None, in_channels])
+    ids = input_dict.get("ids")
+    return tf.cast(x, dtype), None if ids is None else ids >= 0

@@ -73,7 +73,7 @@ class DecoderInput(TypedDict, total=False):
       prefix_tensors: for search and sampling, the ids ``[batch, time]`` with which hypotheses begin, and the lengths
         of these prefixes ``[batch]``; absent or None without a prefix.
       others: for search and sampling, the other decoders of an ensemble with the outputs of their encoders
-        (``decoders.ensemble.Member``); absent or None without an ensemble.
+        (``decoders.autoregressive.Member``); absent or None without an ensemble.
       ids: for sampling, indices of the examples in the data set ``[batch]`` int64; negative for empty rows, which
         contain only padding.
       speeds: for synthesised speech, how many times as fast each text is to be spoken ``[batch]`` FP32; 0 for empty

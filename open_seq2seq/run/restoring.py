@@ -142,7 +142,7 @@ def load_base_model(model: Model, variables: RunVariables, path: Path | Original
         report = assign_matching(variables.weights, conversion.weights)
         report.unused += conversion.unused
     elif isinstance(path, HuggingFaceFolder):
-        from open_seq2seq.export.hugging_face_weights import weights_of
+        from open_seq2seq.export.hugging_face import weights_of
 
         report = assign_matching(variables.weights, weights_of(path, model))
     else:

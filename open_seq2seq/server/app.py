@@ -1,25 +1,78 @@
-"""The application of the server: its APIs, its pages, and its errors."""
+"""The application of the server: its APIs, its pages, its errors and its metrics in Prometheus' form."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from open_seq2seq.server import monitoring, openai_api, own_api, piper_api, translation_apis
+from open_seq2seq.server import openai_api, other_apis, own_api
 from open_seq2seq.server.guard import Guard, Key, error_of
 from open_seq2seq.server.limits import Limits, Refused
 from open_seq2seq.server.served import Models
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.version import __version__
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Metrics:
+    """Counters of one server.
+
+    Args:
+      models: the models, whose waiting inputs are counted.
+
+    Attributes:
+      registry: what Prometheus reads.
+      paths: the paths that are counted by name; others count together.
+    """
+
+    def __init__(self, models: Models) -> None:
+        self.registry, self.paths = CollectorRegistry(), set[str]()
+        self._requests = Counter("open_seq2seq_requests", "Requests by path and status.", ["path", "status"],
+                                 registry=self.registry)
+        self._seconds = Histogram("open_seq2seq_request_seconds", "Seconds until the end of the answer.", ["path"],
+                                  buckets=_SECONDS, registry=self.registry)
+        waiting = Gauge("open_seq2seq_waiting_inputs", "Inputs that wait or are being computed.", ["model"],
+                        registry=self.registry)
+        for name, one in models.by_name.items():
+            waiting.labels(name).set_function(functools.partial(getattr, one.batcher, "count"))
+
+    def count(self, path: str, status: int, seconds: float) -> None:
+        """Counts a request."""
+        path = path if path in self.paths else "other"
+        self._requests.labels(path, str(status)).inc()
+        self._seconds.labels(path).observe(seconds)
+
+
+def monitoring(metrics: Metrics) -> APIRouter:
+    """Returns the routes ``/health``, ``/ready`` and ``/metrics``."""
+    routes = APIRouter(tags=["monitoring"])
+
+    @routes.get("/health")
+    def health() -> dict[str, Any]:
+        return {"status": "ok"}
+
+    @routes.get("/ready")
+    def ready() -> dict[str, Any]:
+        return {"status": "ok"}  # the server listens only after all models have been loaded and have answered once
+
+    @routes.get("/metrics")
+    def values() -> Response:
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return routes
+
 
 STATIC = Path(__file__).parent / "static"
 
@@ -42,10 +95,10 @@ def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True
     uploads = asyncio.Semaphore(_UPLOADS)
     app.include_router(openai_api.router(models, limits, uploads))
     app.include_router(own_api.router(models, limits, Key(api_key).allows, uploads))
-    app.include_router(translation_apis.router(models, limits))
-    app.include_router(piper_api.router(models, limits))
-    metrics = monitoring.Metrics(models)
-    app.include_router(monitoring.router(metrics))
+    app.include_router(other_apis.libre_translate(models, limits))
+    app.include_router(other_apis.piper(models, limits))
+    metrics = Metrics(models)
+    app.include_router(monitoring(metrics))
     metrics.paths = {*app.openapi()["paths"]}
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     _add_errors(app)

@@ -47,7 +47,7 @@ class Guard:
       app: the application.
       limits: the limits.
       key: the key that requests to the APIs must have.
-      metrics: counters of requests and of their seconds; see ``monitoring.Metrics``.
+      metrics: counters of requests and of their seconds; see ``app.Metrics``.
       log: whether to print a line for each request to standard error.
       hosts: names by which clients may address the server; empty for any. Others are those of pages of the web whose
         name was made to point here.

@@ -173,7 +173,7 @@ def test_the_server(name):
     assert {"--host=0.0.0.0", "--port=8000"} <= {*words} and container["reads_only"] and len(container["limits"]) == 2
     text = (DEPLOY / name).read_text(encoding="utf-8")
     assert "OPENSEQ2SEQ_API_KEY" in text and "--api_key" not in text  # others see the words of a command
-    routes = (ROOT / "open_seq2seq" / "server" / "monitoring.py").read_text(encoding="utf-8")
+    routes = (ROOT / "open_seq2seq" / "server" / "app.py").read_text(encoding="utf-8")
     for probe in container["health"]:
         path = re.search(r"/[a-z]+(?=\"|$)", probe)[0]
         assert f'"{path}"' in routes

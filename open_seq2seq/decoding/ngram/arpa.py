@@ -257,15 +257,12 @@ def load_language_model(path: str, vocabulary: str | None = None) -> LanguageMod
     Raises:
       DataError: a file is missing or invalid, or the package kenlm is required but not installed.
     """
-    if not _is_kenlm_binary(path):
+    with opened_text(path, "The language model") as file:
+        is_kenlm_binary = file.read(5) == b"mmap "
+    if not is_kenlm_binary:
         return read_arpa(path)
     if vocabulary is None:
         raise DataError(f"{path} is a KenLM binary file, which does not contain the model's words: give a text file of "
                         "the words (`lm_vocabulary`), or the ARPA file that the binary was made from.")
     words = dict.fromkeys(word for line in read_lines(vocabulary, "The vocabulary") for word in line.split())
     return KenlmModel(path, list(words))
-
-
-def _is_kenlm_binary(path: str) -> bool:
-    with opened_text(path, "The language model") as file:
-        return file.read(5) == b"mmap "

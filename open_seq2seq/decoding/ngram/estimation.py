@@ -77,7 +77,7 @@ def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int
     counted = _count(corpus, len(words), order)
     discounts, fallbacks = [], []
     for n, counts in enumerate(counted, 1):
-        values, is_estimated = _discounts(_without_bos(counts) if n == 1 else counts.adjusted)
+        values, is_estimated = _discounts(np.delete(counts.adjusted, 1) if n == 1 else counts.adjusted)  # without BOS
         discounts.append(values)
         fallbacks += [] if is_estimated else [n]
     orders = _smooth(counted, discounts, thresholds, len(words))
@@ -147,10 +147,6 @@ def _count(corpus: np.ndarray, vocab_size: int, order: int) -> list[_Counts]:
             adjusted = np.where(begins, raw_of[n - 1], before)
         counted.append(_Counts(keys_of[n - 1], raw_of[n - 1], adjusted))
     return counted
-
-
-def _without_bos(unigrams: _Counts) -> np.ndarray:
-    return np.delete(unigrams.adjusted, 1)
 
 
 def _discounts(counts: np.ndarray) -> tuple[tuple[float, ...], bool]:

@@ -17,8 +17,7 @@ from open_seq2seq.data.text_remarks import share_of
 from open_seq2seq.decoders.decoder import FakeDecoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
-from open_seq2seq.losses.sampled_loss import BasicSampledSequenceLoss
-from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
+from open_seq2seq.losses.sequence_loss import BasicSampledSequenceLoss, BasicSequenceLoss
 from open_seq2seq.metrics.perplexity import text_perplexity
 from open_seq2seq.models import serving
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
@@ -427,9 +426,6 @@ def text_functions(model: Any) -> list[ServingFunction]:
     def ids_of(inputs: Tensors) -> Tensors:
         return {"ids": generated(inputs["source_ids"], inputs["source_lengths"], inputs)}
 
-    def answers(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
-        return [Answer((text.decode(),)) for text in outputs["texts"].tolist()]
-
     def answers_of_ids(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
         return [serving.answer_of_ids(ids) for ids in outputs["ids"]]
 
@@ -440,7 +436,8 @@ def text_functions(model: Any) -> list[ServingFunction]:
     count = model.encoder.params["num_tokens_gen"]
     return [
         ServingFunction("continue", continue_texts, {"prompts": tf.TensorSpec([None], tf.string), **specs},
-                        {"texts": "each prompt, as its tokens are, and its continuation [batch]"}, False, feed, answers,
+                        {"texts": "each prompt, as its tokens are, and its continuation [batch]"}, False, feed,
+                        serving.answers_of_texts,
                         lambda result: Answer((layer.ids_to_text(result),)), lambda: tokenizer().resources),
         serving.core_of_ids("ids", layer, ids_of, specs, {"ids": f"ids that follow the prompt [batch, {count}], int32"},
                             answers_of_ids, lambda result: serving.answer_of_ids(result[-count:])),

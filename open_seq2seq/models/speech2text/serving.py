@@ -13,7 +13,7 @@ from open_seq2seq.data.audio.feature_graph import AudioFeatures
 from open_seq2seq.data.sentencepiece_models import BLANK
 from open_seq2seq.data.speech2text.alphabet import Alphabet, Pieces
 from open_seq2seq.models.encoder_decoder import decoded_freely
-from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
+from open_seq2seq.models.serving import Answer, ServingFunction, Tensors, answers_of_texts
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.errors import NoGraphForm
@@ -78,8 +78,7 @@ def recognizing(model: Any) -> list[ServingFunction]:
                                lambda result: Answer((result.text,)), **others)
 
     functions = [
-        function("transcribe", transcribe, {"texts": "transcripts [batch]"},
-                 lambda arrays: [Answer((text.decode(),)) for text in arrays["texts"].tolist()], resources=resources),
+        function("transcribe", transcribe, {"texts": "transcripts [batch]"}, answers_of_texts, resources=resources),
         function("ids", ids, {"ids": "ids of the symbols [batch, symbols], int32",
                               "id_lengths": "number of symbols [batch], int32"},
                  lambda arrays: [Answer((layer.ids_to_text(row[:length]),)) for row, length

@@ -22,9 +22,8 @@ from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import Answer, ServingFunction, Tensors
 from open_seq2seq.models.text2speech.evaluation import Measures, judge_params, speaker_summary, summary
-from open_seq2seq.models.text2speech.sound_model import SoundModel
 from open_seq2seq.models.text2speech.speech import Speech, SpeechWriter, joined, picture, timings_of
-from open_seq2seq.models.text2speech.vocoder import Text2SpeechVocoder, check_vocoder
+from open_seq2seq.models.text2speech.vocoder import SoundModel, Text2SpeechVocoder, check_vocoder
 from open_seq2seq.utils.errors import ConfigError, NoGraphForm, UserError
 from open_seq2seq.utils.shipped import TOY
 
@@ -279,6 +278,23 @@ class Text2SpeechDurationModel(Text2Speech):
     See ``DurationDecoder`` (Non-Attentive Tacotron, Shen et al. 2020, https://arxiv.org/abs/2010.04301). The data layer
     needs ``durations``.
     """
+
+
+class Text2SpeechCentaur(Text2Speech):
+    """Centaur, the convolutional model of speech synthesis of NVIDIA's OpenSeq2Seq.
+
+    See ``CentaurEncoder`` and ``CentaurDecoder``. Samples have a picture of the alignment of each head of each block.
+    """
+
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        super().report_sample(batch, outputs, reporter)
+        if not self.params["save_to_tensorboard"]:
+            return
+        size, length = batch["source_tensors"][1][0], batch["target_tensors"][2][0]
+        heads = self.decoder.params["attention_heads"]
+        for number, one in enumerate(outputs[6][0, :length, :, :size].transpose(1, 0, 2)):
+            suffix = f"_{number % heads}" if heads > 1 else ""
+            reporter.image(f"alignment_{number // heads}{suffix}", picture(one))
 
 
 def speaking(model: Any) -> list[ServingFunction]:

@@ -1,29 +1,72 @@
-"""Vocoders, which turn mel spectrograms into sound: what they have in common, and the one at the rate of frames."""
+"""Vocoders, which turn mel spectrograms into sound, and the base of all models whose results are sounds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings, to_sound, within_range
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.text2speech.wavenet import WavenetDataLayer
+from open_seq2seq.decoding.vocoder import joined_folds, overlapping_folds
 from open_seq2seq.encoders.vocos_encoder import VocosEncoder
+from open_seq2seq.encoders.wavenet_encoder import WavenetEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.metrics.speech import log_spectral_distance, spectral_signature
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
 from open_seq2seq.models.part import Part
-from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
-from open_seq2seq.models.text2speech.evaluation import SoundMeasures, judge_params
-from open_seq2seq.models.text2speech.sound_model import SoundModel
-from open_seq2seq.models.text2speech.speech import SPECTROGRAM, Speech, SpeechWriter
+from open_seq2seq.models.text2speech.evaluation import SoundJudge, SoundMeasures, judge_params
+from open_seq2seq.models.text2speech.speech import SPECTROGRAM, Speech, SpeechWriter, free_name
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.sound_files import encoded
 
 _ITERATIONS = 60  # of Griffin and Lim's method, with which the vocoder is compared
+
+
+class SoundModel(EncoderDecoderModel):
+    """Base of models whose results are sounds.
+
+    If a model declares ``evaluation.judge_params`` and they ask for it, ``_judge`` measures the sounds of evaluation.
+    """
+
+    verb = "synthesize"
+    data_layer: Any
+
+    def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
+        super().__init__(params, mode)
+        self._scores = SignedScores()
+        self._judge: SoundJudge | None = None
+
+    def connect(self) -> None:
+        super().connect()
+        measures, recognizer = self.params.get("sound_measures", False), self.params.get("recognizer")
+        if self.mode == "eval" and (measures or recognizer):
+            self._judge = SoundJudge(self.data_layer.settings.sample_freq, measures, recognizer)
+
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        """Writes the scores of the sound with their signatures."""
+        self._scores.write(reporter)
+
+    def answer(self, result: Any) -> str:
+        return f"{result.seconds:.2f} seconds of sound"
+
+    def prompt_answer(self, result: Any) -> str:
+        """Writes the sound to the first free file ``speech-1.wav``, ``speech-2.wav``, … of the current folder.
+
+        Returns:
+          The path, and the duration.
+        """
+        path = free_name()
+        disk.write_new(path, encoded(result.samples, result.rate))
+        return f"{path.resolve()}: {self.answer(result)}"
 
 
 class Copied(NamedTuple):
@@ -94,10 +137,7 @@ class Text2SpeechVocoder(SpectrogramReader):
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         encoded = self.encoder.encode(encoder_input(batch), training)
-        if self.params["loss"] is None:
-            raise ConfigError(["'loss' is missing: training and evaluation need one."])
-        terms = self.loss.compute_loss(
-            {"decoder_output": encoded, "target_tensors": batch["target_tensors"], "ids": batch["ids"]})
+        terms = self._compute_loss(encoded, batch["target_tensors"], batch["ids"])
         return terms, {**encoded, "outputs": [encoded["sound"]]}
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
@@ -181,3 +221,79 @@ def check_vocoder(vocoder: Any, settings: SpectrogramSettings, logdir: str) -> N
         raise UserError(f"The vocoder {logdir} has been trained with other features than this model "
                         f"({', '.join(differences)}): train it with those of the model's data layer, or leave out "
                         "vocoder.")
+
+
+class Text2SpeechWavenet(SpectrogramReader):
+    """WaveNet (van den Oord et al. 2016, https://arxiv.org/abs/1609.03499), which turns mel spectrograms into sound.
+
+    Evaluation computes the loss.
+    """
+
+    encoder: WavenetEncoder
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **SpectrogramReader.get_optional_params(),
+            "sampling_temperature": Param(float, 1.0, "In inference, divisor of the logits from which samples are "
+                                          "drawn; 0 always takes the likeliest level, as NVIDIA's OpenSeq2Seq does.",
+                                          minimum=0.0, maximum=100.0, on_change=FREE),
+            "sampling_seed": Param(int, 0, "Seed of the random numbers of inference.", minimum=0, maximum=2**31 - 1,
+                                   on_change=FREE),
+            "naive_sampling": Param(bool, False, "In inference, compute the whole receptive field for each sample, as "
+                                    "wavenet_naive_infer of NVIDIA's OpenSeq2Seq does: the same samples, hundreds of "
+                                    "times as slowly. To check the fast way.", on_change=FREE),
+            "fold_frames": Param((int, type(None)), None, "In inference, longer clips are divided into parts of this "
+                                 "length, which are computed side by side and cross-faded: much faster, and a little "
+                                 "less exact at the joints. None: clips are computed as a whole.", "frames", minimum=8,
+                                 maximum=10**6, on_change=FREE),
+        }
+
+    def derived_params(self, part: str) -> dict[str, Any]:
+        settings = self.data_layer.settings
+        return {"num_audio_features": settings.num_columns, "hop": settings.hop,
+                "batch_size": self.params["batch_size_per_gpu"],
+                **({"samples": self.encoder.samples} if part == "loss" else {})}
+
+    def connect(self) -> None:
+        """Refuses pieces of clips in which nothing can be learned.
+
+        Raises:
+          ConfigError: they are not longer than the receptive field.
+        """
+        super().connect()
+        layer, field = self.data_layer.params, self.encoder.receptive_field
+        if self.mode == "train" and layer["segment_frames"] is not None:
+            samples = (layer["segment_frames"] + layer["context_frames"]) * self.data_layer.settings.hop
+            if samples <= field:
+                raise ConfigError([
+                    f"A piece of 'data_layer_params/segment_frames' and context_frames has {samples:,} samples, of "
+                    f"which none has the {field:,} samples of the receptive field before it: raise context_frames."])
+
+    @property
+    def predicts_in_evaluation(self) -> bool:
+        return False  # drawing a sample costs as much as a step of training
+
+    def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        """Draws the sound of spectrograms: ``[sound [batch, samples], its lengths, spectrograms, lengths in frames]``.
+
+        The sound is a frame shorter than the spectrogram, whose last frame is centred at its end.
+        """
+        spectrogram, lengths = batch["source_tensors"][-2:]
+        hop, size = self.data_layer.settings.hop, self.params["fold_frames"]
+        silence = tf.constant(self.data_layer.settings.padding)
+        if size is None:
+            sound = self._drawn(spectrogram, silence, lengths)
+        else:
+            sound = joined_folds(self._drawn(overlapping_folds(spectrogram, silence, size), silence),
+                                 tf.shape(spectrogram), size, hop)
+        samples = tf.maximum(tf.cast(lengths, tf.int32) - 1, 0) * hop
+        return [tf.where(tf.sequence_mask(samples, tf.shape(sound)[1]), sound, 0.0), samples, spectrogram, lengths]
+
+    def _drawn(self, spectrogram: tf.Tensor, silence: tf.Tensor, lengths: tf.Tensor | None = None) -> tf.Tensor:
+        return self.encoder.sample(spectrogram, silence, self.params["sampling_temperature"],
+                                   self.params["sampling_seed"], lengths, self.params["naive_sampling"])
+
+    def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
+                           decoded: dict[str, Any]) -> list[tf.Tensor]:
+        return []

@@ -1,7 +1,9 @@
-"""Text-to-text models, for translation and other tasks that map token sequences to token sequences."""
+"""Text-to-text models, for translation and other tasks with token sequences, and ensembles of them."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, with_change
+from open_seq2seq.data.text2text.graph_tokenizers import graph_tokenizer, without_special
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
-from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, Member
 from open_seq2seq.metrics.bleu import (
     TOKENIZERS,
     BleuResult,
@@ -22,9 +25,15 @@ from open_seq2seq.metrics.bleu import (
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
-from open_seq2seq.models.serving import ServingFunction
-from open_seq2seq.models.text2text.ensemble import Ensemble, as_read, check_joins
-from open_seq2seq.models.text2text.serving import text_functions
+from open_seq2seq.models.serving import (
+    Answer,
+    ServingFunction,
+    Tensors,
+    core_of_ids,
+    feed_of_texts,
+    row_numbers,
+    specs_of_sampling,
+)
 from open_seq2seq.models.text2text.translations import (
     Alignment,
     ScoreWriter,
@@ -36,7 +45,7 @@ from open_seq2seq.models.text2text.translations import (
     with_unknowns_replaced,
 )
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 
 Row = tuple[int, str, str]
 """(example, translation, reference)."""
@@ -357,3 +366,162 @@ def _inference_params() -> dict[str, Any]:
         "replace_unknowns": Param(bool, False, "Whether inference replaces unknown tokens by the source tokens that "
                                   "they are aligned to."),
     })
+
+
+_SIDES = ("source", "target")
+
+
+@dataclasses.dataclass(frozen=True)
+class Ensemble:
+    """The other models of an ensemble, whose first model reads the texts and searches.
+
+    It is no ``tf.Module``, so that their variables are not taken for those of the first model.
+
+    Attributes:
+      others: the models.
+    """
+
+    others: tuple[Any, ...]
+
+    def members(self, layer: Any, batch: Mapping[str, Any]) -> list[Member]:
+        """Returns the decoders of the models with the encoded sources of a batch, which ``layer`` has made."""
+        return [Member(model.decoder, model.encoder.encode(encoder_input(as_read(batch, layer, model.data_layer)),
+                                                           False)) for model in self.others]
+
+
+def as_read(batch: Mapping[str, Any], layer: Any, other: Any) -> dict[str, Any]:
+    """Returns a batch of tensors as another data layer would make it: with or without the start token before texts.
+
+    Args:
+      batch: the batch.
+      layer: the data layer that has made it.
+      other: the other data layer, which has the same tokenizers.
+    """
+    more = other.num_special - layer.num_special
+    names = [name for name in ("source_tensors", "target_tensors") if batch.get(name) is not None and more]
+    return {**batch, **{name: (_with_start if more > 0 else _without_start)(*batch[name][:2]) for name in names}}
+
+
+def _with_start(ids: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
+    return [tf.pad(ids, [[0, 0], [1, 0]], constant_values=int(SpecialTextTokens.S_ID)), lengths + 1]
+
+
+def _without_start(ids: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
+    return [ids[:, 1:], lengths - 1]
+
+
+def check_joins(first: Any, other: Any, name: str) -> None:
+    """Raises UserError unless two models can translate together.
+
+    Args:
+      first: the first model of the ensemble, a ``Text2Text``.
+      other: another one.
+      name: the log directory of the other, for messages.
+    """
+    for model, whose in ((first, "the first model"), (other, f"the model of {name}")):
+        if problem := _refusal(model):
+            raise UserError(f"The models cannot be an ensemble, because {whose} {problem}: an ensemble needs "
+                            "models that translate one text into one language by a search.")
+    layers = first.data_layer, other.data_layer
+    for side, (one, another) in zip(_SIDES, zip(*(layer.tokenizers for layer in layers), strict=True), strict=True):
+        if (one.fingerprint, one.vocab_size) != (another.fingerprint, another.vocab_size):
+            raise UserError(f"The model of {name} has another vocabulary of the {side} than the first model, or "
+                            "another tokenizer: an ensemble needs models of the same ones.")
+    if first.decoder.params.get("coverage_penalty") and layers[0].num_special != layers[1].num_special:
+        raise UserError("A coverage penalty needs the same positions in all models, but 'use_start_token' of the data "
+                        f"layer differs in the first model and in that of {name}: give coverage_penalty=0.")
+
+
+def _refusal(model: Any) -> str | None:
+    decoder = getattr(model, "decoder", None)
+    if model.verb != "translate" or not isinstance(decoder, AutoregressiveDecoder):
+        return f"is a {type(model).__name__}" + (f" with {type(decoder).__name__}" if decoder is not None else "")
+    layer = model.data_layer
+    if not hasattr(layer, "tokenizers") or not hasattr(layer, "num_special"):
+        return f"has a {type(layer).__name__}"
+    return "reads several sources" if getattr(layer, "num_sources", 1) > 1 else None
+
+
+_NO_HYPOTHESIS = -1e20  # lower scores are those of hypotheses that a search has not found
+
+
+def text_functions(model: Any, target_tokenizer: Any) -> list[ServingFunction]:
+    """Returns the functions ``translate``, from texts, and ``ids``, from ids.
+
+    Args:
+      model: a ``Text2Text`` built for ``interactive_infer``.
+      target_tokenizer: the tokenizer of its translations.
+
+    Raises:
+      UserError: the settings of inference have no graph form.
+    """
+    check_settings(model)
+    layer, specs = model.data_layer, specs_of_sampling(model.decoder)
+
+    @functools.cache
+    def tokenizers() -> tuple[Any, Any]:
+        source = graph_tokenizer(layer.tokenizers[0])
+        is_shared = layer.tokenizers[0].fingerprint == target_tokenizer.fingerprint
+        return source, source if is_shared else graph_tokenizer(target_tokenizer)
+
+    def search(source: Sequence[tf.Tensor], inputs: Tensors) -> Tensors:
+        ids, scores = model.predict({"source_tensors": source, "ids": row_numbers(inputs, source[1])})
+        is_text = (source[1] > layer.num_special)[:, tf.newaxis]
+        return {"ids": tf.where(tf.expand_dims(is_text, 2), ids, int(SpecialTextTokens.PAD_ID)),
+                "scores": tf.where(is_text, scores, 0.0)}
+
+    def translate(inputs: Tensors) -> Tensors:
+        source, target = tokenizers()
+        ids, scores = search(layer.graph_batch(inputs["texts"], source), inputs).values()
+        texts = target.texts_of(without_special(tf.reshape(ids, [-1, tf.shape(ids)[2]])))
+        return {"texts": tf.reshape(texts, tf.shape(ids)[:2]), "scores": scores}
+
+    def ids_of(inputs: Tensors) -> Tensors:
+        return search([inputs["source_ids"], inputs["source_lengths"]], inputs)
+
+    def answers_of_texts(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
+        return [_answer([text.decode() for text in texts], scores)
+                for texts, scores in zip(outputs["texts"].tolist(), outputs["scores"], strict=True)]
+
+    def answers_of_ids(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
+        return [_answer([target_tokenizer.decode(one) for one in ids], scores)
+                for ids, scores in zip(outputs["ids"], outputs["scores"], strict=True)]
+
+    def expected(result: Any) -> Answer:
+        return _answer([one.text for one in result], np.array([one.score for one in result]))
+
+    described = {"scores": "score of each hypothesis [batch, hypotheses], float32; 0 for an empty text, below "
+                 "-1e20 if there is none"}
+    return [
+        ServingFunction("translate", translate, {"texts": tf.TensorSpec([None], tf.string), **specs},
+                        {"texts": "hypotheses, best first [batch, hypotheses]; empty for an empty text", **described},
+                        False, feed_of_texts(specs), answers_of_texts, expected,
+                        lambda: [table for one in tokenizers() for table in one.resources]),
+        core_of_ids("ids", layer, ids_of, specs, {"ids": "ids of the hypotheses, best first, each up to id 1 (EOS) "
+                                                  "[batch, hypotheses, time], int32", **described},
+                    answers_of_ids, expected),
+    ]
+
+
+def _answer(texts: list[str], scores: np.ndarray) -> Answer:
+    """Returns the hypotheses and their scores; only one hypothesis for an empty sentence."""
+    pairs = [(text, float(score)) for text, score in zip(texts, scores, strict=True) if score > _NO_HYPOTHESIS]
+    is_empty = not any(text or score for text, score in pairs)
+    return Answer(("",)) if is_empty else Answer(tuple(text for text, _ in pairs), tuple(score for _, score in pairs))
+
+
+def check_settings(model: Any) -> None:
+    """Raises UserError if the settings of inference have no form in exports."""
+    params = model.params
+    for name in ("replace_unknowns", "save_alignments"):
+        if params[name]:
+            raise UserError(f"'{name}' is True, but an export has no alignments: give --{name}=False.")
+    check_single_source(model)
+
+
+def check_single_source(model: Any) -> None:
+    """Raises UserError if a model reads several texts for each translation."""
+    layer = model.data_layer.params
+    if layer.get("prefix_column") or getattr(model.data_layer, "num_sources", 1) > 1:
+        raise UserError("The model reads several texts for each translation, but an export reads one: this model "
+                        "cannot be exported.")

@@ -14,7 +14,7 @@ from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
 from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory, MonotonicAttention
 from open_seq2seq.parts.rnn.fed_recurrence import FedLayer, FedWeights, fed_recurrence, fed_step, first_weights
-from open_seq2seq.parts.rnn.residual import ResidualLayer
+from open_seq2seq.parts.rnn.layers import ResidualLayer
 
 CellStates = Sequence[Sequence[tf.Tensor]]
 

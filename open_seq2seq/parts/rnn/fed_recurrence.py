@@ -13,9 +13,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.parts.dense import sum_over_rows, times_matrix
-from open_seq2seq.parts.rnn.attention import additive_gradient, masked_softmax, monotonic_weights
+from open_seq2seq.parts.rnn.attention import (
+    additive_gradient,
+    dynamic_scores,
+    location_sums,
+    location_windows,
+    masked_softmax,
+    monotonic_weights,
+)
 from open_seq2seq.parts.rnn.cells import Cell, product, transposed
-from open_seq2seq.parts.rnn.location import dynamic_scores, location_sums, location_windows
 from open_seq2seq.parts.rnn.recurrence import step_array, turns
 
 

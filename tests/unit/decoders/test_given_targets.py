@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.decoding.hypothesis_scores import length_penalty
+from open_seq2seq.decoding.beam_search import length_penalty
 from open_seq2seq.parts.attention_record import mean_attention, recording_attention
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.decoders import test_rnn_decoder as recurrent

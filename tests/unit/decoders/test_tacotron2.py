@@ -15,7 +15,7 @@ from open_seq2seq.encoders import Tacotron2Encoder
 from open_seq2seq.losses import Text2SpeechLoss
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.parts.rnn.location import DynamicConvolutionAttention, dynamic_scores, location_windows
+from open_seq2seq.parts.rnn.attention import DynamicConvolutionAttention, dynamic_scores, location_windows
 from open_seq2seq.utils.errors import ConfigError
 
 MELS, BINS, VOCAB = 5, 7, 11

@@ -8,8 +8,7 @@ import scipy.signal
 import tensorflow as tf
 
 from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings, spectrogram
-from open_seq2seq.decoding.excitation import excitations, pitch_of_mel, pulses
-from open_seq2seq.decoding.vocoder import griffin_lim, spectra_of_hops
+from open_seq2seq.decoding.vocoder import excitations, griffin_lim, pitch_of_mel, pulses, spectra_of_hops
 from open_seq2seq.utils.librosa_import import import_librosa
 
 librosa = import_librosa()

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from open_seq2seq.checkpoints.hugging_face import HuggingFaceFolder
 from open_seq2seq.export.formats import format_of
-from open_seq2seq.export.hugging_face_weights import weights_of
+from open_seq2seq.export.hugging_face import weights_of
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.utils.errors import CheckpointError
 from tests.unit.export.text_models import FAMILIES, LANGUAGE, PIECES, make_toys, untrained

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from open_seq2seq.export.tracing import portable
+from open_seq2seq.export.saved_model import portable
 from tests.integration.toy_data import ROOT
 from tests.unit.export.text_models import FAMILIES, make_toys, untrained
 

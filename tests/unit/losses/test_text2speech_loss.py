@@ -12,11 +12,9 @@ from open_seq2seq.losses.text2speech_loss import (
 )
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.parts.rnn.attention import GlobalAttention
+from open_seq2seq.parts.rnn.attention import GlobalAttention, LocationAttention
 from open_seq2seq.parts.rnn.attentive import AttentiveStack
-from open_seq2seq.parts.rnn.layers import Direction
-from open_seq2seq.parts.rnn.location import LocationAttention
-from open_seq2seq.parts.rnn.residual import ResidualLayer
+from open_seq2seq.parts.rnn.layers import Direction, ResidualLayer
 
 
 def test_each_example_has_its_own_diagonal():

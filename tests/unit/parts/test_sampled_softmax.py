@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.losses import BasicSampledSequenceLoss, BasicSequenceLoss
-from open_seq2seq.losses.sampled_loss import log_inclusion, log_uniform_ids, sampled_cross_entropy
+from open_seq2seq.losses.sequence_loss import log_inclusion, log_uniform_ids, sampled_cross_entropy
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.parts.output_layer import OutputProjection
 

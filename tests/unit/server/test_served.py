@@ -7,8 +7,8 @@ from concurrent.futures import wait
 
 import pytest
 
-from open_seq2seq.server.batching import Batcher
 from open_seq2seq.server.limits import Refused
+from open_seq2seq.server.served import Batcher
 from open_seq2seq.utils.errors import DataError
 
 
