@@ -23,8 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_info
 from open_seq2seq.data.fingerprints import fingerprint
-from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.own_scripts import say_next
+from open_seq2seq.data.own_tables import Kept, say_next
 from open_seq2seq.data.text2speech.alignment import (
     AlignedWord,
     Aligner,

@@ -21,8 +21,7 @@ from collections.abc import Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.own_scripts import TwoColumns, say_next
+from open_seq2seq.data.own_tables import Kept, TwoColumns, say_next
 from open_seq2seq.data.speech2text.alphabet_creation import add_spelling_arguments, write_alphabet
 from open_seq2seq.data.speech2text.own_speech import (
     COLUMNS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import math
 import re
-import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,8 +14,7 @@ from xml.parsers import expat
 
 import numpy as np
 
-from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.own_tables import bare, groups_in_common, read_own_table
+from open_seq2seq.data.own_tables import Kept, bare, groups_in_common, read_own_table, tidied
 from open_seq2seq.data.text2text.languages import known_language, number_of_words
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import opened_data, shown
@@ -170,7 +168,7 @@ def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept[Pair]
         the ratio of most pairs, because some scripts write a sentence with a third of the characters of others.
     """
     kept, seen = Kept[Pair](), set()
-    normal = [Pair(pair.line, _normal(pair.source), _normal(pair.target)) for pair in pairs]
+    normal = [Pair(pair.line, tidied(pair.source), tidied(pair.target)) for pair in pairs]
     usual = _usual_ratio(normal)
     for pair in normal:
         reason = _fault(pair, max_words, max_ratio, usual)
@@ -186,10 +184,6 @@ def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept[Pair]
         kept.drop(pair, "languages in the wrong order")
     kept.rows = [pair for pair in kept.rows if pair.line not in swapped]
     return kept
-
-
-def _normal(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def _usual_ratio(pairs: Sequence[Pair]) -> float:
