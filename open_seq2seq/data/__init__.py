@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
     from open_seq2seq.data.text2speech.wavenet import WavenetDataLayer
     from open_seq2seq.data.text2text.several_corpora import MultiCorpusDataLayer
-    from open_seq2seq.data.text2text.table_text import TableTextDataLayer
-    from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
-    from open_seq2seq.data.text2text.transformer import TransformerDataLayer
+    from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, TableTextDataLayer, TransformerDataLayer
 
 __all__ = ["CifarDataLayer", "DataLayer", "IMDBDataLayer", "ImageFolderDataLayer", "ImagenetDataLayer",
            "LabelledTextDataLayer", "MultiCorpusDataLayer", "ParallelTextDataLayer", "SSTDataLayer",
@@ -42,10 +40,10 @@ _HOMES = {
     "SSTDataLayer": "lm.classification",
     "Speech2TextDataLayer": "speech2text.speech2text",
     "SpeechCommandsDataLayer": "speech2text.speech_commands",
-    "TableTextDataLayer": "text2text.table_text",
+    "TableTextDataLayer": "text2text.text2text",
     "Text2SpeechDataLayer": "text2speech.text2speech",
     "TextClassificationDataLayer": "lm.classification",
-    "TransformerDataLayer": "text2text.transformer",
+    "TransformerDataLayer": "text2text.text2text",
     "WKTDataLayer": "lm.wkt",
     "WavenetDataLayer": "text2speech.wavenet",
 }

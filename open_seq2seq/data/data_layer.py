@@ -113,6 +113,11 @@ class DataLayer(Component):
         }
 
     @property
+    def _has_targets(self) -> bool:
+        """Whether the layer reads targets: in training and evaluation, not in inference."""
+        return self.mode in ("train", "eval")
+
+    @property
     def num_examples(self) -> int:
         """Number of examples after filtering."""
         raise NotImplementedError("A data layer must define the property num_examples.")
@@ -328,7 +333,7 @@ class DataLayer(Component):
         ``check_unchanged`` detects all later changes.
         """
         if self._fingerprints is None:
-            files = self.data_files() if self.mode in ("train", "eval") else {}
+            files = self.data_files() if self._has_targets else {}
             found = {name: fingerprint(path) for name, path in files.items()}
             self._fingerprints = MappingProxyType({name: file for name, file in found.items() if file is not None})
         return dict(self._fingerprints)

@@ -89,7 +89,7 @@ class ImageDataLayer(DataLayer):
         size = self.params["image_size"]
         fields: dict[str, Any] = {"source_tensors": [Field(tf.float32, (None, size, size, self.channels))],
                                   "ids": Field(tf.int64, (None,))}
-        if self.mode in ("train", "eval"):
+        if self._has_targets:
             fields["target_tensors"] = [Field(tf.float32, (None, self.num_classes))]
         return fields
 
@@ -111,7 +111,7 @@ class ImageDataLayer(DataLayer):
                 selected = tf.concat([good[:1] | ~tf.reduce_any(good), good[1:]], axis=0)
                 arrays = {key: tf.boolean_mask(value, selected) for key, value in arrays.items()}
             arrays = {key: (value,) if key.endswith("tensors") else value for key, value in arrays.items()}
-            if self.mode not in ("train", "eval"):
+            if not self._has_targets:
                 del arrays["target_tensors"]
             return arrays
 

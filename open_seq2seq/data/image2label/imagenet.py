@@ -106,8 +106,7 @@ class ImagenetDataLayer(ImageDataLayer):
 
         In inference, they number the classes only if there is no ``class_file``.
         """
-        reads_images = self.mode in ("train", "eval")
-        if (self._record_files if reads_images else self.params["class_file"]) or not self._folder_names:
+        if (self._record_files if self._has_targets else self.params["class_file"]) or not self._folder_names:
             return None
         path = os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), f"{_CLASS_FOLDERS}.txt")
         disk.write_new(path, "".join(f"{_printable(name)}\n" for name in self._folder_names))

@@ -21,8 +21,7 @@ from open_seq2seq.data.lm.tokenizers import (
     split_words,
 )
 from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
-from open_seq2seq.data.text2text.text_layer import TextDataLayer
-from open_seq2seq.data.text2text.text_params import PATH, shared_params
+from open_seq2seq.data.text2text.text_layer import PATH, TextDataLayer, shared_params
 from open_seq2seq.data.text2text.token_table import Column
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown

@@ -79,7 +79,7 @@ class Speech2TextDataLayer(DataLayer):
                 self._require_steps(params["encoder_stride"])
         if note := self.settings.describe_empty_filters():
             deco_print(note)
-        self._pipeline = Pipeline(self.settings, self._augmentation, self.mode in ("train", "eval"), self._cache())
+        self._pipeline = Pipeline(self.settings, self._augmentation, self._has_targets, self._cache())
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -266,7 +266,7 @@ class Speech2TextDataLayer(DataLayer):
         else:
             source = [Field(self.float_type, (None, None, self.settings.num_features), 1, 1), lengths]
         fields: dict[str, Any] = {"source_tensors": source, "ids": Field(tf.int64, (None,))}
-        if self.mode in ("train", "eval"):
+        if self._has_targets:
             fields["target_tensors"] = [Field(tf.int32, (None, None), 1, 1), lengths]
         return fields
 

@@ -250,7 +250,7 @@ class SpeechCommandsDataLayer(DataLayer):
         else:
             source = [Field(tf.float32, (None, frames, features, 1))]
         fields: dict[str, Any] = {"source_tensors": source, "ids": Field(tf.int64, (None,))}
-        if self.mode in ("train", "eval"):
+        if self._has_targets:
             fields["target_tensors"] = [Field(tf.float32, (None, self.num_classes))]
         return fields
 
@@ -272,7 +272,7 @@ class SpeechCommandsDataLayer(DataLayer):
                 self._handle_bad(int(example), item)
         readable = examples[good]
         batch: dict[str, Any] = {"source_tensors": self._source([features[place] for place in good]), "ids": readable}
-        if self.mode in ("train", "eval"):
+        if self._has_targets:
             labels = [self._rows[example][1] for example in readable]
             batch["target_tensors"] = [np.eye(self.num_classes, dtype=np.float32)[np.asarray(labels, np.int64)]]
         return batch if good else with_empty_row(batch, self.fields)

@@ -68,10 +68,6 @@ class ClipDataLayer(DataLayer):
         if not files or not all(isinstance(name, str) and name for name in files):
             raise ConfigError([f"'{self.params_path}/dataset_files' must name at least one list of clips."])
 
-    @property
-    def _has_targets(self) -> bool:
-        return self.mode in ("train", "eval")
-
     def _read_headers(self, clips: Sequence[Clip], problems: dict[int, Problem]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the number of samples of each recording at the rate of the settings, and its own rate in Hz.
 
