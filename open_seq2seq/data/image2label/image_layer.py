@@ -16,8 +16,7 @@ from open_seq2seq.data.fields import Field
 from open_seq2seq.data.image2label.augmentation import beta_quantiles, mixed, mixing_weights, standardized
 from open_seq2seq.data.image2label.image_files import decode_rgb, find_images, on_white
 from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet, RecordSet
-from open_seq2seq.data.image2label.params import image_problems
-from open_seq2seq.data.image2label.pipeline import Pipeline
+from open_seq2seq.data.image2label.pipeline import Pipeline, image_problems
 from open_seq2seq.parts.randomness import example_uniforms
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
