@@ -24,10 +24,9 @@ from open_seq2seq.data.audio.audio_files import (
 )
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
 from open_seq2seq.data.examination import OR_SKIP
-from open_seq2seq.data.speech2text.alphabet import Alphabet
+from open_seq2seq.data.speech2text.alphabet import Alphabet, Transcripts, text_normalizer
 from open_seq2seq.data.speech2text.augmentation import Draw, stretched_length
 from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
-from open_seq2seq.data.speech2text.transcripts import Transcripts, text_normalizer
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
