@@ -6,7 +6,7 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -58,21 +58,7 @@ _DATA_ERRORS = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.erro
                 tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError, tf.errors.UnimplementedError)
 
 
-class DatasetMaker(Protocol):
-    """Protocol of a data layer that makes batches with ``tf.data``; see ``data.data_layer.DataLayer``."""
-
-    @property
-    def input_signature(self) -> Any:
-        """A ``tf.TensorSpec`` for each array of a batch."""
-
-    def make_dataset(self, plan: tf.data.Dataset, training: bool) -> tf.data.Dataset | None:
-        """Returns a data set with one batch for each element of ``plan``."""
-
-    def describe_example(self, example: int) -> str:
-        """Returns how messages refer to an example."""
-
-
-def dataset_batches(layer: DatasetMaker, plan: Iterator[Wanted],
+def dataset_batches(layer: Any, plan: Iterator[Wanted],
                     training: bool) -> Iterator[tuple[int, dict[str, Any]]] | None:
     """Returns an iterator over (number, batch of NumPy arrays), or None if the layer makes no data set.
 
@@ -93,7 +79,7 @@ def dataset_batches(layer: DatasetMaker, plan: Iterator[Wanted],
 class _Run:
     """One pass of a layer's data set over a plan."""
 
-    def __init__(self, layer: DatasetMaker, plan: Iterator[Wanted], training: bool) -> None:
+    def __init__(self, layer: Any, plan: Iterator[Wanted], training: bool) -> None:
         self._layer, self._plan, self._training = layer, plan, training
         self._under_way: deque[Wanted] = deque()
         self._over = False
@@ -184,7 +170,7 @@ def _is_of(batch: Mapping[str, Any], wanted: Wanted) -> bool:
     return bool(np.isin(ids[ids >= 0], wanted.examples).all())
 
 
-def _check_elements(layer: DatasetMaker, dataset: tf.data.Dataset) -> None:
+def _check_elements(layer: Any, dataset: tf.data.Dataset) -> None:
     name = type(layer).__name__
     if not isinstance(dataset.element_spec, Mapping):
         raise ConfigError([f"The elements of {name}.make_dataset must be dicts with the keys "

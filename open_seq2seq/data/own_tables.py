@@ -14,7 +14,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from open_seq2seq.data.tables import csv_rows
 from open_seq2seq.utils.console import deco_print
@@ -23,16 +23,8 @@ from open_seq2seq.utils.errors import DataError, did_you_mean
 from open_seq2seq.utils.progress import format_count
 from open_seq2seq.utils.shipped import as_usable
 
-
-class HasLine(Protocol):
-    """Protocol of a row of a file, with the number of its line."""
-
-    @property
-    def line(self) -> int:
-        """Number of the line in the file, counted from 1."""
-
-
-Row = TypeVar("Row", bound=HasLine)
+Row = TypeVar("Row", bound=Any)
+"""A row of a file, with the number of its line, from 1, as ``line``."""
 
 
 @dataclass
