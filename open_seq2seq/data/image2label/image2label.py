@@ -17,9 +17,8 @@ import tensorflow as tf
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.datasets import elements_of, reason
 from open_seq2seq.data.examination import OR_SKIP
-from open_seq2seq.data.image2label.image_files import decode_rgb
+from open_seq2seq.data.image2label.image_files import FileSet, PixelSet, RecordSet, decode_rgb
 from open_seq2seq.data.image2label.image_layer import ImageDataLayer
-from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet, RecordSet
 from open_seq2seq.data.image2label.labelled_files import (
     class_folders,
     files_in_folders,

@@ -13,10 +13,15 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.datasets import UnusableDataError, reason
 from open_seq2seq.data.examination import examined
 from open_seq2seq.data.fields import Field
-from open_seq2seq.data.image2label.augmentation import beta_quantiles, mixed, mixing_weights, standardized
-from open_seq2seq.data.image2label.image_files import decode_rgb, find_images, on_white
-from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet, RecordSet
-from open_seq2seq.data.image2label.pipeline import Pipeline, image_problems
+from open_seq2seq.data.image2label.image_files import FileSet, PixelSet, RecordSet, decode_rgb, find_images, on_white
+from open_seq2seq.data.image2label.pipeline import (
+    Pipeline,
+    beta_quantiles,
+    image_problems,
+    mixed,
+    mixing_weights,
+    standardized,
+)
 from open_seq2seq.parts.randomness import example_uniforms
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown

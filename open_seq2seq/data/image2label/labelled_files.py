@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from open_seq2seq.data.image2label.image_files import NOT_IMAGES, images_below
-from open_seq2seq.data.image2label.image_sets import FileSet
+from open_seq2seq.data.image2label.image_files import NOT_IMAGES, FileSet, images_below
 from open_seq2seq.data.tables import csv_rows
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.image2label.image_files import NOT_IMAGES, decode_rgb, is_image
-from open_seq2seq.data.image2label.image_sets import on_host
+from open_seq2seq.data.image2label.image_files import NOT_IMAGES, decode_rgb, is_image, on_host
 from open_seq2seq.data.own_classes import Labelled, keep_distinct
 from open_seq2seq.data.own_tables import Kept
 from open_seq2seq.utils.data_files import read_data

@@ -20,7 +20,7 @@ from open_seq2seq.data.lm.params import (
     make_tokenizer,
     tokenizer_params,
 )
-from open_seq2seq.data.lm.vocabulary import UNKNOWN, LMVocabulary
+from open_seq2seq.data.lm.tokenizers import UNKNOWN, LMVocabulary
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, Layout, TokenCorpus
 from open_seq2seq.data.text2text.token_table import Column, TokenTable
 from open_seq2seq.data.text_remarks import column_remarks, count_ids, unknown_in_prompts

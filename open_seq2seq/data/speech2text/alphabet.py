@@ -1,4 +1,4 @@
-"""The output symbols of a recogniser: characters, or the pieces of a SentencePiece model."""
+"""The output symbols of a recogniser, characters or the pieces of a SentencePiece model, and transcripts in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data layer for speech recognition: recordings and their transcripts."""
+"""The data layer for speech recognition: recordings, which become features, and their transcripts."""
 
 from __future__ import annotations
 

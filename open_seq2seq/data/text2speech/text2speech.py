@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.files import ASSET, LIST
+from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.audio.audio_files import AudioError
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.recordings import Problem
 from open_seq2seq.data.static_shapes import with_empty_row
-from open_seq2seq.data.text2speech.clip_layer import ClipDataLayer, Recorded
+from open_seq2seq.data.text2speech.clip_layer import RATES, ClipDataLayer, Recorded, clip_params, spectrogram_params
 from open_seq2seq.data.text2speech.clips import UNUSED, Clip, frames_of, mismatch, read_clips
 from open_seq2seq.data.text2speech.front_end import sentences, spoken_at
-from open_seq2seq.data.text2speech.params import optional_params, required_params
 from open_seq2seq.data.text2speech.symbols import CharacterSymbols, EspeakSymbols, PhonemeSymbols, Symbols
 from open_seq2seq.parts.speakers import Speakers
 from open_seq2seq.utils.console import deco_print
@@ -86,11 +87,61 @@ class Text2SpeechDataLayer(ClipDataLayer):
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
-        return required_params()
+        return {
+            "dataset": Param(list(RATES), doc="Layout and defaults of the recordings. LJ: 22,050 Hz, n_fft 1024. "
+                             "MAILABS: 16,000 Hz, n_fft 800.", on_change=REFUSE),
+            "num_audio_features": Param((int, dict), doc="Number of features per frame, or a dict with mel and "
+                                        "magnitude, which output_type both needs.", minimum=1, maximum=10**5,
+                                        on_change={"": REFUSE}),
+            "output_type": Param(["magnitude", "mel", "both"], doc="Spectrogram that the model learns.",
+                                 on_change=REFUSE),
+            "vocab_file": Param(str, doc="File with one character or phoneme per line; their ids begin at 3.",
+                                file=ASSET),
+        }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        return {**DataLayer.get_optional_params(), **optional_params()}
+        return {
+            **DataLayer.get_optional_params(), **clip_params(),
+            "dataset_files": Param(list, [], "Lists with lines name|text, name|text|normalised text, or aligned: "
+                                   "name|text|symbols|seconds; in inference, the name is that of a style recording or "
+                                   "UNUSED.", file=LIST),
+            "speakers": Param(list, [], "Names of the speakers, if there are several: the second column of the lists "
+                              "then names the speaker of each clip.", on_change=REFUSE),
+            "speaker": Param((str, type(None)), None, "In inference: speaker of the texts that name none; by default "
+                             "the first one. [speaker NAME] in a text names that of what follows.", on_change=FREE),
+            "symbols": Param(["characters", "phonemes"], "characters", "What the model reads: the characters of texts, "
+                             "or phonemes, from the third column of aligned lists or from pronunciations.",
+                             on_change=REFUSE),
+            "pronunciations": Param((str, type(None)), None, "For phonemes: file with lines such as hello HH AH L OW. "
+                                    "Words that are not in it are guessed.", file=ASSET, on_change=FREE),
+            "espeak_language": Param((str, type(None)), None, "For characters: language, such as en-us, in which "
+                                     "espeak-ng turns texts into characters of the International Phonetic Alphabet, "
+                                     "which vocab_file lists; needs the extra espeak.", on_change=REFUSE),
+            "durations": Param(bool, False, "Whether batches of training and evaluation also have the number of frames "
+                               "of each symbol, from aligned lists.", on_change=FREE),
+            "plain_text": Param(bool, False, "Whether lines without | are texts to speak; set by --infer_files.",
+                                derived=True, on_change=FREE),
+            "sentence_pause": Param((float, type(None)), 0.3, "In inference, the silence between the sentences of a "
+                                    "text, which are spoken one by one; [pause 0.4] in a text sets it there. None: "
+                                    "texts are spoken as a whole.", "seconds", minimum=0.0, maximum=60.0,
+                                    on_change=FREE),
+            "style_input": Param([None, "wav"], None, "wav: sources also contain the mel spectrogram of a style "
+                                 "recording; in training, that of the clip itself. Not needed with the encoder's "
+                                 "style_weights.", on_change=FREE),
+            "pad_EOS": Param(bool, True, "Whether texts begin with <s> and end with </s>, and texts and spectrograms "
+                             "are padded to a multiple of pad_to, with at least one frame of padding.",
+                             on_change=REFUSE),
+            "pad_to": Param(int, 8, "With pad_EOS, multiple for the numbers of symbols and frames.", "frames",
+                            minimum=1, maximum=10**4, on_change=REFUSE),
+            "pad_value": Param((float, type(None)), None, "Value of padding frames; by default, that of silence: the "
+                               "logarithm of data_min.", on_change=REFUSE),
+            "n_samples_train": Param((int, type(None)), None, "Number of clips of training to keep, those with the "
+                                     "shortest texts.", "clips", minimum=1),
+            "n_samples_eval": Param((int, type(None)), None, "Number of clips of evaluation to keep, those with the "
+                                    "shortest texts.", "clips", minimum=1),
+            **spectrogram_params(),
+        }
 
     @property
     def _reads_recordings(self) -> bool:

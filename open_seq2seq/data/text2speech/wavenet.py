@@ -16,9 +16,8 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.recordings import Problem
 from open_seq2seq.data.static_shapes import with_empty_row
-from open_seq2seq.data.text2speech.clip_layer import ClipDataLayer, Recorded
+from open_seq2seq.data.text2speech.clip_layer import RATES, ClipDataLayer, Recorded, clip_params, spectrogram_params
 from open_seq2seq.data.text2speech.clips import FOLDER, Clip, read_clips
-from open_seq2seq.data.text2speech.params import wavenet_params
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.given_files import check_given
 
@@ -56,7 +55,15 @@ class WavenetDataLayer(ClipDataLayer):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            **DataLayer.get_optional_params(), **wavenet_params(),
+            **DataLayer.get_optional_params(), **clip_params(), **spectrogram_params(),
+            "dataset": Param(list(RATES), "LJ", "Layout and defaults of the recordings; see Text2SpeechDataLayer.",
+                             on_change=REFUSE),
+            "output_type": Param(["mel"], "mel", "Spectrogram that the network reads.", on_change=REFUSE),
+            "segment_frames": Param((int, type(None)), None, "In training, a random piece of this length of each clip "
+                                    "is read, drawn anew in each epoch; None: whole clips.", "frames", minimum=1),
+            "context_frames": Param(int, 0, "Frames that are read before each piece or clip, silence before its "
+                                    "beginning. If they are at least as long as the receptive field, all samples are "
+                                    "learned.", "frames", minimum=0, maximum=10**5),
             "dataset_files": Param(list, [], "Lists with lines name|text, whose texts are not read; in inference also "
                                    "recordings, and files .npy with spectrograms.", file=LIST),
             "speakers": Param(list, [], "Names of the speakers, if the second column of the lists names them; the "
