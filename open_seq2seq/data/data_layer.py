@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any
 
@@ -116,6 +119,11 @@ class DataLayer(Component):
     def _has_targets(self) -> bool:
         """Whether the layer reads targets: in training and evaluation, not in inference."""
         return self.mode in ("train", "eval")
+
+    @functools.cached_property
+    def _workers(self) -> ThreadPoolExecutor:
+        """Threads that make examples, at most as many as the parameter ``map_parallel_calls``."""
+        return ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "examples")
 
     @property
     def num_examples(self) -> int:

@@ -264,11 +264,6 @@ def split_raw_words(line: str) -> list[str]:
     return _parts(continuing_characters()).findall(_MARKUP.sub(" ", line))
 
 
-def split_at_marks(line: str) -> list[str]:
-    """Returns the words and punctuation of raw text as ``split_raw_words``, but each combining mark is a token."""
-    return _parts("").findall(_MARKUP.sub(" ", line))
-
-
 class VocabularyTokenizer(LookupTokenizer):
     """Splits lines into tokens, and looks up the tokens in a vocabulary.
 
@@ -335,7 +330,7 @@ class FittingTokenizer(VocabularyTokenizer):
 
     def split(self, line: str) -> list[str]:
         if self._splits_at_marks:
-            words = split_at_marks(line)
+            words = _parts("").findall(_MARKUP.sub(" ", line))  # each combining mark is a word
         else:
             words = split_raw_words(composed(line) if self._keeps_apostrophes else plain(line))
         return [word if word in self._ids else word.lower() for word in words]

@@ -51,7 +51,7 @@ class AudioIndex:
       paths: the recordings.
       folder: folder for the cache file of a large data set; None for no cache, as in inference. Recordings whose size,
         mtime or ctime has changed are read again. A folder that cannot be written is not an error.
-      threads: number of files to read in parallel.
+      threads: maximum number of files to read in parallel.
 
     Attributes:
       samples: number of samples of each file at the file's own rate ``[files]``; 0 if the file cannot be read.
@@ -82,7 +82,7 @@ class AudioIndex:
         numbers: dict[str, int] = {}  # a recording may occur many times, if examples are segments of it
         for number, path in enumerate(paths):
             numbers.setdefault(path, number)
-        with ThreadPoolExecutor(threads, "audio-index") as pool:
+        with ThreadPoolExecutor(min(threads, os.cpu_count() or 1), "audio-index") as pool:
             for _ in tracked(pool.map(look, numbers.values(), chunksize=64), len(numbers), "Reading audio headers"):
                 pass
         first = np.asarray([numbers[path] for path in paths], np.int64)
@@ -124,19 +124,10 @@ class AudioIndex:
     def _remember(self, paths: Sequence[str], folder: str, table: np.ndarray) -> None:
         with contextlib.suppress(OSError):
             os.makedirs(folder, exist_ok=True)
-            _write_array(self._file(paths, folder), table)
-
-
-def _write_array(path: str, array: np.ndarray) -> None:
-    """Writes an array to a ``.npy`` file with a checksum, which appears under its name only once complete.
-
-    Raises:
-      OSError: the file cannot be written.
-    """
-    content = io.BytesIO()
-    np.save(content, array, allow_pickle=False)
-    with disk.writing(path, disk.always) as file:
-        file.write(sealed(content.getvalue()))
+            content = io.BytesIO()
+            np.save(content, table, allow_pickle=False)
+            with disk.writing(self._file(paths, folder), disk.always) as file:
+                file.write(sealed(content.getvalue()))
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:
@@ -187,7 +178,6 @@ class Recordings:
       mode: ``train``, ``eval`` or ``infer``; inference needs no transcripts and ignores limits on the duration.
       alphabet: the alphabet of the transcripts.
       settings: the feature settings.
-      threads: number of files to read in parallel.
 
     Attributes:
       utterances: the rows of all lists, numbered from 0 in this order.
@@ -204,15 +194,15 @@ class Recordings:
       DataError: a list cannot be read, there are bad examples with ``on_bad_example: stop``, or no examples are left.
     """
 
-    def __init__(self, params: Mapping[str, Any], mode: str, alphabet: Alphabet, settings: FeatureSettings,
-                 threads: int) -> None:
+    def __init__(self, params: Mapping[str, Any], mode: str, alphabet: Alphabet, settings: FeatureSettings) -> None:
         self._params, self._mode, self._settings = params, mode, settings
         self._labelled = mode in ("train", "eval")
         self.utterances = read_manifests(params["dataset_files"], params["audio_root"], self._labelled,
                                          _subfolders(params, mode))
         self._variants = np.asarray([utterance.variants for utterance in self.utterances], np.int64)
         self.index = AudioIndex([u.path for u in self.utterances],
-                                cache_folder(params) if self._labelled else None, threads)
+                                cache_folder(params) if self._labelled else None,
+                                params["map_parallel_calls"])
         self._outside: dict[int, tuple[str, str]] = {}
         self.segments = dict(self._find_segments())
         self.windows: list[tuple[int, float]] = []
@@ -260,7 +250,8 @@ class Recordings:
     @property
     def files(self) -> np.ndarray:
         """Row numbers of the recordings of all examples, with all variants ``[recordings]``."""
-        return _ranges(self.rows, self._variants[self.rows])
+        counts = self._variants[self.rows]
+        return np.arange(counts.sum()) + np.repeat(self.rows - _starts(counts), counts)
 
     @property
     def longest(self) -> np.ndarray:
@@ -415,11 +406,6 @@ def _subfolders(params: Mapping[str, Any], mode: str) -> list[str]:
 def _starts(counts: np.ndarray) -> np.ndarray:
     """Returns where groups of these sizes begin."""
     return np.cumsum(counts) - counts
-
-
-def _ranges(firsts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Returns the numbers of ranges that begin with ``firsts`` and have ``counts`` numbers, one after another."""
-    return np.arange(counts.sum()) + np.repeat(firsts - _starts(counts), counts)
 
 
 def describe_problems(problems: Sequence[Problem]) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import Any
 
@@ -207,14 +205,12 @@ class Speech2TextDataLayer(DataLayer):
         self.float_type = _float_type(params["dtype"], path)
         self.alphabet: Alphabet = make_alphabet(params["vocab_file"], params["bpe"], params["autoregressive"])
         self._in_graph = AudioFeatures(self.settings) if params["backend"] == "tf" else None
-        self._threads = min(params["map_parallel_calls"], os.cpu_count() or 1)
-        self._pool: ThreadPoolExecutor | None = None
         self._recordings: Recordings | None = None
         self._newest_windows: list[bool] = []  # of the newest batch of interactive inference
         self._bad: dict[int, Problem] = {}
         if self.mode != "interactive_infer":
             _ = self.fingerprints  # computed before the lists are read, to detect later changes
-            self._recordings = Recordings(params, self.mode, self.alphabet, self.settings, self._threads)
+            self._recordings = Recordings(params, self.mode, self.alphabet, self.settings)
             if params["encoder_stride"]:
                 self._require_steps(params["encoder_stride"])
         if note := self.settings.describe_empty_filters():
@@ -338,12 +334,6 @@ class Speech2TextDataLayer(DataLayer):
         if self._set.transcripts is not None:
             batch["target_tensors"] = self._set.transcripts.batch(rows[good])
         return batch if good else with_empty_row(batch, self.fields)
-
-    @property
-    def _workers(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, "features")
-        return self._pool
 
     def _example(self, row: int, epoch: int) -> Any:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,7 +151,6 @@ class SpeechCommandsDataLayer(DataLayer):
         self._rows: list[tuple[str, int, str]] = []
         self._audio: dict[str, np.ndarray] = {}  # by path, because a list can repeat recordings
         self._bad: set[int] = set()
-        self._pool: ThreadPoolExecutor | None = None
         if self.mode != "interactive_infer":
             _ = self.fingerprints  # computed before the lists are read, to detect later changes
             self._rows = [(path, 0, "") for path in self.params["files"]] or list(self._listed())
@@ -263,9 +261,7 @@ class SpeechCommandsDataLayer(DataLayer):
     def _batch(self, examples: np.ndarray, epoch: int | None) -> dict[str, Any]:
         """Returns a batch; ``epoch`` is None except in training."""
         examples = np.asarray(examples, np.int64)
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "features")
-        features = list(self._pool.map(lambda example: self._features(example, epoch), examples.tolist()))
+        features = list(self._workers.map(lambda example: self._features(example, epoch), examples.tolist()))
         good = [place for place, item in enumerate(features) if not isinstance(item, AudioError)]
         for example, item in zip(examples, features, strict=True):
             if isinstance(item, AudioError):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,6 +137,20 @@ class Recorded(NamedTuple):
     audio: np.ndarray
 
 
+def padded(rows: Sequence[np.ndarray], padding: np.ndarray) -> list[np.ndarray]:
+    """Returns rows ``[time, …]`` as an array ``[batch, time, …]`` in the dtype of ``padding``, and their lengths.
+
+    Args:
+      rows: the arrays.
+      padding: the values of a step of padding ``[…]``.
+    """
+    lengths = np.asarray([len(row) for row in rows], np.int32)
+    values = np.broadcast_to(padding, [len(rows), lengths.max(initial=0), *padding.shape]).copy()
+    for row, one in enumerate(rows):
+        values[row, :len(one)] = one
+    return [values, lengths]
+
+
 class ClipDataLayer(DataLayer):
     """Base of data layers whose examples are clips: recordings from lists, with their spectrograms.
 
@@ -160,7 +172,6 @@ class ClipDataLayer(DataLayer):
         super().__init__(params, model, name, mode)
         self.settings = make_settings(self.params, self.params_path)
         self._cache: dict[int, Recorded] = {}
-        self._pool: ThreadPoolExecutor | None = None
         self._dropped: dict[str, int] = {}
         self._clips: list[Clip] = []
         self._frames = np.zeros([0], np.int64)
@@ -212,12 +223,6 @@ class ClipDataLayer(DataLayer):
     @property
     def num_examples(self) -> int:
         return len(self._clips)
-
-    @property
-    def _workers(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "clips")
-        return self._pool
 
     def _recorded_of(self, examples: np.ndarray) -> tuple[list[int], list[Recorded]]:
         """Returns the rows of the clips whose recordings can be used, and what is computed from these.

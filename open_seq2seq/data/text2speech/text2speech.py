@@ -17,7 +17,14 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.recordings import Problem
 from open_seq2seq.data.static_shapes import with_empty_row
-from open_seq2seq.data.text2speech.clip_layer import RATES, ClipDataLayer, Recorded, clip_params, spectrogram_params
+from open_seq2seq.data.text2speech.clip_layer import (
+    RATES,
+    ClipDataLayer,
+    Recorded,
+    clip_params,
+    padded,
+    spectrogram_params,
+)
 from open_seq2seq.data.text2speech.clips import UNUSED, Clip, frames_of, mismatch, read_clips
 from open_seq2seq.data.text2speech.front_end import sentences, spoken_at
 from open_seq2seq.data.text2speech.symbols import CharacterSymbols, EspeakSymbols, PhonemeSymbols, Symbols
@@ -167,7 +174,9 @@ class Text2SpeechDataLayer(ClipDataLayer):
         self._report(problems)
         rows = [row for row in range(len(clips)) if row not in problems]
         if self._has_targets:
-            rows = self._selected(rows, ids, frames)
+            rows, count = self._within_durations(rows, frames), self.params[f"n_samples_{self.mode}"]
+            if count is not None:
+                rows = sorted(sorted(rows, key=lambda row: len(ids[row]))[:count])
         self._check_left(rows, problems)
         self._clips, self._ids = [clips[row] for row in rows], [ids[row] for row in rows]
         self._frames, self._rates = frames[rows], rates[rows]
@@ -280,13 +289,6 @@ class Text2SpeechDataLayer(ClipDataLayer):
             return frames
         return frames + self.params["pad_to"] - (frames + 1) % self.params["pad_to"] + 1
 
-    def _selected(self, rows: list[int], ids: Sequence[np.ndarray], frames: np.ndarray) -> list[int]:
-        """Returns the rows within the limits of duration and number, in their order."""
-        kept, count = self._within_durations(rows, frames), self.params[f"n_samples_{self.mode}"]
-        if count is not None:
-            kept = sorted(sorted(kept, key=lambda row: len(ids[row]))[:count])
-        return kept
-
     @property
     def lengths(self) -> np.ndarray:
         """Numbers of symbols and, where read, of frames before trimming ``[num_examples, groups of arrays]``."""
@@ -327,7 +329,7 @@ class Text2SpeechDataLayer(ClipDataLayer):
         batch = self._batch([self._ids[example] for example in examples], [one.spectrogram for one in recorded])
         if self._has_durations:
             rows = [self._durations_of(int(example), one) for example, one in zip(examples, recorded, strict=True)]
-            batch["target_tensors"].append(_stacked(rows))
+            batch["target_tensors"].append(padded(rows, np.zeros([], np.int32))[0])
         if not self._has_targets:
             batch["speeds"] = self._speeds[examples]
         if self.speakers.are_several:
@@ -346,8 +348,7 @@ class Text2SpeechDataLayer(ClipDataLayer):
 
     def _batch(self, ids: Sequence[np.ndarray], spectrograms: Sequence[np.ndarray]) -> dict[str, Any]:
         """Returns the arrays of a batch from ids ``[text]`` and spectrograms ``[frames, features]`` of each clip."""
-        lengths = np.asarray([len(one) for one in ids], np.int32)
-        batch: dict[str, Any] = {"source_tensors": [_stacked(ids), lengths]}
+        batch: dict[str, Any] = {"source_tensors": padded(ids, np.zeros([], np.int32))}
         if self.params["style_input"] is not None:
             mels = [values[:, :self.settings.mel_columns] for values in spectrograms]
             batch["source_tensors"] += self._padded(mels, self._padding[:self.settings.mel_columns])[::2]
@@ -480,11 +481,3 @@ class Text2SpeechDataLayer(ClipDataLayer):
           UserError: a file does not exist, or stdin is empty or a device.
         """
         return {"dataset_files": [one_text(files)], "plain_text": True}
-
-
-def _stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns numbers of each example ``[text]`` as one array ``[batch, text]``, padded with zeros."""
-    padded = np.zeros([len(rows), max(map(len, rows), default=0)], np.int32)
-    for row, numbers in enumerate(rows):
-        padded[row, :len(numbers)] = numbers
-    return padded

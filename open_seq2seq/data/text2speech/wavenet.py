@@ -16,7 +16,14 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.recordings import Problem
 from open_seq2seq.data.static_shapes import with_empty_row
-from open_seq2seq.data.text2speech.clip_layer import RATES, ClipDataLayer, Recorded, clip_params, spectrogram_params
+from open_seq2seq.data.text2speech.clip_layer import (
+    RATES,
+    ClipDataLayer,
+    Recorded,
+    clip_params,
+    padded,
+    spectrogram_params,
+)
 from open_seq2seq.data.text2speech.clips import FOLDER, Clip, read_clips
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.given_files import check_given
@@ -134,11 +141,11 @@ class WavenetDataLayer(ClipDataLayer):
         examples = examples[good]
         if self._has_targets:
             pieces = [self._piece(one, int(example), epoch) for example, one in zip(examples, recorded, strict=True)]
-            sound = self._padded([audio for audio, _ in pieces], np.zeros([], np.float32))
-            mel = self._padded([spectrogram for _, spectrogram in pieces], self.settings.padding)
+            sound = padded([audio for audio, _ in pieces], np.zeros([], np.float32))
+            mel = padded([spectrogram for _, spectrogram in pieces], self.settings.padding)
             batch = {"source_tensors": [*sound, *mel], "target_tensors": sound, "ids": examples}
         else:
-            batch = {"source_tensors": self._padded([one.spectrogram for one in recorded], self.settings.padding),
+            batch = {"source_tensors": padded([one.spectrogram for one in recorded], self.settings.padding),
                      "ids": examples}
         return batch if good else with_empty_row(batch, self.fields)
 
@@ -154,14 +161,6 @@ class WavenetDataLayer(ClipDataLayer):
         audio[context * hop:context * hop + len(recorded.audio)] = recorded.audio
         end = start + context + length
         return audio[start * hop:end * hop], spectrogram[start:end]
-
-    def _padded(self, rows: Sequence[np.ndarray], padding: np.ndarray) -> list[np.ndarray]:
-        """Returns rows ``[time, …]`` as an array ``[batch, time, …]``, and their lengths."""
-        lengths = np.asarray([len(row) for row in rows], np.int32)
-        values = np.broadcast_to(padding, [len(rows), lengths.max(initial=0), *padding.shape]).astype(np.float32)
-        for row, one in enumerate(rows):
-            values[row, :len(one)] = one
-        return [values, lengths]
 
     def _computed(self, path: str) -> Recorded:
         if not path.lower().endswith(SPECTROGRAM):
@@ -197,7 +196,7 @@ class WavenetDataLayer(ClipDataLayer):
             except (AudioError, ValueError, TypeError) as error:
                 name = os.fspath(given) if is_path else "The given array"
                 raise DataError(f"{name} {getattr(error, 'detail', 'is no array of numbers')}.") from error
-        return {"source_tensors": self._padded(rows, self.settings.padding), "ids": np.arange(len(rows))}
+        return {"source_tensors": padded(rows, self.settings.padding), "ids": np.arange(len(rows))}
 
     def interactive_examples(self, count: int) -> list[Any]:
         """Returns the first spectrograms of the data set."""

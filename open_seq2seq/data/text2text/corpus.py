@@ -77,27 +77,6 @@ def new_digest() -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=16)
 
 
-def _digest_of(path: str) -> str:
-    with opened_data(path, "The text file") as file:
-        return hashlib.file_digest(file, new_digest).hexdigest()  # type: ignore[arg-type]
-
-
-def finish_index(out: BinaryIO, offsets: np.ndarray, line_starts: np.ndarray, description: dict[str, Any]) -> None:
-    """Writes what follows the tokens in an index.
-
-    Args:
-      out: the index, open for reading and writing, at the end of the tokens.
-      offsets: start of each sentence in the tokens, and the end of the last ``[sentences + 1]``.
-      line_starts: start of each line in the text, in bytes ``[sentences]``.
-      description: identity and ``digest`` of the text.
-    """
-    out.write(bytes(-out.tell() % _NUMBER_BYTES))
-    out.write(np.concatenate([offsets, line_starts]).astype(np.int64).tobytes())
-    footer = json.dumps({**description, "sentences": len(offsets) - 1, "tokens": int(offsets[-1])}).encode()
-    out.write(footer + len(footer).to_bytes(_NUMBER_BYTES, "little"))
-    out.write(_checksum(out, out.tell()).to_bytes(_NUMBER_BYTES, "little"))
-
-
 def _checksum(file: BinaryIO, size: int) -> int:
     """Returns the CRC32 of the first bytes of a file, which are read in blocks so that no memory is mapped."""
     file.seek(0)
@@ -131,7 +110,11 @@ def read_index(index: str, path: str, vocab_size: int, thorough: bool = False) -
     differ = {key for key, value in identity.items() if mapped.description.get(key) != value}
     # Copying text and index with their mtimes, or changing permissions, changes only the ctime; then the digest of the
     # text decides.
-    if differ - {"ctime_ns"} or (differ or thorough) and mapped.description.get("digest") != _digest_of(path):
+    if not differ - {"ctime_ns"} and (differ or thorough):
+        with opened_data(path, "The text file") as text:
+            digest = hashlib.file_digest(text, new_digest).hexdigest()  # type: ignore[arg-type]
+        differ = {"digest"} if mapped.description.get("digest") != digest else set()
+    if differ:
         raise UnfitIndexError("the text has changed")
     return mapped
 
@@ -543,5 +526,10 @@ def _write_arrays(out: BinaryIO, path: str, tokenizer: Tokenizer, threads: int, 
             starts.append(chunk.starts)
     bar.hide()
     offsets = _offsets(np.concatenate(counts))
-    finish_index(out, offsets, np.concatenate(starts), {**identity, "digest": digest.hexdigest()})
+    description = {**identity, "digest": digest.hexdigest(), "sentences": len(offsets) - 1, "tokens": int(offsets[-1])}
+    footer = json.dumps(description).encode()
+    out.write(bytes(-out.tell() % _NUMBER_BYTES))
+    out.write(np.concatenate([offsets, *starts]).astype(np.int64).tobytes())
+    out.write(footer + len(footer).to_bytes(_NUMBER_BYTES, "little"))
+    out.write(_checksum(out, out.tell()).to_bytes(_NUMBER_BYTES, "little"))
     return len(offsets) - 1
