@@ -139,7 +139,7 @@ def _resnet(folder: Path, tiny: bool) -> Case:
     """Returns the recipe of ResNet-50 on copies of one JPEG file in the folders of ImageNet's classes."""
     import tensorflow as tf
 
-    from open_seq2seq.data.image2label.image_sets import on_host
+    from open_seq2seq.data.image2label.image_files import on_host
     from open_seq2seq.data.image2label.toy_images import draw_shapes
 
     classes, rows, count, side = (4, 2, 4, 40) if tiny else (1000, 128, 1024, 256)

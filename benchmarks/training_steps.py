@@ -75,7 +75,7 @@ class Network(NamedTuple):
 
 def lm(folder: Path, options: argparse.Namespace) -> Network:
     """Writes a text and its vocabulary to a folder; returns the language model."""
-    from open_seq2seq.data.lm.vocabulary import LMVocabulary
+    from open_seq2seq.data.lm.tokenizers import LMVocabulary
 
     hidden, rows = options.hidden, options.batch * options.length
     words = options.ids - 2  # besides <unk> and <eos>

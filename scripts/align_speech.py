@@ -23,8 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_info
 from open_seq2seq.data.fingerprints import fingerprint
-from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.own_scripts import say_next
+from open_seq2seq.data.own_tables import Kept, say_next
 from open_seq2seq.data.text2speech.alignment import (
     AlignedWord,
     Aligner,
@@ -38,8 +37,7 @@ from open_seq2seq.data.text2speech.alignment import (
     with_model_phonemes,
 )
 from open_seq2seq.data.text2speech.clips import Clip, read_clips
-from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, Token, tokens_of
-from open_seq2seq.data.text2speech.pronunciations import Pronunciations
+from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, Pronunciations, Token, tokens_of
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print, format_count, format_time, tracked

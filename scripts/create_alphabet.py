@@ -15,9 +15,8 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.speech2text.alphabet_creation import add_spelling_arguments, write_alphabet
+from open_seq2seq.data.speech2text.alphabet import add_spelling_arguments, text_normalizer, write_alphabet
 from open_seq2seq.data.speech2text.manifests import read_manifests
-from open_seq2seq.data.speech2text.transcripts import text_normalizer
 from open_seq2seq.utils.output_file import check_no_input
 from open_seq2seq.utils.script import ScriptParser, run_script
 

@@ -30,9 +30,8 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.config.params import Param
-from open_seq2seq.data.speech2text.alphabet import make_alphabet
+from open_seq2seq.data.speech2text.alphabet import NORMALIZATION, make_alphabet, text_normalizer
 from open_seq2seq.data.speech2text.manifests import read_manifests
-from open_seq2seq.data.speech2text.transcripts import NORMALIZATION, text_normalizer
 from open_seq2seq.decoding.ctc import CtcDecoder, Transcript, beam_search_params, decode_all
 from open_seq2seq.decoding.ctc.decoder import left_out_remarks
 from open_seq2seq.decoding.ctc.frames import says_nothing

@@ -18,15 +18,15 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.folders import name_from
-from open_seq2seq.data.own_scripts import (
+from open_seq2seq.data.own_classes import (
     DROPPED,
     add_split_arguments,
     check_split_arguments,
     read_class_files,
-    say_next,
     say_parts,
     split_and_report,
 )
+from open_seq2seq.data.own_tables import say_next
 from open_seq2seq.data.text_files import write_csv, write_lines
 from open_seq2seq.utils.output_file import new_folder
 from open_seq2seq.utils.script import ScriptParser, quiet_tensorflow, run_script

@@ -18,16 +18,15 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.own_scripts import (
+from open_seq2seq.data.own_classes import (
     DROPPED,
     add_split_arguments,
     check_split_arguments,
     read_class_files,
-    say_next,
     say_parts,
     split_and_report,
 )
-from open_seq2seq.data.own_tables import read_own_table
+from open_seq2seq.data.own_tables import read_own_table, say_next
 from open_seq2seq.data.sentencepiece_models import train_pieces
 from open_seq2seq.data.text2label.own_labels import LabelledText, clean, columns_of, of_files, of_table
 from open_seq2seq.data.text_files import write_lines

@@ -21,9 +21,8 @@ from collections.abc import Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.own_scripts import TwoColumns, say_next
-from open_seq2seq.data.speech2text.alphabet_creation import add_spelling_arguments, write_alphabet
+from open_seq2seq.data.own_tables import Kept, TwoColumns, say_next
+from open_seq2seq.data.speech2text.alphabet import add_spelling_arguments, text_normalizer, write_alphabet
 from open_seq2seq.data.speech2text.own_speech import (
     COLUMNS,
     Recording,
@@ -33,7 +32,6 @@ from open_seq2seq.data.speech2text.own_speech import (
     split,
     write_segments,
 )
-from open_seq2seq.data.speech2text.transcripts import text_normalizer
 from open_seq2seq.data.text_files import write_csv
 from open_seq2seq.utils.console import deco_print, format_count, format_time
 from open_seq2seq.utils.data_files import shown

@@ -35,7 +35,7 @@ quiet_tensorflow()
 from open_seq2seq.cli import run_of
 from open_seq2seq.data.audio.audio_files import is_silent
 from open_seq2seq.data.audio.features import normalized_audio
-from open_seq2seq.data.kept import Kept
+from open_seq2seq.data.own_tables import Kept
 from open_seq2seq.data.speech2text.augmentation import Augmentation, Draw, make_augmentation
 from open_seq2seq.data.speech2text.manifests import LIST_COLUMNS, read_manifests
 from open_seq2seq.data.text2speech.front_end import spelled_out

@@ -54,8 +54,7 @@ def make_batches(count: int, batch: int) -> Any:
     import numpy as np
     import tensorflow as tf
 
-    from open_seq2seq.data.image2label.augmentation import flipped, standardized
-    from open_seq2seq.data.image2label.pipeline import pad_and_crop
+    from open_seq2seq.data.image2label.pipeline import flipped, pad_and_crop, standardized
 
     random = np.random.default_rng(0)
     images = tf.constant(random.integers(256, size=[count, _SIDE, _SIDE, 3], dtype=np.uint8))

@@ -10,9 +10,7 @@ from open_seq2seq.config.names import exported, register
 
 if TYPE_CHECKING:
     from open_seq2seq.data.data_layer import DataLayer
-    from open_seq2seq.data.image2label.cifar import CifarDataLayer
-    from open_seq2seq.data.image2label.folder import ImageFolderDataLayer
-    from open_seq2seq.data.image2label.imagenet import ImagenetDataLayer
+    from open_seq2seq.data.image2label.image2label import CifarDataLayer, ImageFolderDataLayer, ImagenetDataLayer
     from open_seq2seq.data.lm.classification import IMDBDataLayer, SSTDataLayer, TextClassificationDataLayer
     from open_seq2seq.data.lm.wkt import WKTDataLayer
     from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
@@ -21,9 +19,7 @@ if TYPE_CHECKING:
     from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
     from open_seq2seq.data.text2speech.wavenet import WavenetDataLayer
     from open_seq2seq.data.text2text.several_corpora import MultiCorpusDataLayer
-    from open_seq2seq.data.text2text.table_text import TableTextDataLayer
-    from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
-    from open_seq2seq.data.text2text.transformer import TransformerDataLayer
+    from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, TableTextDataLayer, TransformerDataLayer
 
 __all__ = ["CifarDataLayer", "DataLayer", "IMDBDataLayer", "ImageFolderDataLayer", "ImagenetDataLayer",
            "LabelledTextDataLayer", "MultiCorpusDataLayer", "ParallelTextDataLayer", "SSTDataLayer",
@@ -31,21 +27,21 @@ __all__ = ["CifarDataLayer", "DataLayer", "IMDBDataLayer", "ImageFolderDataLayer
            "TextClassificationDataLayer", "TransformerDataLayer", "WKTDataLayer", "WavenetDataLayer"]
 
 _HOMES = {
-    "CifarDataLayer": "image2label.cifar",
+    "CifarDataLayer": "image2label.image2label",
     "DataLayer": "data_layer",
     "IMDBDataLayer": "lm.classification",
-    "ImageFolderDataLayer": "image2label.folder",
-    "ImagenetDataLayer": "image2label.imagenet",
+    "ImageFolderDataLayer": "image2label.image2label",
+    "ImagenetDataLayer": "image2label.image2label",
     "LabelledTextDataLayer": "text2label.labelled_text",
     "MultiCorpusDataLayer": "text2text.several_corpora",
     "ParallelTextDataLayer": "text2text.text2text",
     "SSTDataLayer": "lm.classification",
     "Speech2TextDataLayer": "speech2text.speech2text",
     "SpeechCommandsDataLayer": "speech2text.speech_commands",
-    "TableTextDataLayer": "text2text.table_text",
+    "TableTextDataLayer": "text2text.text2text",
     "Text2SpeechDataLayer": "text2speech.text2speech",
     "TextClassificationDataLayer": "lm.classification",
-    "TransformerDataLayer": "text2text.transformer",
+    "TransformerDataLayer": "text2text.text2text",
     "WKTDataLayer": "lm.wkt",
     "WavenetDataLayer": "text2speech.wavenet",
 }

@@ -7,20 +7,12 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 DEFAULT_PREFETCH = 8
 _CLOSE_SECONDS = 5.0
-
-
-class BatchMaker(Protocol):
-    """Protocol of objects that make batches, such as data layers."""
-
-    def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
-        """Returns the padded batch of the examples with these numbers ``[batch]``."""
-        ...
 
 
 class Wanted(NamedTuple):
@@ -62,7 +54,7 @@ class BatchLoader:
       wait_seconds: total time that the consumer has waited for batches, in seconds.
     """
 
-    def __init__(self, data_layer: BatchMaker, plan: Iterable[Wanted], training: bool = False,
+    def __init__(self, data_layer: Any, plan: Iterable[Wanted], training: bool = False,
                  prefetch: int = DEFAULT_PREFETCH) -> None:
         self.index = -1
         self.wait_seconds = 0.0
@@ -125,7 +117,7 @@ class LoaderGroup:
       plans: the batches to make for each replica.
     """
 
-    def __init__(self, data_layer: BatchMaker, plans: Sequence[Iterable[Wanted]]) -> None:
+    def __init__(self, data_layer: Any, plans: Sequence[Iterable[Wanted]]) -> None:
         self._loaders = [BatchLoader(data_layer, plan, training=True) for plan in plans]
         self._turns = itertools.cycle(self._loaders)
 
@@ -143,7 +135,7 @@ class LoaderGroup:
             loader.close()
 
 
-def made_batches(data_layer: BatchMaker, plan: Iterator[Wanted],
+def made_batches(data_layer: Any, plan: Iterator[Wanted],
                  training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
     """Returns an iterator over (number, batch) of the planned batches, in order.
 
@@ -163,7 +155,7 @@ def made_batches(data_layer: BatchMaker, plan: Iterator[Wanted],
             for number, examples, epoch in plan)
 
 
-def _fill(data_layer: BatchMaker, plan: Iterator[Wanted], training: bool, out: queue.Queue,
+def _fill(data_layer: Any, plan: Iterator[Wanted], training: bool, out: queue.Queue,
           stop: threading.Event) -> None:
     """Makes batches until the plan ends, an error occurs, or ``stop`` is set; runs in the background thread."""
     end = _End()

@@ -107,13 +107,11 @@ class EpochPlanner:
         self._keys = _sort_keys(lengths, costs) if bucketed or costs.max() > 1 else ()
         self.offsets = _cut(costs, batch_size)
         if max_shapes:
-            self._use_static_shapes(lengths, choose_shapes(lengths, max_shapes, batch_size, costs))
-
-    def _use_static_shapes(self, lengths: np.ndarray, shapes: list[StaticShape]) -> None:
-        owners = assign_shapes(lengths, shapes)
-        self.shapes, self._keys = shapes, (owners,)
-        self.arrangement = arrange(np.bincount(owners, minlength=len(shapes)).tolist(), shapes)
-        self.offsets = np.append(0, np.cumsum(self.arrangement.sizes))
+            self.shapes = choose_shapes(lengths, max_shapes, batch_size, costs)
+            owners = assign_shapes(lengths, self.shapes)
+            self._keys = (owners,)
+            self.arrangement = arrange(np.bincount(owners, minlength=len(self.shapes)).tolist(), self.shapes)
+            self.offsets = np.append(0, np.cumsum(self.arrangement.sizes))
 
     @property
     def num_batches(self) -> int:
@@ -206,11 +204,9 @@ class MicroBatches:
         Args:
           start: number of micro-batches that all ranks together have already consumed.
         """
-        return [self._of_rank(start + self.rank + number) for number in range(self.replicas)]
-
-    def _of_rank(self, first: int) -> Iterator[Wanted]:
-        for index in itertools.count(first, self.world_size):
-            yield Wanted(index, self.examples(index), self.epoch_of(index))
+        return [(Wanted(index, self.examples(index), self.epoch_of(index))
+                 for index in itertools.count(start + self.rank + number, self.world_size))
+                for number in range(self.replicas)]
 
 
 class BatchStream(MicroBatches):

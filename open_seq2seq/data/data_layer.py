@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any
 
@@ -111,6 +114,16 @@ class DataLayer(Component):
                                     "the batch size does not count examples."),
             **without_effect("interactive", "cache_features", "cache_format", "cache_regenerate"),
         }
+
+    @property
+    def _has_targets(self) -> bool:
+        """Whether the layer reads targets: in training and evaluation, not in inference."""
+        return self.mode in ("train", "eval")
+
+    @functools.cached_property
+    def _workers(self) -> ThreadPoolExecutor:
+        """Threads that make examples, at most as many as the parameter ``map_parallel_calls``."""
+        return ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "examples")
 
     @property
     def num_examples(self) -> int:
@@ -328,7 +341,7 @@ class DataLayer(Component):
         ``check_unchanged`` detects all later changes.
         """
         if self._fingerprints is None:
-            files = self.data_files() if self.mode in ("train", "eval") else {}
+            files = self.data_files() if self._has_targets else {}
             found = {name: fingerprint(path) for name, path in files.items()}
             self._fingerprints = MappingProxyType({name: file for name, file in found.items() if file is not None})
         return dict(self._fingerprints)

@@ -1,18 +1,24 @@
-"""Batches that a data layer makes with ``tf.data``, in the order of the plan; errors name the faulty example."""
+"""Batches that a data layer makes with ``tf.data``, in the order of the plan; errors name the faulty example.
+
+Also where the records of TFRecord files begin.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import struct
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.data.fields import flatten, mapped
+from open_seq2seq.utils.data_files import opened_data, shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 # What TensorFlow puts before an error's message (function, iterator, error class, assertion) and after it (condition of
@@ -58,21 +64,7 @@ _DATA_ERRORS = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.erro
                 tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError, tf.errors.UnimplementedError)
 
 
-class DatasetMaker(Protocol):
-    """Protocol of a data layer that makes batches with ``tf.data``; see ``data.data_layer.DataLayer``."""
-
-    @property
-    def input_signature(self) -> Any:
-        """A ``tf.TensorSpec`` for each array of a batch."""
-
-    def make_dataset(self, plan: tf.data.Dataset, training: bool) -> tf.data.Dataset | None:
-        """Returns a data set with one batch for each element of ``plan``."""
-
-    def describe_example(self, example: int) -> str:
-        """Returns how messages refer to an example."""
-
-
-def dataset_batches(layer: DatasetMaker, plan: Iterator[Wanted],
+def dataset_batches(layer: Any, plan: Iterator[Wanted],
                     training: bool) -> Iterator[tuple[int, dict[str, Any]]] | None:
     """Returns an iterator over (number, batch of NumPy arrays), or None if the layer makes no data set.
 
@@ -93,7 +85,7 @@ def dataset_batches(layer: DatasetMaker, plan: Iterator[Wanted],
 class _Run:
     """One pass of a layer's data set over a plan."""
 
-    def __init__(self, layer: DatasetMaker, plan: Iterator[Wanted], training: bool) -> None:
+    def __init__(self, layer: Any, plan: Iterator[Wanted], training: bool) -> None:
         self._layer, self._plan, self._training = layer, plan, training
         self._under_way: deque[Wanted] = deque()
         self._over = False
@@ -184,7 +176,7 @@ def _is_of(batch: Mapping[str, Any], wanted: Wanted) -> bool:
     return bool(np.isin(ids[ids >= 0], wanted.examples).all())
 
 
-def _check_elements(layer: DatasetMaker, dataset: tf.data.Dataset) -> None:
+def _check_elements(layer: Any, dataset: tf.data.Dataset) -> None:
     name = type(layer).__name__
     if not isinstance(dataset.element_spec, Mapping):
         raise ConfigError([f"The elements of {name}.make_dataset must be dicts with the keys "
@@ -204,3 +196,30 @@ def _fits(given: tf.TensorSpec, promised: tf.TensorSpec) -> bool:
 
 def _say(spec: tf.TensorSpec | None) -> str:
     return "nothing" if spec is None else f"{spec.dtype.name} {spec.shape}"
+
+
+# Sizes in bytes. A record consists of the data's length (8), its checksum (4), the data, and their checksum (4).
+_HEADER, _FOOTER = 12, 4
+
+
+def record_starts(path: str) -> np.ndarray:
+    """Returns the offset of each record of a TFRecord file in bytes, int64 ``[records]``.
+
+    Raises:
+      DataError: the file cannot be read, is empty, or does not consist of whole records.
+    """
+    starts: list[int] = []
+    place = 0
+    with opened_data(path, "The TFRecord file") as file:
+        size = os.fstat(file.fileno()).st_size
+        while place < size:
+            header = os.pread(file.fileno(), _HEADER, place)
+            length = struct.unpack("<Q", header[:8])[0] if len(header) == _HEADER else size
+            starts.append(place)
+            place += _HEADER + length + _FOOTER
+            if place > size:
+                raise DataError(f"{shown(path)}, record {len(starts)}: the file ends within the record, so it is "
+                                "incomplete or damaged, or not an uncompressed TFRecord file.")
+    if not starts:
+        raise DataError(f"The TFRecord file {shown(path)} is empty.")
+    return np.asarray(starts, np.int64)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from open_seq2seq.data.folders import files_below
-from open_seq2seq.data.kept import Kept
+from open_seq2seq.data.own_tables import Kept
+from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.data_files import shown
-from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.output_file import check_new_folder
+from open_seq2seq.utils.script import random_seed
 
 PARTS = ("train", "dev", "test")
 MOST_HELD_OUT = 1000  # largest number of examples of dev and of test, about
@@ -21,48 +26,34 @@ _NAMES_OF_PARTS = {"train": "train", "training": "train", "dev": "dev", "val": "
                    "validation": "dev", "test": "test", "testing": "test"}
 
 
-class Labelled(Protocol):
-    """Protocol of a labelled example."""
+@dataclass(frozen=True)
+class Labelled:
+    """A labelled example.
 
-    @property
-    def line(self) -> int:
-        """Number of its line in the table, counted from 1, or of its file among all."""
+    Attributes:
+      line: number of its line in the table, counted from 1, or of its file among all.
+      label: name of its class.
+      part: ``train``, ``dev`` or ``test`` if the data is split already; otherwise empty.
+      path: its file; empty for a row of a table.
+      key: what examples that must not be in two parts have in common.
+    """
 
-    @property
-    def label(self) -> str:
-        """Name of its class."""
-
-    @property
-    def part(self) -> str:
-        """``train``, ``dev`` or ``test`` if the data is split already; otherwise empty."""
-
-    @property
-    def key(self) -> str:
-        """What examples that must not be in two parts have in common."""
+    line: int
+    label: str
+    part: str = ""
+    path: str = ""
+    key: str = ""
 
     @property
     def place(self) -> str:
         """Where the example was read, for messages."""
+        return shown(self.path) if self.path else f"line {self.line:,}"
 
 
 Example = TypeVar("Example", bound=Labelled)
 
 
-class ClassFile(NamedTuple):
-    """A file of a class.
-
-    Attributes:
-      path: path of the file.
-      label: name of the class: of its folder.
-      part: part that the folder above the class names; empty if the data is not split.
-    """
-
-    path: str
-    label: str
-    part: str
-
-
-def class_files(folder: str) -> list[ClassFile]:
+def class_files(folder: str) -> list[Labelled]:
     """Returns the files of all classes: ``<folder>/<class>/…`` or ``<folder>/train/<class>/…``.
 
     A folder that contains nothing but another folder, as archives often do, is entered.
@@ -77,10 +68,11 @@ def class_files(folder: str) -> list[ClassFile]:
         names = _subfolders(folder)
     parts = [_NAMES_OF_PARTS.get(name.lower(), "") for name in names]
     if "train" in parts and all(parts):
-        files = [file for name, part in zip(names, parts, strict=True)
+        found = [file for name, part in zip(names, parts, strict=True)
                  for file in _files(os.path.join(folder, name), part)]
     else:
-        files = list(_files(folder, ""))
+        found = list(_files(folder, ""))
+    files = [Labelled(number, *file) for number, file in enumerate(found, 1)]
     if len({file.label for file in files}) < 2:
         raise DataError(f"The folder {shown(folder)} must contain a folder of files for each class, at least two: its "
                         f"folders are {', '.join(map(shown, names))[:200] or 'none'}.")
@@ -96,7 +88,8 @@ def _subfolders(folder: str) -> list[str]:
         raise DataError(f"The folder {shown(folder)} cannot be read: {error.strerror or error}.") from error
 
 
-def _files(folder: str, part: str) -> Iterator[ClassFile]:
+def _files(folder: str, part: str) -> Iterator[tuple[str, str, str]]:
+    """Yields (class, part, path) of each file."""
     for name in _subfolders(folder):
         below = os.path.join(folder, name)
         paths, folders = list(files_below(below)), _subfolders(below)
@@ -104,7 +97,7 @@ def _files(folder: str, part: str) -> Iterator[ClassFile]:
             raise DataError(f"{shown(below)} contains folders ({', '.join(map(shown, folders))[:80]}) but no files: if "
                             f"these are the classes, give --folder={shown(below)}; otherwise, move the files of the "
                             f"class {shown(name)} out of them.")
-        yield from (ClassFile(path, name, part) for path in paths)
+        yield from ((name, part, path) for path in paths)
 
 
 def keep_distinct(kept: Kept[Example]) -> None:
@@ -172,3 +165,68 @@ def split(examples: Sequence[Example], dev_share: float, test_share: float, seed
             for _ in range(count):
                 part_of[indices.pop()] = part
     return {part: [example for example, its in zip(examples, part_of, strict=True) if its == part] for part in PARTS}
+
+
+DROPPED = "dropped.tsv"
+"""Name of the file that lists what was left out."""
+_SHOWN = 12  # maximum number of classes whose counts are printed
+
+
+def add_split_arguments(parser: argparse.ArgumentParser, noun: str, output_dir: str) -> None:
+    """Adds the options of the output folder and of the split; ``noun`` is a word for an example, in the singular."""
+    parser.add_argument("--output_dir", default=output_dir, help="folder to write to (default: %(default)s)")
+    parser.add_argument("--dev_share", type=float, default=0.1, help=f"share of the {noun}s in dev, at most about "
+                        f"{MOST_HELD_OUT} {noun}s (default: %(default)s)")
+    parser.add_argument("--test_share", type=float, default=0.1, help="the same for test (default: %(default)s)")
+    parser.add_argument("--seed", type=random_seed, default=0, help="seed of the split (default: %(default)s)")
+
+
+def check_split_arguments(args: argparse.Namespace) -> None:
+    """Raises UserError if a share is out of range, or the output folder exists."""
+    for name in ("dev_share", "test_share"):
+        if not 0.0 < getattr(args, name) < 0.5:
+            raise UserError(f"--{name} must be a share of the examples above 0 and below 0.5, got "
+                            f"{getattr(args, name)}.")
+    check_new_folder(args.output_dir)
+
+
+def read_class_files(folder: str) -> list[Labelled]:
+    """Returns the files of the folders of classes (see ``class_files``), and prints how many there are."""
+    files = class_files(folder)
+    count = len({file.label for file in files})
+    deco_print(f"Read {shown(folder)}: {format_count(len(files), 'file')} in the folders of {count} classes")
+    return files
+
+
+def split_and_report(kept: Kept[Example], args: argparse.Namespace, noun: str,
+                     ) -> tuple[dict[str, list[Example]], list[str]]:
+    """Splits the examples (see ``split``) and prints what was left out, also before an error.
+
+    Returns:
+      Dict of part → its examples, and the names of the classes.
+    """
+    try:
+        parts = split(kept.rows, args.dev_share, args.test_share, args.seed)
+    except DataError:
+        kept.report(noun, place=lambda row: row.place)
+        raise
+    kept.report(noun, os.path.join(args.output_dir, DROPPED), lambda row: row.place)
+    return parts, class_names(row.label for row in kept.rows)
+
+
+def say_parts(path: str, parts: Mapping[str, Sequence[Example]], names: Sequence[str], noun: str) -> None:
+    """Prints the sizes of the parts, and how many examples of each class are in train.
+
+    Args:
+      path: the file of a part, with ``{part}`` for its name.
+      parts: dict of part → its examples.
+      names: names of the classes.
+      noun: word for an example, in the singular.
+    """
+    for part in PARTS:
+        deco_print(f"{path.replace('{part}', part)}: {format_count(len(parts[part]), noun)}")
+    counts = Counter(row.label for row in parts["train"])
+    some = ", ".join(f"{name} {counts[name]:,}" for name in names[:_SHOWN])
+    deco_print(f"{len(names)} classes, with {noun}s in train: {some}" + (", …" if len(names) > _SHOWN else ""))
+
+

@@ -1,21 +1,67 @@
-"""Reads tables that users bring, in the form in which their programs wrote them: TSV, CSV or JSON lines."""
+"""Reads tables that users bring, in the form in which their programs wrote them: TSV, CSV or JSON lines.
+
+Also what the scripts that prepare them share: rows that are left out, an option of columns, and what to do next.
+"""
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import csv
 import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from open_seq2seq.data.tables import csv_rows
 from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.data_files import opened_data, read_data, read_lines, shown
 from open_seq2seq.utils.errors import DataError, did_you_mean
+from open_seq2seq.utils.shipped import as_usable
+
+Row = TypeVar("Row", bound=Any)
+"""A row of a file, with the number of its line, from 1, as ``line``."""
+
+
+@dataclass
+class Kept(Generic[Row]):
+    """Rows that are kept, and those that were left out.
+
+    Attributes:
+      rows: the rows for training and evaluation.
+      dropped: dict of reason → rows that were left out.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    dropped: dict[str, list[Row]] = field(default_factory=dict)
+
+    def drop(self, row: Row, reason: str) -> None:
+        """Records a row as left out."""
+        self.dropped.setdefault(reason, []).append(row)
+
+    def all_dropped(self) -> list[tuple[str, Row]]:
+        """Returns (reason, row) of all rows that were left out, in the order of their lines."""
+        dropped = [(reason, row) for reason, rows in self.dropped.items() for row in rows]
+        return sorted(dropped, key=lambda pair: pair[1].line)
+
+    def report(self, noun: str, path: str | None = None, place: Callable[[Row], str] | None = None) -> None:
+        """Prints how many rows were left out and why.
+
+        Args:
+          noun: word for a row, in the singular, such as ``pair``.
+          path: file in which these rows are listed, if there is one.
+          place: function that returns where a row is, such as its file; by default its line.
+        """
+        if self.dropped:
+            count = format_count(len(self.all_dropped()), noun)
+            deco_print(f"Left out {count}" + (f", listed in {path} with line and reason:" if path else ":"))
+        for reason, rows in self.dropped.items():
+            first = min(rows, key=lambda row: row.line)
+            where = f"line {first.line:,}" if place is None else place(first)
+            deco_print(f"{len(rows):,} {reason} (first: {where})", offset=1)
 
 
 def groups_in_common(keys: Sequence[Iterable[Hashable]]) -> list[list[int]]:
@@ -45,6 +91,11 @@ def groups_in_common(keys: Sequence[Iterable[Hashable]]) -> list[list[int]]:
 def bare(text: str) -> str:
     """Returns a text without case, punctuation and white space; a text of punctuation alone is returned unchanged."""
     return "".join(char for char in text.casefold() if char.isalnum() or unicodedata.category(char)[0] == "M") or text
+
+
+def tidied(text: str) -> str:
+    """Returns a text with single spaces and composed letters (NFC)."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 JSON_SUFFIXES = (".jsonl", ".json", ".ndjson", ".manifest")
@@ -164,6 +215,38 @@ class OwnTable:
                 f"put values that contain {between} into double quotes")
             raise DataError(f"{words}: {remedy}, or name the columns with {option}.")
         deco_print(f"WARNING: {words}.")
+
+
+class TwoColumns(argparse.Action):
+    """Reads an option whose ``nargs`` is ``"+"``: two columns, as two words or with a comma between them."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+                 option_string: str | None = None) -> None:
+        convert = self.type if callable(self.type) else str
+        is_one_word = len(values) == 1 and isinstance(values[0], str)
+        columns = [convert(word) for word in values[0].split(",")] if is_one_word else values
+        if len(columns) != 2:
+            parser.error(f"{option_string} needs two columns, such as {option_string}=1,2, but got "
+                         f"{','.join(map(str, columns))}")
+        setattr(namespace, self.dest, columns)
+
+
+def say_next(recipe: str, config: str, settings: Mapping[str, Any]) -> None:
+    """Prints what to do with the prepared files.
+
+    Args:
+      recipe: the config that the user's own config is based on.
+      config: name of the user's config.
+      settings: variables of the recipe, and their values; several variables, in one string, have a tuple of values.
+    """
+    deco_print(f"Next: write {config}, with the lines")
+    for names, value in {"base_config": recipe, **settings}.items():
+        values = value if isinstance(value, tuple) else (value,)
+        texts = [json.dumps(one, ensure_ascii=False) if isinstance(one, str) else repr(one) for one in values]
+        deco_print(as_usable(f"{names} = {', '.join(texts)}"), offset=1)
+    command = as_usable(f"python run.py --config_file={config} --mode=train_eval")
+    deco_print(f"Then check it: {command} --check")
+    deco_print(f"Then train: {command}")
 
 
 def read_own_table(path: str) -> OwnTable:

@@ -20,7 +20,7 @@ import pytest
 
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.data.image2label.toy_images import write_toy_cifar, write_toy_folders
-from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
+from open_seq2seq.data.lm.tokenizers import LMVocabulary, count_tokens
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.data.text2speech.toy_voice import write_toy_voice
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens

@@ -13,11 +13,15 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.datasets import UnusableDataError, reason
 from open_seq2seq.data.examination import examined
 from open_seq2seq.data.fields import Field
-from open_seq2seq.data.image2label.augmentation import beta_quantiles, mixed, mixing_weights, standardized
-from open_seq2seq.data.image2label.image_files import decode_rgb, find_images, on_white
-from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet, RecordSet
-from open_seq2seq.data.image2label.params import image_problems
-from open_seq2seq.data.image2label.pipeline import Pipeline
+from open_seq2seq.data.image2label.image_files import FileSet, PixelSet, RecordSet, decode_rgb, find_images, on_white
+from open_seq2seq.data.image2label.pipeline import (
+    Pipeline,
+    beta_quantiles,
+    image_problems,
+    mixed,
+    mixing_weights,
+    standardized,
+)
 from open_seq2seq.parts.randomness import example_uniforms
 from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.data_files import shown
@@ -88,7 +92,7 @@ class ImageDataLayer(DataLayer):
         size = self.params["image_size"]
         fields: dict[str, Any] = {"source_tensors": [Field(tf.float32, (None, size, size, self.channels))],
                                   "ids": Field(tf.int64, (None,))}
-        if self.mode in ("train", "eval"):
+        if self._has_targets:
             fields["target_tensors"] = [Field(tf.float32, (None, self.num_classes))]
         return fields
 
@@ -110,7 +114,7 @@ class ImageDataLayer(DataLayer):
                 selected = tf.concat([good[:1] | ~tf.reduce_any(good), good[1:]], axis=0)
                 arrays = {key: tf.boolean_mask(value, selected) for key, value in arrays.items()}
             arrays = {key: (value,) if key.endswith("tensors") else value for key, value in arrays.items()}
-            if self.mode not in ("train", "eval"):
+            if not self._has_targets:
                 del arrays["target_tensors"]
             return arrays
 

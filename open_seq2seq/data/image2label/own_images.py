@@ -11,49 +11,33 @@ from dataclasses import dataclass, replace
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.image2label.image_files import NOT_IMAGES, decode_rgb, is_image
-from open_seq2seq.data.image2label.image_sets import on_host
-from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.own_classes import ClassFile, keep_distinct
+from open_seq2seq.data.image2label.image_files import NOT_IMAGES, decode_rgb, is_image, on_host
+from open_seq2seq.data.own_classes import Labelled, keep_distinct
+from open_seq2seq.data.own_tables import Kept
 from open_seq2seq.utils.console import tracked
-from open_seq2seq.utils.data_files import read_data, shown
+from open_seq2seq.utils.data_files import read_data
 from open_seq2seq.utils.errors import DataError
 
 _SIZES = (32, 64, 96, 128)  # of images, in pixels, that the recipe offers
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A file of a class.
+class Picture(Labelled):
+    """A file of a class; the key is the checksum of its content, empty before the file has been decoded.
 
     Attributes:
-      line: number of the file among all, counted from 1.
-      label: name of its class.
-      part: the part that a folder named; otherwise empty.
-      path: path of the file.
-      key: checksum of its content; empty before the file has been decoded.
       side: length of its shorter side in pixels; 0 before the file has been decoded.
     """
 
-    line: int
-    label: str
-    part: str
-    path: str
-    key: str = ""
     side: int = 0
 
-    @property
-    def place(self) -> str:
-        """The file, for messages."""
-        return shown(self.path)
 
-
-def clean(files: Sequence[ClassFile]) -> Kept[Picture]:
+def clean(files: Sequence[Labelled]) -> Kept[Picture]:
     """Leaves out files that are not images, broken or repeated, and those of classes that are too small to be split."""
     kept = Kept[Picture]()
     images: list[Picture] = []
-    for number, file in enumerate(files, 1):
-        picture = Picture(number, file.label, file.part, file.path)
+    for file in files:
+        picture = Picture(file.line, file.label, file.part, file.path)
         if not is_image(file.path):
             kept.drop(picture, NOT_IMAGES)
         elif picture.place != picture.path or picture.label.strip() != picture.label or "\n" in picture.path:

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from open_seq2seq.data.image2label.image_sets import on_host
+from open_seq2seq.data.image2label.image_files import on_host
 from open_seq2seq.utils import disk
 
 SHAPES = ("circle", "cross", "square", "triangle")

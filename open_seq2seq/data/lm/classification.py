@@ -19,8 +19,7 @@ from open_seq2seq.data.lm.params import (
     tokenizer_params,
 )
 from open_seq2seq.data.lm.reviews import rating_of, read_review, review_files
-from open_seq2seq.data.lm.tokenizers import Split
-from open_seq2seq.data.lm.vocabulary import LMVocabulary
+from open_seq2seq.data.lm.tokenizers import LMVocabulary, Split
 from open_seq2seq.data.tables import Table
 from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
 from open_seq2seq.data.text2text.corpus import Layout

@@ -10,19 +10,19 @@ from open_seq2seq.config.files import ASSET
 from open_seq2seq.config.params import FREE, REFUSE, Param, check_params, without_effect
 from open_seq2seq.data.lm.tokenizers import (
     FittingTokenizer,
+    LMVocabulary,
     PieceTokenizer,
     ReviewTokenizer,
     Split,
     VocabularyTokenizer,
+    count_tokens,
     review_words,
     split_characters,
     split_normalized_words,
     split_raw_words,
     split_words,
 )
-from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
-from open_seq2seq.data.text2text.text_layer import TextDataLayer
-from open_seq2seq.data.text2text.text_params import PATH, shared_params
+from open_seq2seq.data.text2text.text_layer import PATH, TextDataLayer, shared_params
 from open_seq2seq.data.text2text.token_table import Column
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown

@@ -20,7 +20,7 @@ from open_seq2seq.data.lm.params import (
     make_tokenizer,
     tokenizer_params,
 )
-from open_seq2seq.data.lm.vocabulary import UNKNOWN, LMVocabulary
+from open_seq2seq.data.lm.tokenizers import UNKNOWN, LMVocabulary
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, Layout, TokenCorpus
 from open_seq2seq.data.text2text.token_table import Column, TokenTable
 from open_seq2seq.data.text_remarks import column_remarks, count_ids, unknown_in_prompts
@@ -127,17 +127,12 @@ class WKTDataLayer(LMTextDataLayer):
         return {**params, "processed_data_folder": "wkt-processed_data" if folder is None else folder}
 
     def _prepare(self) -> None:
-        self.tokenizer = make_tokenizer(self.params, self.params_path, self._build if self._reads_text else None)
-
-    @property
-    def _reads_text(self) -> bool:
-        """Whether examples are chunks of a text; in inference, they are lines."""
-        return self.mode in ("train", "eval")
+        self.tokenizer = make_tokenizer(self.params, self.params_path, self._build if self._has_targets else None)
 
     @property
     def contiguous(self) -> bool:  # type: ignore[override]
         """Whether each chunk continues the previous one, so that states can be carried."""
-        return bool(self.params["carry_state"]) and self._reads_text
+        return bool(self.params["carry_state"]) and self._has_targets
 
     @property
     def _has_random_lengths(self) -> bool:
@@ -183,14 +178,14 @@ class WKTDataLayer(LMTextDataLayer):
         return Layout(np.iinfo(np.int32).max, start=self.end_id, end=None, padding=self.end_id)
 
     def _columns(self) -> list[Column]:
-        if self._reads_text:
+        if self._has_targets:
             return [Column("source", self.tokenizer, self._text_path(self.mode), line_end=self.end_id)]
         return [Column("source", self.tokenizer, self.params["text_file"] or "")]
 
     def _index_dir(self, path: str) -> str | None:
         if not os.path.exists(path) or os.path.getsize(path) < INDEX_FROM_BYTES:
             return None
-        return self.params["processed_data_folder"] if self._reads_text else process_folder()
+        return self.params["processed_data_folder"] if self._has_targets else process_folder()
 
     def _read(self, thorough: bool) -> list[TokenTable]:
         if self.params["text_file"] is not None:
@@ -199,7 +194,7 @@ class WKTDataLayer(LMTextDataLayer):
         return [self._table_of_rows([(number, [word]) for number, word in enumerate(words, 1)], "seed_tokens")]
 
     def _load(self, thorough: bool = False) -> None:
-        if not self._reads_text:
+        if not self._has_targets:
             return super()._load(thorough)
         _ = self.fingerprints  # computed before the file is read, to detect later changes
         self._text = text = self._corpus(self._columns()[0], thorough)
@@ -226,10 +221,10 @@ class WKTDataLayer(LMTextDataLayer):
     @property
     def lengths(self) -> np.ndarray:
         """Number of tokens of each line in inference; otherwise 1, because all chunks have the same width."""
-        return np.ones(self._chunks, np.int64) if self._reads_text else super().lengths
+        return np.ones(self._chunks, np.int64) if self._has_targets else super().lengths
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
-        if not self._reads_text:
+        if not self._has_targets:
             return super().make_batch(examples)
         examples, bptt = np.asarray(examples, np.int64), self.params["bptt"]
         begins = examples * bptt
@@ -280,14 +275,14 @@ class WKTDataLayer(LMTextDataLayer):
     def fields(self) -> dict[str, Any]:
         fields = super().fields
         side = fields["source_tensors"]
-        if not self._reads_text:
+        if not self._has_targets:
             return fields
         if not self._has_random_lengths:
             side = [Field(tf.int32, (None, min(self.params["bptt"], self._size))), side[1]]
         return {**fields, "source_tensors": side, "target_tensors": side}
 
     def describe_example(self, example: int) -> str:
-        if not self._reads_text:
+        if not self._has_targets:
             return super().describe_example(example)
         if self._has_random_lengths:
             row, position = divmod(example, self._chunks // self.training_rows)
@@ -337,7 +332,7 @@ class WKTDataLayer(LMTextDataLayer):
 
     def data_files(self, *kinds: str) -> dict[str, str]:
         """Returns the text of this mode."""
-        return {"text": self._text_path(self.mode)} if self.mode in ("train", "eval") else {}
+        return {"text": self._text_path(self.mode)} if self._has_targets else {}
 
     @classmethod
     def _params_for_file(cls, path: str) -> dict[str, Any]:

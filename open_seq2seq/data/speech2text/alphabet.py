@@ -1,19 +1,25 @@
-"""The output symbols of a recogniser: characters, or the pieces of a SentencePiece model."""
+"""The output symbols of a recogniser, characters or the pieces of a SentencePiece model, and transcripts in them."""
 
 from __future__ import annotations
 
 import abc
+import argparse
 import unicodedata
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from open_seq2seq.data.sentencepiece_models import load_sentencepiece, normalized
+from open_seq2seq.data.speech2text.manifests import Utterance
+from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.data.text_remarks import changed_remarks
+from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.unicode_text import spelled
+from open_seq2seq.utils.unicode_text import APOSTROPHES, spelled
 
 
 class Alphabet(abc.ABC):
@@ -174,3 +180,147 @@ def _read_characters(path: str) -> list[str]:
     if not characters:
         raise DataError(f"The alphabet {path} is empty: write one character per line.")
     return list(characters)
+
+
+NORMALIZATION = ("unicode_form", "lower_case", "remove_characters")
+"""The data layer's parameters that control the normalisation of transcripts."""
+
+
+class Transcripts:
+    """The labels (encoded transcripts) of all rows of a data set.
+
+    Args:
+      texts: normalised transcript of each row; None for a row without a transcript.
+      alphabet: encodes the transcripts.
+
+    Attributes:
+      texts: the transcripts ``[rows]``.
+      lengths: number of ids of each row ``[rows]``, including ``</S>`` if the alphabet has it.
+      ctc_steps: number of steps that CTC needs for each row ``[rows]``: one for each id, and one more between equal
+        neighbours.
+      problems: dict of row → (kind, detail); see ``recordings.Problem``.
+    """
+
+    def __init__(self, texts: list[str | None], alphabet: Alphabet) -> None:
+        self.texts = texts
+        self.problems: dict[int, tuple[str, str]] = {}
+        ids = [self._encode(row, text, alphabet) for row, text in enumerate(texts)]
+        self.ctc_steps = np.asarray([len(row) + sum(a == b for a, b in zip(row, row[1:], strict=False)) for row in ids])
+        if alphabet.end_id is not None:
+            ids = [[*row, alphabet.end_id] for row in ids]
+        self.lengths = np.asarray([len(row) for row in ids], np.int32)
+        self._offsets = np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
+        self._ids = np.fromiter((i for row in ids for i in row), np.min_scalar_type(alphabet.size),
+                                int(self._offsets[-1]))
+
+    def _encode(self, row: int, text: str | None, alphabet: Alphabet) -> list[int]:
+        if text is None:
+            self.problems[row] = ("no transcript", "has no transcript")
+        elif not text.strip():
+            self.problems[row] = ("empty transcript", "has an empty transcript")
+        elif unknown := alphabet.unknown(text):
+            hint = " (set lower_case to True)" if not alphabet.unknown(text.lower()) else ""
+            self.problems[row] = ("characters outside the alphabet", "has a transcript with characters outside the "
+                                  f"alphabet: {describe_characters(unknown)}{hint}")
+        else:
+            return alphabet.encode(text)
+        return []
+
+    def batch(self, rows: Iterable[int]) -> list[np.ndarray]:
+        """Returns the ids ``[batch, time]`` of some rows, padded with 0, and their lengths ``[batch]``, both int32."""
+        rows = np.asarray(rows, np.int64)
+        lengths = self.lengths[rows]
+        ids = np.zeros([len(rows), int(lengths.max(initial=0))], np.int32)
+        for place, row in enumerate(rows):
+            ids[place, :lengths[place]] = self._ids[self._offsets[row]:self._offsets[row + 1]]
+        return [ids, lengths]
+
+
+def text_normalizer(params: Mapping[str, Any]) -> Callable[[str], str]:
+    """Returns a function that normalises transcripts as the parameters ``NORMALIZATION`` specify."""
+    form, lower, unwanted = (params[name] for name in NORMALIZATION)
+    removed = {ord(character): None for character in unwanted}
+
+    def normalize(text: str) -> str:
+        if form:
+            text = unicodedata.normalize(form, text)
+        if lower:
+            text = text.lower()
+        return text.translate(removed) if removed else text
+
+    return normalize
+
+
+def add_spelling_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that change the transcripts; their names are those of the data layer's parameters."""
+    parser.add_argument("--unicode_form", choices=["NFC", "NFD", "NFKC", "NFKD"], default="NFC",
+                        help="Unicode normalisation (default: %(default)s, which composes letters and their accents)")
+    parser.add_argument("--lower_case", action="store_true", help="convert transcripts to lower case")
+    parser.add_argument("--remove_characters", default="", metavar="CHARACTERS",
+                        help="characters to remove from the transcripts")
+
+
+def write_alphabet(path: str, utterances: Sequence[Utterance], normalize: Callable[[str], str], shown: int,
+                   place: str | None = None) -> None:
+    """Writes each character of the transcripts once, the space first, the others sorted.
+
+    If there are ASCII and typographic apostrophes, only the ASCII one is written; transcripts are then read as if they
+    had it (see ``Alphabet.spelled``).
+
+    Prints how often the rarest characters occur and where each first occurs, because these are often typing errors.
+
+    Args:
+      path: the file to write.
+      utterances: recordings with transcripts.
+      normalize: the function that normalises a transcript.
+      shown: maximum number of characters to print.
+      place: path that the file will get; None if it is ``path``.
+
+    Raises:
+      DataError: all transcripts are empty, or one has several lines.
+    """
+    counts, first_uses = _count_characters(utterances, normalize)
+    if not counts:
+        lists = ", ".join(dict.fromkeys(utterance.source for utterance in utterances))
+        raise DataError(f"All transcripts in {lists} are empty, so there is no alphabet to write.")
+    _merge_apostrophes(counts)
+    write_lines(path, sorted(counts, key=lambda character: (character != " ", character)))
+    deco_print(f"{place or path}: {len(counts):,} characters from {len(utterances):,} transcripts, the rarest first:")
+    for line in _describe(counts, first_uses, shown):
+        deco_print(line, offset=1)
+    if any(character.lower() != character and character.lower() in counts for character in counts):
+        deco_print("Some letters occur in upper and lower case: --lower_case merges them.")
+
+
+def _merge_apostrophes(counts: Counter[str]) -> None:
+    """Counts typographic apostrophes as ASCII ones if there are some of both, and prints how many."""
+    usual = APOSTROPHES[0]
+    for other in APOSTROPHES[1:]:
+        if usual in counts and other in counts:
+            counts[usual] += (number := counts.pop(other))
+            deco_print(f"{describe_characters(other)} is read as {describe_characters(usual)}: "
+                       f"{format_count(number, 'time')}")
+
+
+def _count_characters(utterances: Sequence[Utterance], normalize: Callable[[str], str],
+                      ) -> tuple[Counter[str], dict[str, str]]:
+    """Returns how often each character occurs, and the file and line where it first occurs."""
+    counts: Counter[str] = Counter()
+    first_uses: dict[str, str] = {}
+    for utterance in utterances:
+        text = normalize(utterance.text or "")
+        if "\n" in text or "\r" in text:
+            raise DataError(f"{utterance.place}: the transcript contains a line break, which cannot be in an alphabet: "
+                            "write the transcript on one line.")
+        counts.update(text)
+        for character in text:
+            first_uses.setdefault(character, utterance.place)
+    return counts, first_uses
+
+
+def _describe(counts: Counter[str], places: dict[str, str], shown: int) -> list[str]:
+    """Returns one line for each of the rarest characters, the rarest first, and one for the number of the others."""
+    rarest = sorted(counts, key=lambda character: (counts[character], character))
+    lines = [f"{counts[c]:>9,}  {c!r}  U+{ord(c):04X} {unicodedata.name(c, '(no name)')}, first in {places[c]}"
+             for c in rarest[:shown]]
+    return lines + ([f"and {len(rarest) - shown:,} more frequent characters"] if len(rarest) > shown else [])

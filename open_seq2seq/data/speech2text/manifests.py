@@ -79,72 +79,40 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
     return utterances
 
 
-class CsvList:
-    """A table of recordings, with tabs between columns if the first line contains tabs, otherwise commas.
+def _read_csv(path: str, audio_root: str | None, needs_text: bool, subfolders: Sequence[str]) -> Iterator[Utterance]:
+    """Yields the rows of a table, with tabs between columns if the first line contains tabs, otherwise commas.
 
     With commas, values can be in double quotes; with tabs, quotes have no special meaning.
-
-    Args:
-      path: UTF-8 file whose first line names the columns.
-      audio_root: see ``read_manifests``.
-      needs_text: whether there must be transcripts.
-      subfolders: see ``read_manifests``.
-
-    Attributes:
-      header: names of the columns.
-
-    Raises:
-      DataError: the file cannot be read, or a necessary column is missing or occurs twice.
     """
-
-    def __init__(self, path: str, audio_root: str | None, needs_text: bool, subfolders: Sequence[str] = ()) -> None:
-        self._path, self._audio_root, self._subfolders = path, audio_root, subfolders
-        lines = read_lines(path, "The list")
-        first = next(lines, "")
-        self._has_tabs = "\t" in first and FILE_COLUMN in map(str.strip, first.split("\t"))
-        form: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if self._has_tabs else {}
-        self._reader = csv.reader((line + "\n" for line in itertools.chain([first], lines)), **form)
-        self._cells = self._split()
-        self.header = [name.strip() for name in next(self._cells, [])]
-        self._check_header([FILE_COLUMN, TEXT_COLUMN] if needs_text else [FILE_COLUMN])
-
-    def _split(self) -> Iterator[list[str]]:
-        try:
-            yield from self._reader
-        except csv.Error as error:
-            raise DataError(f"{self._path}:{self._reader.line_num}: the line is not valid CSV ({error}): look for an "
-                            "unclosed double quote.") from error
-
-    def _check_header(self, needed: Sequence[str]) -> None:
-        if missing := [name for name in needed if name not in self.header]:
-            raise DataError(f"{self._path}:1: the header {','.join(self.header)[:80]!r} lacks {' and '.join(missing)}: "
-                            "name the columns in the first line, separated by commas or tabs.")
-        if twice := [name for name in needed if self.header.count(name) > 1]:
-            raise DataError(f"{self._path}:1: the header has the column {twice[0]} more than once: remove or rename "
-                            "the others.")
-
-    def rows(self) -> Iterator[Utterance]:
-        """Yields each recording.
-
-        Raises:
-          DataError: a row has another number of columns than the header, or a line is not UTF-8 or not valid CSV.
-        """
-        file_column = self.header.index(FILE_COLUMN)
-        text_column = self.header.index(TEXT_COLUMN) if TEXT_COLUMN in self.header else None
-        remedy = "put exactly one tab between columns" if self._has_tabs else (
-            "put text with commas into double quotes, and a comma between columns")
-        for row in self._cells:
-            if not row:
-                continue
-            line = self._reader.line_num
-            if len(row) != len(self.header):
-                raise DataError(f"{self._path}:{line}: the row has {len(row)} columns, but the header has "
-                                f"{len(self.header)}: {remedy}.")
-            name = row[file_column].strip()
-            text = None if text_column is None else row[text_column]
-            for one, variants in _variants(name, self._subfolders):
-                yield Utterance(shown(one), _located(one, self._path, self._audio_root), text, self._path, line,
+    lines = read_lines(path, "The list")
+    first = next(lines, "")
+    has_tabs = "\t" in first and FILE_COLUMN in map(str.strip, first.split("\t"))
+    form: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if has_tabs else {}
+    reader = csv.reader((line + "\n" for line in itertools.chain([first], lines)), **form)
+    remedy = "put exactly one tab between columns" if has_tabs else (
+        "put text with commas into double quotes, and a comma between columns")
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        _check_header(path, header, [FILE_COLUMN, TEXT_COLUMN] if needs_text else [FILE_COLUMN])
+        for row in filter(None, reader):
+            if len(row) != len(header):
+                raise DataError(f"{path}:{reader.line_num}: the row has {len(row)} columns, but the header has "
+                                f"{len(header)}: {remedy}.")
+            text = row[header.index(TEXT_COLUMN)] if TEXT_COLUMN in header else None
+            for one, variants in _variants(row[header.index(FILE_COLUMN)].strip(), subfolders):
+                yield Utterance(shown(one), _located(one, path, audio_root), text, path, reader.line_num,
                                 variants=variants)
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: the line is not valid CSV ({error}): look for an unclosed double "
+                        "quote.") from error
+
+
+def _check_header(path: str, header: Sequence[str], needed: Sequence[str]) -> None:
+    if missing := [name for name in needed if name not in header]:
+        raise DataError(f"{path}:1: the header {','.join(header)[:80]!r} lacks {' and '.join(missing)}: name the "
+                        "columns in the first line, separated by commas or tabs.")
+    if twice := [name for name in needed if header.count(name) > 1]:
+        raise DataError(f"{path}:1: the header has the column {twice[0]} more than once: remove or rename the others.")
 
 
 def _variants(name: str, subfolders: Sequence[str]) -> list[tuple[str, int]]:
@@ -162,7 +130,7 @@ def _read(entry: str, audio_root: str | None, needs_text: bool, subfolders: Sequ
     elif not needs_text and (entry.lower().endswith(AUDIO_SUFFIXES) or not _is_csv(entry)):
         yield Utterance(shown(entry), entry, None, entry, 0)
     else:
-        yield from CsvList(entry, audio_root, needs_text, subfolders).rows()
+        yield from _read_csv(entry, audio_root, needs_text, subfolders)
 
 
 def _is_csv(path: str) -> bool:

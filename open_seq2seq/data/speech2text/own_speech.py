@@ -17,8 +17,7 @@ import numpy as np
 
 from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, AudioError, is_silent, read_audio, read_info
 from open_seq2seq.data.folders import files_below, name_from
-from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.own_tables import read_own_table
+from open_seq2seq.data.own_tables import Kept, read_own_table
 from open_seq2seq.data.speech2text.manifests import FILE_COLUMN, TEXT_COLUMN, Utterance, read_manifests
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print, format_count, tracked

@@ -7,25 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.config.files import ASSET, LIST
+from open_seq2seq.config.files import LIST
 from open_seq2seq.config.params import FREE, REFUSE, Param, with_change, without_effect
 from open_seq2seq.data.audio.feature_cache import FORMATS
-from open_seq2seq.data.audio.feature_settings import BACKENDS, INPUT_TYPES, FeatureSettings
+from open_seq2seq.data.audio.feature_settings import BACKENDS, FeatureSettings
 from open_seq2seq.utils.errors import ConfigError
 
 PATH = (str, type(None))
 _NUMBERS = (float, list, np.ndarray, type(None))
-
-
-def required_params() -> dict[str, Any]:
-    """Returns the required parameters."""
-    return {
-        "num_audio_features": Param(int, doc="Number of features per frame: frequencies, mel filters or coefficients.",
-                                    minimum=1, maximum=10**5),
-        "input_type": Param(list(INPUT_TYPES), doc="Type of the features.", on_change=REFUSE),
-        "vocab_file": Param(str, doc="The alphabet: a file with one character per line, in the order of the ids; with "
-                            "bpe, a SentencePiece model.", file=ASSET),
-    }
 
 
 def optional_params() -> dict[str, Any]:

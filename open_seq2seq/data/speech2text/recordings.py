@@ -16,7 +16,6 @@ import numpy as np
 
 from open_seq2seq.data.audio.audio_files import (
     AudioError,
-    AudioInfo,
     Segment,
     overlapping,
     read_info,
@@ -24,10 +23,9 @@ from open_seq2seq.data.audio.audio_files import (
 )
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
 from open_seq2seq.data.examination import OR_SKIP
-from open_seq2seq.data.speech2text.alphabet import Alphabet
+from open_seq2seq.data.speech2text.alphabet import Alphabet, Transcripts, text_normalizer
 from open_seq2seq.data.speech2text.augmentation import Draw, stretched_length
 from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
-from open_seq2seq.data.speech2text.transcripts import Transcripts, text_normalizer
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print, tracked
 from open_seq2seq.utils.data_files import shown
@@ -51,7 +49,7 @@ class AudioIndex:
       paths: the recordings.
       folder: folder for the cache file of a large data set; None for no cache, as in inference. Recordings whose size,
         mtime or ctime has changed are read again. A folder that cannot be written is not an error.
-      threads: number of files to read in parallel.
+      threads: maximum number of files to read in parallel.
 
     Attributes:
       samples: number of samples of each file at the file's own rate ``[files]``; 0 if the file cannot be read.
@@ -82,7 +80,7 @@ class AudioIndex:
         numbers: dict[str, int] = {}  # a recording may occur many times, if examples are segments of it
         for number, path in enumerate(paths):
             numbers.setdefault(path, number)
-        with ThreadPoolExecutor(threads, "audio-index") as pool:
+        with ThreadPoolExecutor(min(threads, os.cpu_count() or 1), "audio-index") as pool:
             for _ in tracked(pool.map(look, numbers.values(), chunksize=64), len(numbers), "Reading audio headers"):
                 pass
         first = np.asarray([numbers[path] for path in paths], np.int64)
@@ -91,13 +89,6 @@ class AudioIndex:
         self.samples, self.rates, self.channels = table[:, _STAMP:].T
         if folder is not None and (cached is None or not np.array_equal(table, cached)):
             self._remember(paths, folder, table)
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def info(self, number: int) -> AudioInfo:
-        """Returns the header of the file with this index."""
-        return AudioInfo(int(self.samples[number]), int(self.rates[number]), int(self.channels[number]))
 
     def take(self, numbers: Sequence[int]) -> None:
         """Keeps the files with these indices, in this order; an index may occur several times."""
@@ -124,19 +115,10 @@ class AudioIndex:
     def _remember(self, paths: Sequence[str], folder: str, table: np.ndarray) -> None:
         with contextlib.suppress(OSError):
             os.makedirs(folder, exist_ok=True)
-            _write_array(self._file(paths, folder), table)
-
-
-def _write_array(path: str, array: np.ndarray) -> None:
-    """Writes an array to a ``.npy`` file with a checksum, which appears under its name only once complete.
-
-    Raises:
-      OSError: the file cannot be written.
-    """
-    content = io.BytesIO()
-    np.save(content, array, allow_pickle=False)
-    with disk.writing(path, disk.always) as file:
-        file.write(sealed(content.getvalue()))
+            content = io.BytesIO()
+            np.save(content, table, allow_pickle=False)
+            with disk.writing(self._file(paths, folder), disk.always) as file:
+                file.write(sealed(content.getvalue()))
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:
@@ -187,7 +169,6 @@ class Recordings:
       mode: ``train``, ``eval`` or ``infer``; inference needs no transcripts and ignores limits on the duration.
       alphabet: the alphabet of the transcripts.
       settings: the feature settings.
-      threads: number of files to read in parallel.
 
     Attributes:
       utterances: the rows of all lists, numbered from 0 in this order.
@@ -204,15 +185,15 @@ class Recordings:
       DataError: a list cannot be read, there are bad examples with ``on_bad_example: stop``, or no examples are left.
     """
 
-    def __init__(self, params: Mapping[str, Any], mode: str, alphabet: Alphabet, settings: FeatureSettings,
-                 threads: int) -> None:
+    def __init__(self, params: Mapping[str, Any], mode: str, alphabet: Alphabet, settings: FeatureSettings) -> None:
         self._params, self._mode, self._settings = params, mode, settings
         self._labelled = mode in ("train", "eval")
         self.utterances = read_manifests(params["dataset_files"], params["audio_root"], self._labelled,
                                          _subfolders(params, mode))
         self._variants = np.asarray([utterance.variants for utterance in self.utterances], np.int64)
         self.index = AudioIndex([u.path for u in self.utterances],
-                                cache_folder(params) if self._labelled else None, threads)
+                                cache_folder(params) if self._labelled else None,
+                                params["map_parallel_calls"])
         self._outside: dict[int, tuple[str, str]] = {}
         self.segments = dict(self._find_segments())
         self.windows: list[tuple[int, float]] = []
@@ -260,7 +241,8 @@ class Recordings:
     @property
     def files(self) -> np.ndarray:
         """Row numbers of the recordings of all examples, with all variants ``[recordings]``."""
-        return _ranges(self.rows, self._variants[self.rows])
+        counts = self._variants[self.rows]
+        return np.arange(counts.sum()) + np.repeat(self.rows - _starts(counts), counts)
 
     @property
     def longest(self) -> np.ndarray:
@@ -323,12 +305,11 @@ class Recordings:
     def _header_problems(self, settings: FeatureSettings) -> dict[int, tuple[str, str]]:
         problems = {row: (error.kind, error.detail) for row, error in self.index.errors.items()} | self._outside
         if not self._params["convert_audio"]:
-            for row in range(len(self.index)):
-                info = self.index.info(row)
-                if row not in problems and info.rate != settings.sample_freq:
-                    problems[row] = ("another rate", f"has a rate of {info.rate} Hz instead of {settings.sample_freq}")
-                elif row not in problems and info.channels > 1:
-                    problems[row] = ("several channels", f"has {info.channels} channels instead of one")
+            for row, (rate, channels) in enumerate(zip(self.index.rates, self.index.channels, strict=True)):
+                if row not in problems and rate != settings.sample_freq:
+                    problems[row] = ("another rate", f"has a rate of {rate} Hz instead of {settings.sample_freq}")
+                elif row not in problems and channels > 1:
+                    problems[row] = ("several channels", f"has {channels} channels instead of one")
         if self.transcripts is not None:
             problems = {**self.transcripts.problems, **self._duplicates(), **problems}
         return dict(sorted(problems.items()))
@@ -415,11 +396,6 @@ def _subfolders(params: Mapping[str, Any], mode: str) -> list[str]:
 def _starts(counts: np.ndarray) -> np.ndarray:
     """Returns where groups of these sizes begin."""
     return np.cumsum(counts) - counts
-
-
-def _ranges(firsts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Returns the numbers of ranges that begin with ``firsts`` and have ``counts`` numbers, one after another."""
-    return np.arange(counts.sum()) + np.repeat(firsts - _starts(counts), counts)
 
 
 def describe_problems(problems: Sequence[Problem]) -> str:

@@ -1,35 +1,163 @@
-"""The data layer for speech recognition: recordings and their transcripts."""
+"""The data layer for speech recognition: recordings, which become features, and their transcripts."""
 
 from __future__ import annotations
 
-import os
+import dataclasses
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.audio.audio_files import AudioError, Excerpt, Window, given_audio, given_length, windows_of_given
+from open_seq2seq.config.files import ASSET
+from open_seq2seq.config.params import REFUSE, Param
+from open_seq2seq.data.audio.audio_files import (
+    AudioError,
+    Excerpt,
+    Segment,
+    Window,
+    given_audio,
+    given_length,
+    is_silent,
+    read_audio,
+    read_for_inference,
+    windows_of_given,
+)
 from open_seq2seq.data.audio.feature_cache import FeatureCache
 from open_seq2seq.data.audio.feature_graph import AudioFeatures, masked_features
+from open_seq2seq.data.audio.feature_settings import INPUT_TYPES, FeatureSettings
+from open_seq2seq.data.audio.features import audio_features, normalized_audio
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.alphabet import Alphabet, make_alphabet
-from open_seq2seq.data.speech2text.augmentation import Draw, make_augmentation, stretched_length
+from open_seq2seq.data.speech2text.augmentation import (
+    Augmentation,
+    Draw,
+    apply_masks,
+    make_augmentation,
+    stretched_length,
+)
 from open_seq2seq.data.speech2text.params import (
     check_data_params,
     make_settings,
     optional_params,
-    required_params,
 )
-from open_seq2seq.data.speech2text.pipeline import Pipeline, cache_parameters
 from open_seq2seq.data.speech2text.recordings import Problem, Recordings, StepsOf, cache_folder, describe_problems
 from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
+
+
+class Pipeline:
+    """Reads recordings, augments them, and computes features; thread-safe.
+
+    The steps are, in this order: read and resample, perturb the speed, normalise, add noise and dither, compute
+    features, apply masks. With the backend ``tf``, they end with the noise: the model's graph computes the features and
+    applies the masks, which are drawn here.
+
+    Args:
+      settings: the feature settings.
+      augmentation: the augmentation of training audio; None outside training.
+      silence_is_bad: whether silent recordings, and channels that cancel each other out, raise an error.
+      cache: stores the result of the steps before the first random step; None for no cache.
+    """
+
+    def __init__(self, settings: FeatureSettings, augmentation: Augmentation | None, silence_is_bad: bool,
+                 cache: FeatureCache | None = None) -> None:
+        self.settings, self.augmentation, self.cache = settings, augmentation, cache
+        self._silence_is_bad = silence_is_bad
+        self._caches_features = caches_features(settings, augmentation)
+
+    def example(self, path: str, samples: int, draw: Draw, segment: Segment | None = None,
+                ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Makes one example.
+
+        Args:
+          path: the recording.
+          samples: length of the example when the data set was read, in samples at the features' sampling rate.
+          draw: the random numbers of this example and epoch.
+          segment: the segment of the recording to use; None for all of it.
+
+        Returns:
+          (features ``[frames, num_features]``, or audio ``[samples]`` for ``tf``; masks ``[masks, 4]`` that the graph
+          has to apply, or None).
+
+        Raises:
+          AudioError: the recording cannot be used.
+        """
+        cached = self._cached(path, samples, segment)
+        return self._masked(cached, draw) if self._caches_features else self.from_audio(cached, draw)
+
+    def audio(self, path: str, samples: int, segment: Segment | None = None) -> np.ndarray:
+        """Reads a recording, or a segment of it, and returns its audio ``[samples]`` at the features' sampling rate.
+
+        Raises:
+          AudioError: the recording cannot be used, or its length has changed since the data set was read.
+        """
+        read = read_audio if self._silence_is_bad else read_for_inference
+        audio = read(path, self.settings.sample_freq, segment)
+        if len(audio) != samples:
+            raise AudioError("changed", f"has changed since this run started: it has {len(audio):,} samples at "
+                             f"{self.settings.sample_freq} Hz instead of {samples:,}")
+        if self._silence_is_bad and is_silent(audio):
+            raise AudioError("silent", "is silent")
+        return audio
+
+    def from_audio(self, audio: np.ndarray, draw: Draw | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """Makes an example from audio, in the form that ``example`` returns.
+
+        Args:
+          audio: ``[samples]`` at the features' sampling rate.
+          draw: see ``example``; None for no augmentation.
+        """
+        settings, augmentation = self.settings, self.augmentation
+        if augmentation is not None and draw is not None:
+            audio = augmentation.perturb_speed(audio, draw)
+        audio = normalized_audio(audio, settings.gain)
+        if augmentation is not None and draw is not None:
+            audio = augmentation.add_noise(audio, draw)
+            if settings.backend == "psf" and settings.gain is None:
+                audio = normalized_audio(audio, None)  # psf would clip a peak above 1
+        if settings.backend != "tf":
+            audio = audio_features(audio, settings, dither_floor=augmentation is None)
+        return (audio, None) if draw is None else self._masked(audio, draw)
+
+    def _masked(self, values: np.ndarray, draw: Draw) -> tuple[np.ndarray, np.ndarray | None]:
+        settings, augmentation = self.settings, self.augmentation
+        if augmentation is None or not augmentation.num_masks:
+            return values, None
+        in_graph = settings.backend == "tf"
+        frames = int(settings.num_frames(len(values))) if in_graph else len(values)
+        masks = augmentation.masks(frames, settings.num_features, draw)
+        if not in_graph:
+            apply_masks(values, masks)
+        return values, masks if in_graph else None
+
+    def _cached(self, path: str, samples: int, segment: Segment | None) -> np.ndarray:
+        """Returns the result of the steps before the first random step, from the cache if possible."""
+        cached = self.cache.load(path, segment) if self.cache is not None else None
+        if cached is not None and cached.dtype == np.float32 and cached.shape == self._shape(samples):
+            return cached
+        audio = self.audio(path, samples, segment)
+        computed = self.from_audio(audio, None)[0] if self._caches_features else audio
+        # Silent recordings are not cached: inference accepts them, but training and evaluation, which may share the
+        # cache, have to reject them and cannot recognise silence in cached features.
+        if self.cache is not None and not is_silent(audio):
+            self.cache.store(path, computed, segment)
+        return computed
+
+    def _shape(self, samples: int) -> tuple[int, ...]:
+        """Returns the shape of a recording's cached array."""
+        if not self._caches_features:
+            return (samples,)
+        return int(self.settings.num_frames(samples)), self.settings.num_features
+
+
+def caches_features(settings: FeatureSettings, augmentation: Augmentation | None) -> bool:
+    """Returns whether features are cached, because they are the same in all epochs; otherwise audio is cached."""
+    return settings.backend != "tf" and not (augmentation is not None and augmentation.changes_audio)
 
 
 class Speech2TextDataLayer(DataLayer):
@@ -67,34 +195,43 @@ class Speech2TextDataLayer(DataLayer):
         self.float_type = _float_type(params["dtype"], path)
         self.alphabet: Alphabet = make_alphabet(params["vocab_file"], params["bpe"], params["autoregressive"])
         self._in_graph = AudioFeatures(self.settings) if params["backend"] == "tf" else None
-        self._threads = min(params["map_parallel_calls"], os.cpu_count() or 1)
-        self._pool: ThreadPoolExecutor | None = None
         self._recordings: Recordings | None = None
         self._newest_windows: list[bool] = []  # of the newest batch of interactive inference
         self._bad: dict[int, Problem] = {}
         if self.mode != "interactive_infer":
             _ = self.fingerprints  # computed before the lists are read, to detect later changes
-            self._recordings = Recordings(params, self.mode, self.alphabet, self.settings, self._threads)
+            self._recordings = Recordings(params, self.mode, self.alphabet, self.settings)
             if params["encoder_stride"]:
                 self._require_steps(params["encoder_stride"])
         if note := self.settings.describe_empty_filters():
             deco_print(note)
-        self._pipeline = Pipeline(self.settings, self._augmentation, self.mode in ("train", "eval"), self._cache())
+        self._pipeline = Pipeline(self.settings, self._augmentation, self._has_targets, self._cache())
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
-        return required_params()
+        return {
+            "num_audio_features": Param(int, doc="Number of features per frame: frequencies, mel filters or "
+                                        "coefficients.", minimum=1, maximum=10**5),
+            "input_type": Param(list(INPUT_TYPES), doc="Type of the features.", on_change=REFUSE),
+            "vocab_file": Param(str, doc="The alphabet: a file with one character per line, in the order of the ids; "
+                                "with bpe, a SentencePiece model.", file=ASSET),
+        }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {**DataLayer.get_optional_params(), **optional_params()}
 
     def _cache(self) -> FeatureCache | None:
-        params = self.params
+        params, settings = self.params, self.settings
         if not params["cache_features"] or self.mode == "interactive_infer":
             return None
-        return FeatureCache(cache_folder(params), cache_parameters(self.settings, self._augmentation),
-                            params["cache_format"], params["cache_regenerate"])
+        depends_on: dict[str, Any] = {"kind": "audio", "sample_freq": settings.sample_freq}
+        if caches_features(settings, self._augmentation):
+            values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+            values.pop("pad_to" if not settings.pad_signal else "", None)
+            depends_on = {"kind": "features", **{name: value.tolist() if isinstance(value, np.ndarray) else value
+                                                 for name, value in values.items()}}
+        return FeatureCache(cache_folder(params), depends_on, params["cache_format"], params["cache_regenerate"])
 
     @property
     def batch_budget(self) -> int:
@@ -193,12 +330,6 @@ class Speech2TextDataLayer(DataLayer):
             batch["target_tensors"] = self._set.transcripts.batch(rows[good])
         return batch if good else with_empty_row(batch, self.fields)
 
-    @property
-    def _workers(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, "features")
-        return self._pool
-
     def _example(self, row: int, epoch: int) -> Any:
         try:
             return self._pipeline.example(self._set.utterances[row].path, int(self._set.samples[row]),
@@ -266,7 +397,7 @@ class Speech2TextDataLayer(DataLayer):
         else:
             source = [Field(self.float_type, (None, None, self.settings.num_features), 1, 1), lengths]
         fields: dict[str, Any] = {"source_tensors": source, "ids": Field(tf.int64, (None,))}
-        if self.mode in ("train", "eval"):
+        if self._has_targets:
             fields["target_tensors"] = [Field(tf.int32, (None, None), 1, 1), lengths]
         return fields
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,13 +21,13 @@ from open_seq2seq.data.audio.audio_files import (
     resampled,
 )
 from open_seq2seq.data.audio.feature_graph import power_of, reflected
+from open_seq2seq.data.audio.feature_settings import htk_mel_filters
 from open_seq2seq.data.audio.features import centred_power
-from open_seq2seq.data.audio.filter_banks import htk_mel_filters
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import OR_SKIP, examined
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.folders import files_below
-from open_seq2seq.data.image2label.labelled_files import number_of, read_class_file, read_rows
+from open_seq2seq.data.image2label.image_files import number_of, read_class_file, read_rows
 from open_seq2seq.data.speech2text.augmentation import Draw
 from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.utils.console import deco_print
@@ -43,37 +42,20 @@ _SEMITONES, _STRETCH, _NOISE_DB = 2, 0.2, (-90.0, -46.0)
 _CHANGES, _NOISE, _SLICE = range(3)  # purposes of random numbers, for Draw.stream
 
 
-class Changes(NamedTuple):
-    """The augmentation of one recording.
+def varied(audio: np.ndarray, draw: Draw) -> tuple[np.ndarray, float]:
+    """Changes the length of audio ``[samples]`` by up to 20 %, and adds white noise from -90 to -46 dB.
 
-    Attributes:
-      pitch: factor by which frequencies are multiplied.
-      length: factor by which the length is multiplied.
-      noise: standard deviation of the white noise.
-    """
-
-    pitch: float = 1.0
-    length: float = 1.0
-    noise: float = 0.0
-
-
-def draw_changes(draw: Draw) -> Changes:
-    """Draws a shift of pitch by up to two semitones, a change of length by up to 20 %, and noise from -90 to -46 dB.
-
-    Shifts are multiples of a quarter of a semitone, so that the mel filters of every shift can be cached.
+    Returns:
+      The audio, and a factor for its frequencies, which ``log_mel`` applies: a shift of pitch by up to two semitones.
+      Shifts are multiples of a quarter of a semitone, so that the mel filters of every shift can be cached.
     """
     random = draw.stream(_CHANGES)
     quarters = int(random.integers(-4 * _SEMITONES, 4 * _SEMITONES + 1))
-    return Changes(2.0 ** (quarters / 48), random.uniform(1 - _STRETCH, 1 + _STRETCH),
-                   10.0 ** (random.uniform(*_NOISE_DB) / 20))
-
-
-def changed_audio(audio: np.ndarray, changes: Changes, draw: Draw) -> np.ndarray:
-    """Changes the length of audio ``[samples]`` and adds noise; the pitch is changed by ``log_mel``."""
-    length = max(1, round(len(audio) * changes.length))
-    audio = resampled(audio, 1.0, changes.length, length)
+    stretch = random.uniform(1 - _STRETCH, 1 + _STRETCH)
+    level = 10.0 ** (random.uniform(*_NOISE_DB) / 20)
+    length = max(1, round(len(audio) * stretch))
     noise = draw.stream(_NOISE).standard_normal(length)
-    return (audio + changes.noise * noise).astype(np.float32)
+    return (resampled(audio, 1.0, stretch, length) + level * noise).astype(np.float32), 2.0 ** (quarters / 48)
 
 
 @functools.lru_cache(maxsize=64)
@@ -152,7 +134,6 @@ class SpeechCommandsDataLayer(DataLayer):
         self._rows: list[tuple[str, int, str]] = []
         self._audio: dict[str, np.ndarray] = {}  # by path, because a list can repeat recordings
         self._bad: set[int] = set()
-        self._pool: ThreadPoolExecutor | None = None
         if self.mode != "interactive_infer":
             _ = self.fingerprints  # computed before the lists are read, to detect later changes
             self._rows = [(path, 0, "") for path in self.params["files"]] or list(self._listed())
@@ -250,7 +231,7 @@ class SpeechCommandsDataLayer(DataLayer):
         else:
             source = [Field(tf.float32, (None, frames, features, 1))]
         fields: dict[str, Any] = {"source_tensors": source, "ids": Field(tf.int64, (None,))}
-        if self.mode in ("train", "eval"):
+        if self._has_targets:
             fields["target_tensors"] = [Field(tf.float32, (None, self.num_classes))]
         return fields
 
@@ -263,16 +244,14 @@ class SpeechCommandsDataLayer(DataLayer):
     def _batch(self, examples: np.ndarray, epoch: int | None) -> dict[str, Any]:
         """Returns a batch; ``epoch`` is None except in training."""
         examples = np.asarray(examples, np.int64)
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "features")
-        features = list(self._pool.map(lambda example: self._features(example, epoch), examples.tolist()))
+        features = list(self._workers.map(lambda example: self._features(example, epoch), examples.tolist()))
         good = [place for place, item in enumerate(features) if not isinstance(item, AudioError)]
         for example, item in zip(examples, features, strict=True):
             if isinstance(item, AudioError):
                 self._handle_bad(int(example), item)
         readable = examples[good]
         batch: dict[str, Any] = {"source_tensors": self._source([features[place] for place in good]), "ids": readable}
-        if self.mode in ("train", "eval"):
+        if self._has_targets:
             labels = [self._rows[example][1] for example in readable]
             batch["target_tensors"] = [np.eye(self.num_classes, dtype=np.float32)[np.asarray(labels, np.int64)]]
         return batch if good else with_empty_row(batch, self.fields)
@@ -292,11 +271,10 @@ class SpeechCommandsDataLayer(DataLayer):
         return self._spectrogram(audio, None if epoch is None else Draw(self.seed, example, epoch))
 
     def _spectrogram(self, audio: np.ndarray, draw: Draw | None) -> np.ndarray:
-        changes = Changes()
+        pitch = 1.0
         if draw is not None and self.params["augment_data"]:
-            changes = draw_changes(draw)
-            audio = changed_audio(audio, changes, draw)
-        values = log_mel(audio, self.params["sample_freq"], self.params["num_audio_features"], changes.pitch)
+            audio, pitch = varied(audio, draw)
+        values = log_mel(audio, self.params["sample_freq"], self.params["num_audio_features"], pitch)
         return fitted(values, self.params["audio_length"], draw)
 
     def _source(self, items: Sequence[np.ndarray]) -> list[np.ndarray]:

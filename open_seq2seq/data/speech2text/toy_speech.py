@@ -37,11 +37,6 @@ class Voice(NamedTuple):
     speed: float
 
 
-def draw_voice(random: np.random.Generator) -> Voice:
-    """Returns a random speaker."""
-    return Voice(random.uniform(90, 220), random.uniform(0.96, 1.04), random.uniform(0.9, 1.1))
-
-
 def draw_text(random: np.random.Generator, words: tuple[int, int]) -> str:
     """Returns a text of random words from the language's vocabulary of 40 words.
 
@@ -93,7 +88,8 @@ def write_toy_speech(folder: str, sizes: dict[str, int], words: tuple[int, int] 
             file = f"wav/{name}-{utterance:04d}.wav"
             path = os.path.join(folder, file)
             with disk.writing(path, disk.always) as out:
-                out.write(encoded(synthesize(text, draw_voice(random), random, rate), rate))
+                voice = Voice(random.uniform(90, 220), random.uniform(0.96, 1.04), random.uniform(0.9, 1.1))
+                out.write(encoded(synthesize(text, voice, random, rate), rate))
             rows.append((file, os.path.getsize(path), text))
         write_csv(os.path.join(folder, f"{name}.csv"), LIST_COLUMNS, rows)
     write_lines(os.path.join(folder, "vocab.txt"), ALPHABET)

@@ -11,8 +11,7 @@ from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
 from open_seq2seq.data.text2text.corpus import Layout
-from open_seq2seq.data.text2text.text_layer import TextDataLayer
-from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
+from open_seq2seq.data.text2text.text_layer import PATH, TextDataLayer, max_length_param, shared_params
 from open_seq2seq.data.text2text.token_table import Column, TokenTable
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.utils.data_files import read_lines, shown
@@ -43,6 +42,7 @@ class LabelledTextDataLayer(TextDataLayer):
     """
 
     needs_all_classes = True
+    _is_labelled = True
     _cuts_in_training = True
     _empty_example = "an empty text"
 
@@ -115,10 +115,6 @@ class LabelledTextDataLayer(TextDataLayer):
 
     def _make_tokenizer(self) -> Any:
         return make_tokenizers(self.params, self.params_path, ["source"])[0]
-
-    @property
-    def _has_labels(self) -> bool:
-        return self.mode in ("train", "eval")
 
     @property
     def _layout(self) -> Layout:

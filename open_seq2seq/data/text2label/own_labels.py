@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from open_seq2seq.data.kept import Kept
-from open_seq2seq.data.own_classes import ClassFile, keep_distinct
-from open_seq2seq.data.own_tables import OwnTable, bare
+from open_seq2seq.data.own_classes import Labelled, keep_distinct
+from open_seq2seq.data.own_tables import Kept, OwnTable, bare, tidied
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
@@ -20,32 +18,14 @@ _LABEL_NAMES = ("label", "class", "category", "sentiment", "intent", "topic", "t
 
 
 @dataclass(frozen=True)
-class LabelledText:
-    """A text and its label.
+class LabelledText(Labelled):
+    """A text and its label; the key is the text without case and punctuation.
 
     Attributes:
-      line: number of its line in the table, counted from 1, or of its file among all.
-      label: name of its class.
       text: the text, with single spaces and composed letters.
-      part: the part that a folder named; otherwise empty.
-      path: its file; empty for a row of a table.
     """
 
-    line: int
-    label: str
-    text: str
-    part: str = ""
-    path: str = ""
-
-    @property
-    def key(self) -> str:
-        """The text without case and punctuation: texts that differ in these alone must not be in two parts."""
-        return bare(self.text)
-
-    @property
-    def place(self) -> str:
-        """Where the text was read, for messages."""
-        return shown(self.path) if self.path else f"line {self.line:,}"
+    text: str = ""
 
 
 def columns_of(table: OwnTable, text: int | str | None, label: int | str | None) -> list[int | str]:
@@ -77,13 +57,16 @@ def columns_of(table: OwnTable, text: int | str | None, label: int | str | None)
 
 def of_table(rows: Iterable[tuple[int, Sequence[str]]]) -> list[LabelledText]:
     """Returns the examples of rows (line number, [text, label])."""
-    return [LabelledText(line, _normal(label), _normal(text)) for line, (text, label) in rows]
+    return [_example(line, label, tidied(text)) for line, (text, label) in rows]
 
 
-def of_files(files: Iterable[ClassFile]) -> list[LabelledText]:
+def of_files(files: Iterable[Labelled]) -> list[LabelledText]:
     """Returns a text for each file of the folders of classes; that of a file that is not UTF-8 text is empty."""
-    return [LabelledText(number, _normal(shown(file.label)), _text_of(file.path), file.part, file.path)
-            for number, file in enumerate(files, 1)]
+    return [_example(file.line, shown(file.label), _text_of(file.path), file.part, file.path) for file in files]
+
+
+def _example(line: int, label: str, text: str, part: str = "", path: str = "") -> LabelledText:
+    return LabelledText(line, tidied(label), part, path, bare(text), text)
 
 
 def _text_of(path: str) -> str:
@@ -91,24 +74,16 @@ def _text_of(path: str) -> str:
         text = "\n".join(read_lines(path))
     except DataError:
         return ""
-    return "" if "\0" in text else _normal(text)
-
-
-def _normal(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", text).split())
+    return "" if "\0" in text else tidied(text)
 
 
 def clean(texts: Iterable[LabelledText]) -> Kept[LabelledText]:
     """Leaves out examples without text or label, repeated ones, and those of classes that are too small to be split."""
     kept = Kept[LabelledText]()
-    faults: list[tuple[str, Callable[[LabelledText], bool]]] = [
-        ("without a label", lambda row: not row.label),
-        ("empty or not UTF-8 text", lambda row: not row.text)]
     for row in texts:
-        reason = next((reason for reason, is_bad in faults if is_bad(row)), "")
-        if reason:
-            kept.drop(row, reason)
-        else:
+        if row.label and row.text:
             kept.rows.append(row)
+        else:
+            kept.drop(row, "empty or not UTF-8 text" if row.label else "without a label")
     keep_distinct(kept)
     return kept

@@ -1,23 +1,124 @@
-"""Base of the data layers of clips: recordings from lists, their spectrograms, and what is wrong with them."""
+"""Base of the data layers of clips, and their parameters: recordings from lists, and their spectrograms."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.audio.audio_files import AudioError, is_clipped, is_silent, read_audio, resampled_length
-from open_seq2seq.data.audio.synthesis_features import loud_range, spectrogram
+from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings, loud_range, spectrogram
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.speech2text.recordings import AudioIndex, Problem, describe_problems
 from open_seq2seq.data.text2speech.clips import Clip
-from open_seq2seq.data.text2speech.params import make_settings
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
+
+RATES = {"LJ": 22050, "MAILABS": 16000}
+"""Sampling rate in Hz of each data set."""
+_POINTS = {"LJ": 1024, "MAILABS": 800}
+
+
+def clip_params() -> dict[str, Any]:
+    """Returns the optional parameters of all data layers of clips that do not concern spectrograms."""
+    return {
+        "dataset_location": Param(str, "", "Folder that contains the folder wavs of the recordings.", on_change=FREE),
+        "duration_min": Param(int, 0, "Shorter clips are left out of training and evaluation.", "frames", minimum=0),
+        "duration_max": Param((int, type(None)), 4000, "Longer clips are left out of training and evaluation; None "
+                              "means no limit.", "frames", minimum=1),
+        "on_bad_example": Param(["stop", "skip"], "stop", "What to do with a clip whose recording or text cannot be "
+                                "used: stop the run, or leave the clip out."),
+        "use_cache": Param(bool, False, "Whether to keep the spectrograms in memory after they have been computed.",
+                           on_change=FREE),
+        "map_parallel_calls": Param(int, 4, "Number of threads that read recordings and compute spectrograms.",
+                                    "threads", minimum=1, maximum=1024, on_change=FREE),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; 8 if None or "
+                                      "not positive.", "batches", maximum=10**4, on_change=FREE),
+    }
+
+
+def spectrogram_params() -> dict[str, Any]:
+    """Returns the optional parameters of spectrograms."""
+    numbers = (float, dict, type(None))
+    return {
+        "feature_normalize": Param(bool, False, "Whether to subtract feature_normalize_mean from features and divide "
+                                   "them by feature_normalize_std.", on_change=REFUSE),
+        "feature_normalize_mean": Param(float, 0.0, "Mean for feature_normalize.", on_change=REFUSE),
+        "feature_normalize_std": Param(float, 1.0, "Standard deviation for feature_normalize.", above=0.0,
+                                       on_change=REFUSE),
+        "sample_freq": Param((int, type(None)), None, "Sampling rate; by default that of the data set.", "Hz",
+                             minimum=1000, maximum=10**6, on_change=REFUSE),
+        "n_fft": Param((int, type(None)), None, "Number of points of the Fourier transform; windows are n_fft / 4 "
+                       "samples apart. By default that of the data set.", "samples", minimum=16, maximum=2**16,
+                       on_change=REFUSE),
+        "mag_power": Param((int, float), 2, "Power of magnitudes: 1 or 2.", above=0.0, maximum=8.0, on_change=REFUSE),
+        "mel_type": Param(["htk", "slaney"], "htk", "Mel scale; slaney filters are normalised by area.",
+                          on_change=REFUSE),
+        "fmax": Param((float, type(None)), None, "Upper frequency of the mel filters; by default half the sampling "
+                      "rate.", "Hz", above=0.0, on_change=REFUSE),
+        "data_min": Param(numbers, 1e-5, "Lower bound of magnitudes before the logarithm; a number, or a dict with "
+                          "mel and magnitude.", above=0.0, on_change={"": REFUSE}),
+        "exp_mag": Param(bool, True, "With output_type both: whether magnitudes are learned without the logarithm.",
+                         on_change=REFUSE),
+        "trim": Param(bool, False, "Whether to remove silence from the beginning and end of recordings.",
+                      on_change=REFUSE),
+        "max_normalization": Param(bool, False, "Whether to scale recordings to a peak of 1.", on_change=REFUSE),
+    }
+
+
+def make_settings(params: Mapping[str, Any], path: str) -> SpectrogramSettings:
+    """Returns the settings of the spectrograms given by a data layer's parameters.
+
+    Raises:
+      ConfigError: parameters contradict each other; the error lists all problems.
+    """
+    _check_output(params, path)
+    problems = []
+    rate = params["sample_freq"] or RATES[params["dataset"]]
+    points = params["n_fft"] or _POINTS[params["dataset"]]
+    count, both = params["num_audio_features"], params["output_type"] == "both"
+    bins = _part(count, "magnitude")
+    if points % 4:
+        problems.append(f"'{path}/n_fft' is {points}, but must be a multiple of 4.")
+    if params["output_type"] != "mel" and bins > points // 2 + 1:
+        problems.append(f"'{path}/num_audio_features' is {bins} magnitudes, but n_fft {points} gives only "
+                        f"{points // 2 + 1}.")
+    if params["fmax"] is not None and params["fmax"] > rate / 2:
+        problems.append(f"'{path}/fmax' is {params['fmax']:g} Hz, but half the sampling rate is {rate / 2:g} Hz.")
+    if problems:
+        raise ConfigError(problems)
+    normalized = params["feature_normalize"]
+    return SpectrogramSettings(
+        num_mels=_part(count, "mel"), num_bins=bins, sample_freq=rate, n_fft=points,
+        exp_mag=params["exp_mag"] and both, mean=params["feature_normalize_mean"] if normalized else 0.0,
+        std_dev=params["feature_normalize_std"] if normalized else 1.0,
+        **{name: params[name] for name in ("output_type", "mag_power", "mel_type", "fmax", "data_min")})
+
+
+def _part(count: Any, kind: str) -> int:
+    return count.get(kind, 0) if isinstance(count, Mapping) else count
+
+
+def _check_output(params: Mapping[str, Any], path: str) -> None:
+    """Raises ConfigError if parameters do not suit the output type."""
+    kind, problems = params["output_type"], []
+    for name in ("num_audio_features", "data_min"):
+        value = params[name]
+        needed = {"mel", "magnitude"} if kind == "both" else {kind}
+        if isinstance(value, Mapping) and not needed <= set(value) <= {"mel", "magnitude"}:
+            keys = "the keys mel and magnitude" if kind == "both" else f"the key {kind}"
+            problems.append(f"'{path}/{name}' must have {keys}, got {list(value)}.")
+    if kind == "both" and not isinstance(params["num_audio_features"], Mapping):
+        problems.append(f"'{path}/num_audio_features' must be a dict with mel and magnitude for output_type both.")
+    if kind == "both" and params["feature_normalize"]:
+        problems.append(f"'{path}/feature_normalize' must be False for output_type both.")
+    if kind == "magnitude" and params.get("style_input"):
+        problems.append(f"'{path}/style_input' needs mel spectrograms: set output_type to mel or both.")
+    if problems:
+        raise ConfigError(problems)
 
 
 class Recorded(NamedTuple):
@@ -36,10 +137,24 @@ class Recorded(NamedTuple):
     audio: np.ndarray
 
 
+def padded(rows: Sequence[np.ndarray], padding: np.ndarray) -> list[np.ndarray]:
+    """Returns rows ``[time, …]`` as an array ``[batch, time, …]`` in the dtype of ``padding``, and their lengths.
+
+    Args:
+      rows: the arrays.
+      padding: the values of a step of padding ``[…]``.
+    """
+    lengths = np.asarray([len(row) for row in rows], np.int32)
+    values = np.broadcast_to(padding, [len(rows), lengths.max(initial=0), *padding.shape]).copy()
+    for row, one in enumerate(rows):
+        values[row, :len(one)] = one
+    return [values, lengths]
+
+
 class ClipDataLayer(DataLayer):
     """Base of data layers whose examples are clips: recordings from lists, with their spectrograms.
 
-    Subclasses read the lists and set ``_clips``, ``_frames`` and ``_rates``.
+    Subclasses define ``_read_lists``, and call ``_open_lists`` at the end of their constructors.
 
     Attributes:
       keeps_audio: whether what is computed from a recording includes its samples.
@@ -57,20 +172,24 @@ class ClipDataLayer(DataLayer):
         super().__init__(params, model, name, mode)
         self.settings = make_settings(self.params, self.params_path)
         self._cache: dict[int, Recorded] = {}
-        self._pool: ThreadPoolExecutor | None = None
         self._dropped: dict[str, int] = {}
         self._clips: list[Clip] = []
         self._frames = np.zeros([0], np.int64)
         self._rates = np.zeros([0], np.int64)
 
-    def _check_lists(self) -> None:
+    def _open_lists(self) -> None:
+        """Reads the lists, unless inference is interactive."""
         files = self.params["dataset_files"]
+        if self.mode == "interactive_infer":
+            return
         if not files or not all(isinstance(name, str) and name for name in files):
             raise ConfigError([f"'{self.params_path}/dataset_files' must name at least one list of clips."])
+        _ = self.fingerprints  # computed before the lists are read, to detect later changes
+        self._read_lists()
 
-    @property
-    def _has_targets(self) -> bool:
-        return self.mode in ("train", "eval")
+    def _read_lists(self) -> None:
+        """Sets ``_clips``, ``_frames`` and ``_rates``."""
+        raise NotImplementedError("A data layer of clips must define _read_lists.")
 
     def _read_headers(self, clips: Sequence[Clip], problems: dict[int, Problem]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the number of samples of each recording at the rate of the settings, and its own rate in Hz.
@@ -113,12 +232,6 @@ class ClipDataLayer(DataLayer):
     @property
     def num_examples(self) -> int:
         return len(self._clips)
-
-    @property
-    def _workers(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "clips")
-        return self._pool
 
     def _recorded_of(self, examples: np.ndarray) -> tuple[list[int], list[Recorded]]:
         """Returns the rows of the clips whose recordings can be used, and what is computed from these.

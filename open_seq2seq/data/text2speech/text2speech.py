@@ -10,15 +10,23 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.files import ASSET, LIST
+from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.audio.audio_files import AudioError
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.recordings import Problem
 from open_seq2seq.data.static_shapes import with_empty_row
-from open_seq2seq.data.text2speech.clip_layer import ClipDataLayer, Recorded
+from open_seq2seq.data.text2speech.clip_layer import (
+    RATES,
+    ClipDataLayer,
+    Recorded,
+    clip_params,
+    padded,
+    spectrogram_params,
+)
 from open_seq2seq.data.text2speech.clips import UNUSED, Clip, frames_of, mismatch, read_clips
 from open_seq2seq.data.text2speech.front_end import sentences, spoken_at
-from open_seq2seq.data.text2speech.params import optional_params, required_params
 from open_seq2seq.data.text2speech.symbols import CharacterSymbols, EspeakSymbols, PhonemeSymbols, Symbols
 from open_seq2seq.parts.speakers import Speakers
 from open_seq2seq.utils.console import deco_print
@@ -70,10 +78,7 @@ class Text2SpeechDataLayer(ClipDataLayer):
         self._speeds = np.ones([0], np.float32)
         self._speaker_numbers = np.zeros([0], np.int32)
         self._of_one_speed = ""
-        if self.mode != "interactive_infer":
-            self._check_lists()
-            _ = self.fingerprints  # computed before the lists are read, to detect later changes
-            self._read_lists()
+        self._open_lists()
 
     def _make_vocabulary(self) -> Symbols:
         path, language = self.params["vocab_file"], self.params["espeak_language"]
@@ -86,11 +91,61 @@ class Text2SpeechDataLayer(ClipDataLayer):
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
-        return required_params()
+        return {
+            "dataset": Param(list(RATES), doc="Layout and defaults of the recordings. LJ: 22,050 Hz, n_fft 1024. "
+                             "MAILABS: 16,000 Hz, n_fft 800.", on_change=REFUSE),
+            "num_audio_features": Param((int, dict), doc="Number of features per frame, or a dict with mel and "
+                                        "magnitude, which output_type both needs.", minimum=1, maximum=10**5,
+                                        on_change={"": REFUSE}),
+            "output_type": Param(["magnitude", "mel", "both"], doc="Spectrogram that the model learns.",
+                                 on_change=REFUSE),
+            "vocab_file": Param(str, doc="File with one character or phoneme per line; their ids begin at 3.",
+                                file=ASSET),
+        }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        return {**DataLayer.get_optional_params(), **optional_params()}
+        return {
+            **DataLayer.get_optional_params(), **clip_params(),
+            "dataset_files": Param(list, [], "Lists with lines name|text, name|text|normalised text, or aligned: "
+                                   "name|text|symbols|seconds; in inference, the name is that of a style recording or "
+                                   "UNUSED.", file=LIST),
+            "speakers": Param(list, [], "Names of the speakers, if there are several: the second column of the lists "
+                              "then names the speaker of each clip.", on_change=REFUSE),
+            "speaker": Param((str, type(None)), None, "In inference: speaker of the texts that name none; by default "
+                             "the first one. [speaker NAME] in a text names that of what follows.", on_change=FREE),
+            "symbols": Param(["characters", "phonemes"], "characters", "What the model reads: the characters of texts, "
+                             "or phonemes, from the third column of aligned lists or from pronunciations.",
+                             on_change=REFUSE),
+            "pronunciations": Param((str, type(None)), None, "For phonemes: file with lines such as hello HH AH L OW. "
+                                    "Words that are not in it are guessed.", file=ASSET, on_change=FREE),
+            "espeak_language": Param((str, type(None)), None, "For characters: language, such as en-us, in which "
+                                     "espeak-ng turns texts into characters of the International Phonetic Alphabet, "
+                                     "which vocab_file lists; needs the extra espeak.", on_change=REFUSE),
+            "durations": Param(bool, False, "Whether batches of training and evaluation also have the number of frames "
+                               "of each symbol, from aligned lists.", on_change=FREE),
+            "plain_text": Param(bool, False, "Whether lines without | are texts to speak; set by --infer_files.",
+                                derived=True, on_change=FREE),
+            "sentence_pause": Param((float, type(None)), 0.3, "In inference, the silence between the sentences of a "
+                                    "text, which are spoken one by one; [pause 0.4] in a text sets it there. None: "
+                                    "texts are spoken as a whole.", "seconds", minimum=0.0, maximum=60.0,
+                                    on_change=FREE),
+            "style_input": Param([None, "wav"], None, "wav: sources also contain the mel spectrogram of a style "
+                                 "recording; in training, that of the clip itself. Not needed with the encoder's "
+                                 "style_weights.", on_change=FREE),
+            "pad_EOS": Param(bool, True, "Whether texts begin with <s> and end with </s>, and texts and spectrograms "
+                             "are padded to a multiple of pad_to, with at least one frame of padding.",
+                             on_change=REFUSE),
+            "pad_to": Param(int, 8, "With pad_EOS, multiple for the numbers of symbols and frames.", "frames",
+                            minimum=1, maximum=10**4, on_change=REFUSE),
+            "pad_value": Param((float, type(None)), None, "Value of padding frames; by default, that of silence: the "
+                               "logarithm of data_min.", on_change=REFUSE),
+            "n_samples_train": Param((int, type(None)), None, "Number of clips of training to keep, those with the "
+                                     "shortest texts.", "clips", minimum=1),
+            "n_samples_eval": Param((int, type(None)), None, "Number of clips of evaluation to keep, those with the "
+                                    "shortest texts.", "clips", minimum=1),
+            **spectrogram_params(),
+        }
 
     @property
     def _reads_recordings(self) -> bool:
@@ -116,7 +171,9 @@ class Text2SpeechDataLayer(ClipDataLayer):
         self._report(problems)
         rows = [row for row in range(len(clips)) if row not in problems]
         if self._has_targets:
-            rows = self._selected(rows, ids, frames)
+            rows, count = self._within_durations(rows, frames), self.params[f"n_samples_{self.mode}"]
+            if count is not None:
+                rows = sorted(sorted(rows, key=lambda row: len(ids[row]))[:count])
         self._check_left(rows, problems)
         self._clips, self._ids = [clips[row] for row in rows], [ids[row] for row in rows]
         self._frames, self._rates = frames[rows], rates[rows]
@@ -229,13 +286,6 @@ class Text2SpeechDataLayer(ClipDataLayer):
             return frames
         return frames + self.params["pad_to"] - (frames + 1) % self.params["pad_to"] + 1
 
-    def _selected(self, rows: list[int], ids: Sequence[np.ndarray], frames: np.ndarray) -> list[int]:
-        """Returns the rows within the limits of duration and number, in their order."""
-        kept, count = self._within_durations(rows, frames), self.params[f"n_samples_{self.mode}"]
-        if count is not None:
-            kept = sorted(sorted(kept, key=lambda row: len(ids[row]))[:count])
-        return kept
-
     @property
     def lengths(self) -> np.ndarray:
         """Numbers of symbols and, where read, of frames before trimming ``[num_examples, groups of arrays]``."""
@@ -276,7 +326,7 @@ class Text2SpeechDataLayer(ClipDataLayer):
         batch = self._batch([self._ids[example] for example in examples], [one.spectrogram for one in recorded])
         if self._has_durations:
             rows = [self._durations_of(int(example), one) for example, one in zip(examples, recorded, strict=True)]
-            batch["target_tensors"].append(_stacked(rows))
+            batch["target_tensors"].append(padded(rows, np.zeros([], np.int32))[0])
         if not self._has_targets:
             batch["speeds"] = self._speeds[examples]
         if self.speakers.are_several:
@@ -295,8 +345,7 @@ class Text2SpeechDataLayer(ClipDataLayer):
 
     def _batch(self, ids: Sequence[np.ndarray], spectrograms: Sequence[np.ndarray]) -> dict[str, Any]:
         """Returns the arrays of a batch from ids ``[text]`` and spectrograms ``[frames, features]`` of each clip."""
-        lengths = np.asarray([len(one) for one in ids], np.int32)
-        batch: dict[str, Any] = {"source_tensors": [_stacked(ids), lengths]}
+        batch: dict[str, Any] = {"source_tensors": padded(ids, np.zeros([], np.int32))}
         if self.params["style_input"] is not None:
             mels = [values[:, :self.settings.mel_columns] for values in spectrograms]
             batch["source_tensors"] += self._padded(mels, self._padding[:self.settings.mel_columns])[::2]
@@ -429,11 +478,3 @@ class Text2SpeechDataLayer(ClipDataLayer):
           UserError: a file does not exist, or stdin is empty or a device.
         """
         return {"dataset_files": [one_text(files)], "plain_text": True}
-
-
-def _stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns numbers of each example ``[text]`` as one array ``[batch, text]``, padded with zeros."""
-    padded = np.zeros([len(rows), max(map(len, rows), default=0)], np.int32)
-    for row, numbers in enumerate(rows):
-        padded[row, :len(numbers)] = numbers
-    return padded

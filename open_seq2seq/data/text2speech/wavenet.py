@@ -16,9 +16,15 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.recordings import Problem
 from open_seq2seq.data.static_shapes import with_empty_row
-from open_seq2seq.data.text2speech.clip_layer import ClipDataLayer, Recorded
+from open_seq2seq.data.text2speech.clip_layer import (
+    RATES,
+    ClipDataLayer,
+    Recorded,
+    clip_params,
+    padded,
+    spectrogram_params,
+)
 from open_seq2seq.data.text2speech.clips import FOLDER, Clip, read_clips
-from open_seq2seq.data.text2speech.params import wavenet_params
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.given_files import check_given
 
@@ -43,10 +49,7 @@ class WavenetDataLayer(ClipDataLayer):
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
-        if self.mode != "interactive_infer":
-            self._check_lists()
-            _ = self.fingerprints  # computed before the lists are read, to detect later changes
-            self._read_lists()
+        self._open_lists()
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -56,7 +59,15 @@ class WavenetDataLayer(ClipDataLayer):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            **DataLayer.get_optional_params(), **wavenet_params(),
+            **DataLayer.get_optional_params(), **clip_params(), **spectrogram_params(),
+            "dataset": Param(list(RATES), "LJ", "Layout and defaults of the recordings; see Text2SpeechDataLayer.",
+                             on_change=REFUSE),
+            "output_type": Param(["mel"], "mel", "Spectrogram that the network reads.", on_change=REFUSE),
+            "segment_frames": Param((int, type(None)), None, "In training, a random piece of this length of each clip "
+                                    "is read, drawn anew in each epoch; None: whole clips.", "frames", minimum=1),
+            "context_frames": Param(int, 0, "Frames that are read before each piece or clip, silence before its "
+                                    "beginning. If they are at least as long as the receptive field, all samples are "
+                                    "learned.", "frames", minimum=0, maximum=10**5),
             "dataset_files": Param(list, [], "Lists with lines name|text, whose texts are not read; in inference also "
                                    "recordings, and files .npy with spectrograms.", file=LIST),
             "speakers": Param(list, [], "Names of the speakers, if the second column of the lists names them; the "
@@ -127,11 +138,11 @@ class WavenetDataLayer(ClipDataLayer):
         examples = examples[good]
         if self._has_targets:
             pieces = [self._piece(one, int(example), epoch) for example, one in zip(examples, recorded, strict=True)]
-            sound = self._padded([audio for audio, _ in pieces], np.zeros([], np.float32))
-            mel = self._padded([spectrogram for _, spectrogram in pieces], self.settings.padding)
+            sound = padded([audio for audio, _ in pieces], np.zeros([], np.float32))
+            mel = padded([spectrogram for _, spectrogram in pieces], self.settings.padding)
             batch = {"source_tensors": [*sound, *mel], "target_tensors": sound, "ids": examples}
         else:
-            batch = {"source_tensors": self._padded([one.spectrogram for one in recorded], self.settings.padding),
+            batch = {"source_tensors": padded([one.spectrogram for one in recorded], self.settings.padding),
                      "ids": examples}
         return batch if good else with_empty_row(batch, self.fields)
 
@@ -147,14 +158,6 @@ class WavenetDataLayer(ClipDataLayer):
         audio[context * hop:context * hop + len(recorded.audio)] = recorded.audio
         end = start + context + length
         return audio[start * hop:end * hop], spectrogram[start:end]
-
-    def _padded(self, rows: Sequence[np.ndarray], padding: np.ndarray) -> list[np.ndarray]:
-        """Returns rows ``[time, …]`` as an array ``[batch, time, …]``, and their lengths."""
-        lengths = np.asarray([len(row) for row in rows], np.int32)
-        values = np.broadcast_to(padding, [len(rows), lengths.max(initial=0), *padding.shape]).astype(np.float32)
-        for row, one in enumerate(rows):
-            values[row, :len(one)] = one
-        return [values, lengths]
 
     def _computed(self, path: str) -> Recorded:
         if not path.lower().endswith(SPECTROGRAM):
@@ -190,7 +193,7 @@ class WavenetDataLayer(ClipDataLayer):
             except (AudioError, ValueError, TypeError) as error:
                 name = os.fspath(given) if is_path else "The given array"
                 raise DataError(f"{name} {getattr(error, 'detail', 'is no array of numbers')}.") from error
-        return {"source_tensors": self._padded(rows, self.settings.padding), "ids": np.arange(len(rows))}
+        return {"source_tensors": padded(rows, self.settings.padding), "ids": np.arange(len(rows))}
 
     def interactive_examples(self, count: int) -> list[Any]:
         """Returns the first spectrograms of the data set."""

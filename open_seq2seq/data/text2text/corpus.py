@@ -76,27 +76,6 @@ def new_digest() -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=16)
 
 
-def _digest_of(path: str) -> str:
-    with opened_data(path, "The text file") as file:
-        return hashlib.file_digest(file, new_digest).hexdigest()  # type: ignore[arg-type]
-
-
-def finish_index(out: BinaryIO, offsets: np.ndarray, line_starts: np.ndarray, description: dict[str, Any]) -> None:
-    """Writes what follows the tokens in an index.
-
-    Args:
-      out: the index, open for reading and writing, at the end of the tokens.
-      offsets: start of each sentence in the tokens, and the end of the last ``[sentences + 1]``.
-      line_starts: start of each line in the text, in bytes ``[sentences]``.
-      description: identity and ``digest`` of the text.
-    """
-    out.write(bytes(-out.tell() % _NUMBER_BYTES))
-    out.write(np.concatenate([offsets, line_starts]).astype(np.int64).tobytes())
-    footer = json.dumps({**description, "sentences": len(offsets) - 1, "tokens": int(offsets[-1])}).encode()
-    out.write(footer + len(footer).to_bytes(_NUMBER_BYTES, "little"))
-    out.write(_checksum(out, out.tell()).to_bytes(_NUMBER_BYTES, "little"))
-
-
 def _checksum(file: BinaryIO, size: int) -> int:
     """Returns the CRC32 of the first bytes of a file, which are read in blocks so that no memory is mapped."""
     file.seek(0)
@@ -130,7 +109,11 @@ def read_index(index: str, path: str, vocab_size: int, thorough: bool = False) -
     differ = {key for key, value in identity.items() if mapped.description.get(key) != value}
     # Copying text and index with their mtimes, or changing permissions, changes only the ctime; then the digest of the
     # text decides.
-    if differ - {"ctime_ns"} or (differ or thorough) and mapped.description.get("digest") != _digest_of(path):
+    if not differ - {"ctime_ns"} and (differ or thorough):
+        with opened_data(path, "The text file") as text:
+            digest = hashlib.file_digest(text, new_digest).hexdigest()  # type: ignore[arg-type]
+        differ = {"digest"} if mapped.description.get("digest") != digest else set()
+    if differ:
         raise UnfitIndexError("the text has changed")
     return mapped
 
@@ -173,42 +156,6 @@ class MappedIndex:
     def is_unchanged(self) -> bool:
         """Returns whether the file has not changed since it was mapped."""
         return _stamp(self._file) == self._stamp
-
-
-class GuardedIndex:
-    """An index that is written again if its file changes while it is in use; thread-safe.
-
-    Args:
-      index: the index to start with.
-      path: path of the text.
-      make: function that returns the index of the current text.
-    """
-
-    def __init__(self, index: MappedIndex, path: str, make: Callable[[], MappedIndex]) -> None:
-        self._index, self._path, self._make = index, path, make
-        self._lock = threading.Lock()
-
-    @property
-    def description(self) -> dict[str, Any]:
-        """The description of the index."""
-        return self._index.description
-
-    @property
-    def arrays(self) -> IndexArrays:
-        """The arrays of the index.
-
-        Raises:
-          DataError: the file has changed, and so has the text.
-        """
-        with self._lock:
-            if not self._index.is_unchanged():
-                deco_print(f"The index of {self._path} was damaged while it was in use: rebuilding it.")
-                fresh = self._make()
-                if fresh.description["digest"] != self._index.description["digest"]:
-                    raise DataError(f"The index of {self._path} was damaged while it was in use, and cannot be rebuilt "
-                                    "because the text has changed since this run started: start the run again.")
-                self._index = fresh
-            return self._index.arrays
 
 
 def _stamp(file: BinaryIO) -> tuple[int, int]:
@@ -255,25 +202,38 @@ class Layout(NamedTuple):
 
 
 class TokenCorpus:
-    """The sentences of one text file.
+    """The sentences of one text file; thread-safe.
 
     Args:
       path: path of the file.
       source: the arrays, or the index that contains them.
       text: content of the file; if None, ``line`` reads the file.
+      remake: function that returns the index of the current text, if the file of ``source`` changes while it is in use.
     """
 
-    def __init__(self, path: str, source: IndexArrays | GuardedIndex, text: bytes | None = None) -> None:
-        self.path, self._source, self._text = path, source, text
+    def __init__(self, path: str, source: IndexArrays | MappedIndex, text: bytes | None = None,
+                 remake: Callable[[], MappedIndex] | None = None) -> None:
+        self.path, self._source, self._text, self._remake = path, source, text, remake
+        self._lock = threading.Lock()
 
     @property
     def _arrays(self) -> IndexArrays:
-        return self._source if isinstance(self._source, IndexArrays) else self._source.arrays
+        if isinstance(self._source, IndexArrays):
+            return self._source
+        with self._lock:
+            if self._remake is not None and not self._source.is_unchanged():
+                deco_print(f"The index of {self.path} was damaged while it was in use: rebuilding it.")
+                fresh = self._remake()
+                if fresh.description["digest"] != self._source.description["digest"]:
+                    raise DataError(f"The index of {self.path} was damaged while it was in use, and cannot be rebuilt "
+                                    "because the text has changed since this run started: start the run again.")
+                self._source = fresh
+            return self._source.arrays
 
     @property
     def is_indexed(self) -> bool:
         """Whether the arrays are stored in an index."""
-        return isinstance(self._source, GuardedIndex)
+        return isinstance(self._source, MappedIndex)
 
     @property
     def tokens(self) -> np.ndarray:
@@ -300,7 +260,7 @@ class TokenCorpus:
         return line.decode("utf-8", errors="replace").strip()
 
     def _line_of_file(self, begin: int, end: int) -> bytes:
-        assert isinstance(self._source, GuardedIndex)
+        assert isinstance(self._source, MappedIndex)
         identity = self._source.description
         with opened_data(self.path, "The text file") as file:
             status = os.fstat(file.fileno())
@@ -395,7 +355,7 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
     def index(thorough: bool = False) -> MappedIndex:
         return _index_of(path, tokenizer, index_dir, threads, thorough)
 
-    return TokenCorpus(path, GuardedIndex(index(thorough), path, index))
+    return TokenCorpus(path, index(thorough), remake=index)
 
 
 def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: int, thorough: bool) -> MappedIndex:
@@ -526,21 +486,20 @@ def _write_index(index: str, path: str, tokenizer: Tokenizer, threads: int) -> N
     """Writes an index, which appears under its name only once complete."""
     identity, began = identity_of(path), time.perf_counter()
     deco_print(f"Tokenising {path} ({identity['size'] / 1e6:.0f} MB) to {index}")
-    with disk.writing(index, disk.always, durable=True) as out:
-        sentences = _write_arrays(out, path, tokenizer, threads, identity)
-    deco_print(f"{sentences} sentences in {time.perf_counter() - began:.1f} s", offset=1)
-
-
-def _write_arrays(out: BinaryIO, path: str, tokenizer: Tokenizer, threads: int, identity: dict[str, Any]) -> int:
-    """Writes the content of an index and returns the number of sentences."""
     digest, counts, starts, bar = new_digest(), [], [], Bar(identity["size"])
-    with opened_data(path, "The text file") as file:
-        for chunk in _chunks(file, path, tokenizer, threads, digest):
-            out.write(chunk.tokens.tobytes())
-            bar.update(int(chunk.starts[-1]) if len(chunk.starts) else 0, f"Tokenising {os.path.basename(path)}")
-            counts.append(chunk.counts.astype(np.int32))
-            starts.append(chunk.starts)
-    bar.hide()
-    offsets = _offsets(np.concatenate(counts))
-    finish_index(out, offsets, np.concatenate(starts), {**identity, "digest": digest.hexdigest()})
-    return len(offsets) - 1
+    with disk.writing(index, disk.always, durable=True) as out:
+        with opened_data(path, "The text file") as file:
+            for chunk in _chunks(file, path, tokenizer, threads, digest):
+                out.write(chunk.tokens.tobytes())
+                bar.update(int(chunk.starts[-1]) if len(chunk.starts) else 0, f"Tokenising {os.path.basename(path)}")
+                counts.append(chunk.counts.astype(np.int32))
+                starts.append(chunk.starts)
+        bar.hide()
+        offsets = _offsets(np.concatenate(counts))
+        numbers = {"digest": digest.hexdigest(), "sentences": len(offsets) - 1, "tokens": int(offsets[-1])}
+        footer = json.dumps({**identity, **numbers}).encode()
+        out.write(bytes(-out.tell() % _NUMBER_BYTES))
+        out.write(np.concatenate([offsets, *starts]).astype(np.int64).tobytes())
+        out.write(footer + len(footer).to_bytes(_NUMBER_BYTES, "little"))
+        out.write(_checksum(out, out.tell()).to_bytes(_NUMBER_BYTES, "little"))
+    deco_print(f"{len(offsets) - 1} sentences in {time.perf_counter() - began:.1f} s", offset=1)

@@ -11,8 +11,8 @@ import numpy as np
 from open_seq2seq.config.files import ASSET, DATA
 from open_seq2seq.config.params import REFUSE, SAY, Param, check_params
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
-from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
+from open_seq2seq.data.text2text.text2text import FIXED, ParallelTextDataLayer
+from open_seq2seq.data.text2text.text_layer import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.token_table import Column, TokenTable
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.utils.errors import ConfigError
@@ -22,8 +22,6 @@ _ASSETS = [name for name, kind in _FILES.items() if kind == ASSET]
 _MOST_PASSES = 50
 _TOLERANCE = 0.01
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-# Parameters of ParallelTextDataLayer that are fixed here instead of declared.
-_FIXED = {"target_file": None, "use_targets": True, "prefix_file": None, "prefix_column": False, "score_file": None}
 
 
 class MultiCorpusDataLayer(ParallelTextDataLayer):
@@ -52,6 +50,8 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
       DataError: see ``ParallelTextDataLayer``.
     """
 
+    _is_labelled = True
+
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
@@ -79,7 +79,7 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
         return {**params, "source_file": None}
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {**params, **_FIXED}
+        return {**params, **FIXED}
 
     def _path(self, corpus: str) -> str:
         return f"{self.params_path}/corpora/{corpus}"
@@ -113,7 +113,7 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
                     "inference, or use --infer_files."]
         return [f"'{self._path(corpus)}/{name}' is missing: name a text file with one sentence per line."
                 for corpus, entry in self._corpora.items() for name in ("source_file", "target_file")
-                if self._reads_pairs and not entry[name]]
+                if self._has_targets and not entry[name]]
 
     def _ratio_problems(self, corpora: Mapping[str, Any]) -> list[str]:
         with_ratio = [name for name, entry in corpora.items() if entry["ratio"] is not None]
@@ -151,19 +151,15 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
                                    "target_model": entry["target_model"]}
         return {**params, "tgt_vocab_file": entry["tgt_vocab_file"] or params["tgt_vocab_file"]}
 
-    @property
-    def _has_labels(self) -> bool:
-        return self._reads_pairs
-
     def _columns(self, corpus: str | None = None) -> list[Column]:
-        if not self._reads_pairs:
+        if not self._has_targets:
             return super()._columns()
         entry = self._corpora[corpus or next(iter(self._corpora))]
         return [Column("source", self._source_tokenizer, entry["source_file"]),
                 Column("target", self._tokenizers[entry["language"]], entry["target_file"])]
 
     def _read(self, thorough: bool) -> list[TokenTable]:
-        if not self._reads_pairs:
+        if not self._has_targets:
             return super()._read(thorough)
         return [self._table_of_files(self._columns(name), thorough, name=name,
                                      labels=self.languages.index(entry["language"]))
@@ -231,7 +227,7 @@ class MultiCorpusDataLayer(ParallelTextDataLayer):
         """Returns a dict of name → path of the text files."""
         if kinds and DATA not in kinds:
             return {}
-        if not self._reads_pairs:
+        if not self._has_targets:
             return super().data_files(*kinds)
         return {f"{name} {key}": entry[key] for name, entry in self._corpora.items()
                 for key in ("source_file", "target_file") if entry[key]}

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.params import CheckedParams
+from open_seq2seq.config.files import ASSET, DATA
+from open_seq2seq.config.params import FREE, REFUSE, CheckedParams, Param, with_change
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.corpus import Layout, TokenCorpus, load_corpus
@@ -19,6 +20,61 @@ from open_seq2seq.data.text_remarks import column_remarks
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import check_given, one_text
+
+PATH = (str, type(None))
+
+
+def max_length_param(what: str = "sentence", longer: str = "Training drops pairs with a longer sentence; evaluation "
+                     "and inference truncate it.") -> dict[str, Any]:
+    """Returns the parameter ``max_length``, which every layer of text requires.
+
+    Args:
+      what: what an example is called in the description.
+      longer: sentence of the description that says what happens to longer examples.
+    """
+    return {"max_length": Param(int, doc=f"Maximum length of a {what}, special tokens included. {longer}",
+                                unit="tokens", minimum=1, maximum=10**6)}
+
+
+def shared_params() -> dict[str, Any]:
+    """Returns the optional parameters that all text-to-text layers share."""
+    return {
+        "src_vocab_file": Param(PATH, None, "Source vocabulary, one token per line; not used with SentencePiece.",
+                                file=ASSET),
+        "tgt_vocab_file": Param(PATH, None, "Target vocabulary, one token per line; not used with SentencePiece.",
+                                file=ASSET),
+        "tokenizer": Param((dict, type(None)), None, "Tokenizer: {'type': 'delimiter'} (the default) for tokenised "
+                           "text; {'type': 'sentencepiece', 'model': path} for raw text, with source_model and "
+                           "target_model instead of model if the two sides have different models.",
+                           file={"model": ASSET, "source_model": ASSET, "target_model": ASSET}, on_change=REFUSE),
+        "delimiter": Param(str, " ", "Separator of tokens in a line.", on_change=REFUSE),
+        "detokenize": Param(bool, False, "With the tokenizer delimiter: whether to join tokens that are SentencePiece "
+                            "pieces to plain text in results.", on_change=FREE),
+        "special_tokens_already_in_vocab": Param(bool, True, "Whether vocabulary files begin with PAD, EOS, S and UNK; "
+                                                 "if False, these tokens are added as ids 0 to 3.", on_change=REFUSE),
+        "pad_vocab_to_eight": Param(bool, False, "Whether to round vocabulary sizes up to a multiple of 8."),
+        "index_dir": Param(PATH, None, "Folder for indexes of tokenised text. By default, the index of a large file is "
+                           "in .os2s_index beside the file, or in the user's cache folder if that is not writable; "
+                           "small files have no index.", on_change=FREE),
+        "map_parallel_calls": Param(int, 8, "Number of threads for tokenising, if the tokenizer supports threads.",
+                                    "threads", minimum=1, maximum=1024, on_change=FREE),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; 8 if None or not "
+                                      "positive.", "batches", maximum=10**4,
+                                      on_change=FREE),
+    }
+
+
+def given_target_params() -> dict[str, Any]:
+    """Returns the parameters that name texts of the target side for inference."""
+    return with_change(FREE, {
+        "prefix_file": Param(PATH, None, "For inference: text file with the beginning of each translation, one line "
+                             "for each source sentence; an empty line prescribes no beginning.", file=DATA),
+        "prefix_column": Param(bool, False, "For inference: whether each line of source_file may have a second column, "
+                               "after a tab, with the beginning of the translation."),
+        "score_file": Param(PATH, None, "For inference: text file with a translation of each source sentence. "
+                            "Inference then computes the log probabilities of these translations and does not "
+                            "translate.", file=DATA),
+    })
 
 
 class TextDataLayer(DataLayer):
@@ -39,6 +95,7 @@ class TextDataLayer(DataLayer):
     _tables: Sequence[TokenTable] = ()
     _typed_lines: TokenTable  # the newest
     _num_empty_typed = 0
+    _is_labelled = False  # whether training and evaluation have labels
     _cuts_in_training = False
     _least_tokens = 1  # for which max_length must leave room
     _empty_example = "an empty side"  # why an example is left out
@@ -91,7 +148,7 @@ class TextDataLayer(DataLayer):
     @property
     def _has_labels(self) -> bool:
         """Whether the tables have labels."""
-        return False
+        return self._is_labelled and self._has_targets
 
     def _index_dir(self, path: str) -> str | None:
         """Returns the folder for the index of a file; None for the usual one."""
@@ -251,16 +308,16 @@ class TextDataLayer(DataLayer):
 
     def cut_remark(self) -> str:
         """Returns a line for each table about the examples that are cut, with the first of them; "" for none."""
-        return "\n".join(self._cut_remark(table) for table in self._tables if len(table.cut))
-
-    def _cut_remark(self, table: TokenTable) -> str:
-        example, layout = int(table.cut[0]), self._layout
-        line = table.line(example)
-        column = next(number for number, corpus in enumerate(table.corpora) if corpus.counts[line] > layout.max_tokens)
-        first = self._place(table, example, column)
-        return (f"Longer than max_length {self.params['max_length']}, so only the "
-                f"{'end' if layout.keep_end else 'beginning'} is read: {len(table.cut):,} of {len(table):,} lines, "
-                f"the first is {first}")
+        layout, lines = self._layout, []
+        for table in (table for table in self._tables if len(table.cut)):
+            example = int(table.cut[0])
+            line = table.line(example)
+            column = next(number for number, corpus in enumerate(table.corpora)
+                          if corpus.counts[line] > layout.max_tokens)
+            lines.append(f"Longer than max_length {self.params['max_length']}, so only the "
+                         f"{'end' if layout.keep_end else 'beginning'} is read: {len(table.cut):,} of {len(table):,} "
+                         f"lines, the first is {self._place(table, example, column)}")
+        return "\n".join(lines)
 
     def examine(self) -> list[str]:
         """Verifies the indexes of all files and compares them with the texts; rebuilds those that differ."""

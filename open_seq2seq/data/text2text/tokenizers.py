@@ -38,31 +38,6 @@ class Tokenizer(Protocol):
         ...
 
 
-class TextTokenizer(Tokenizer, Protocol):
-    """Protocol of tokenizers that also convert ids to text."""
-
-    @property
-    def tokens(self) -> Sequence[str]:
-        """The tokens in the order of their ids; ids that only round up the vocabulary size may have none."""
-        ...
-
-    def split(self, line: str) -> list[str]:
-        """Returns the tokens of a line as text, including those that the vocabulary does not contain."""
-        ...
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids up to EOS, without PAD and start tokens."""
-        ...
-
-    def tokens_of(self, ids: Iterable[int]) -> list[str]:
-        """Returns the tokens of ids up to EOS as text, without PAD and start tokens."""
-        ...
-
-    def join(self, tokens: Sequence[str]) -> str:
-        """Returns the text that tokens form; those that the vocabulary does not contain stay as they are."""
-        ...
-
-
 class LookupTokenizer:
     """Base class of tokenizers that split lines into tokens and look up the tokens in a vocabulary.
 
@@ -118,6 +93,7 @@ class DelimiterTokenizer(LookupTokenizer):
         self.fingerprint = hashlib.sha256(f"split at {delimiter!r} {vocabulary.fingerprint}".encode()).hexdigest()
 
     def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of ids up to EOS, without PAD and start tokens."""
         return self.join(self.tokens_of(ids))
 
     def split(self, line: str) -> list[str]:
@@ -126,10 +102,12 @@ class DelimiterTokenizer(LookupTokenizer):
         return [token for token in line.strip().split(self.delimiter) if token]
 
     def tokens_of(self, ids: Iterable[int]) -> list[str]:
+        """Returns the tokens of ids up to EOS as text, without PAD and start tokens."""
         unknown = self.vocabulary.tokens[SpecialTextTokens.UNK_ID]
         return [self.vocabulary.tokens[i] if 0 <= i < self.vocab_size else unknown for i in visible_ids(ids)]
 
     def join(self, tokens: Sequence[str]) -> str:
+        """Returns the text that tokens form; those that the vocabulary does not contain stay as they are."""
         return self.to_text(self.delimiter.join(tokens))
 
     def to_text(self, tokenised: str) -> str:
@@ -172,12 +150,14 @@ class SentencePieceTokenizer:
         return np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(counts.sum())), counts
 
     def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of ids up to EOS, without PAD and start tokens."""
         return self._processor.decode(self._known(ids))
 
     def _known(self, ids: Iterable[int]) -> list[int]:
         return [i if 0 <= i < self._pieces else int(SpecialTextTokens.UNK_ID) for i in visible_ids(ids)]
 
     def split(self, line: str) -> list[str]:
+        """Returns the pieces of a line as text."""
         return self._processor.encode(line, out_type=str)
 
     def first_unknown(self, line: str) -> str:
@@ -190,9 +170,11 @@ class SentencePieceTokenizer:
         return normalized(self._processor, line)
 
     def tokens_of(self, ids: Iterable[int]) -> list[str]:
+        """Returns the pieces of ids up to EOS, without PAD and start tokens."""
         return [self._processor.id_to_piece(i) for i in self._known(ids)]
 
     def join(self, tokens: Sequence[str]) -> str:
+        """Returns the text that pieces form."""
         return self._processor.decode_pieces(list(tokens))
 
     def to_text(self, line: str) -> str:

@@ -70,7 +70,7 @@ class Vocabulary:
         """
         tokens = _read_tokens(path)
         if special_tokens_already_in_vocab:
-            if not all(_looks_special(token) for token in tokens[:NUM_SPECIAL]) or len(tokens) < NUM_SPECIAL:
+            if len(tokens) < NUM_SPECIAL or any(token[0] + token[-1] != "<>" for token in tokens[:NUM_SPECIAL]):
                 raise DataError(
                     f"{path} must begin with the four special tokens <PAD> </S> <S> <UNK>, but begins with "
                     f"{' '.join(tokens[:NUM_SPECIAL])}: set special_tokens_already_in_vocab to False to add them, or, "
@@ -98,10 +98,6 @@ def _read_tokens(path: str) -> list[str]:
     if not tokens:
         raise DataError(f"The vocabulary file {path} is empty: write one token per line.")
     return tokens
-
-
-def _looks_special(token: str) -> bool:
-    return token.startswith("<") and token.endswith(">")
 
 
 def _check_unique(tokens: list[str], path: str) -> None:

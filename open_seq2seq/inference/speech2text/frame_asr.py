@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from open_seq2seq.data.audio.audio_files import AudioError
-from open_seq2seq.data.audio.feature_stream import AudioPieces, FeatureStream
+from open_seq2seq.data.audio.features import AudioPieces, FeatureStream
 from open_seq2seq.decoding.ctc.growing import GreedyTranscript, GrowingTranscript, SearchedTranscript
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.speech2text import Speech2Text

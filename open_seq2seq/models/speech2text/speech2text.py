@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.data.speech2text.alphabet import NORMALIZATION
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
-from open_seq2seq.data.speech2text.transcripts import NORMALIZATION
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from open_seq2seq.data.kept import Kept
 from open_seq2seq.data.own_classes import MOST_HELD_OUT, class_files, class_names, keep_distinct, split
+from open_seq2seq.data.own_tables import Kept
 from open_seq2seq.utils.errors import DataError
 
 

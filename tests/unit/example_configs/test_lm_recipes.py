@@ -8,7 +8,7 @@ import pytest
 
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
-from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
+from open_seq2seq.data.lm.tokenizers import LMVocabulary, count_tokens
 from open_seq2seq.models.builder import check_model, describe_model
 from tests.unit.example_configs.recipes import assert_trains
 

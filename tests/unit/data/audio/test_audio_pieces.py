@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.audio.audio_files import AudioError, converted
-from open_seq2seq.data.audio.feature_stream import AudioPieces
+from open_seq2seq.data.audio.features import AudioPieces
 
 
 def in_pieces(audio: np.ndarray, rate: int, sample_freq: int, seed: int = 0) -> np.ndarray:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
-from open_seq2seq.data.audio.feature_stream import FeatureStream
-from open_seq2seq.data.audio.features import audio_features, normalized_audio
+from open_seq2seq.data.audio.features import FeatureStream, audio_features, normalized_audio
 
 RATE = 8000
 KINDS = [(backend, kind) for backend in ("psf", "librosa") for kind in ("spectrogram", "mfcc", "logfbank")]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.data.image2label import augmentation, pipeline
+from open_seq2seq.data.image2label import pipeline
 from open_seq2seq.parts.randomness import example_uniforms
 
 
@@ -63,12 +63,12 @@ def test_short_side_is_resized_and_the_centre_cropped():
 
 def test_flipping_is_decided_by_each_images_number():
     x = images(2)
-    np.testing.assert_array_equal(augmentation.flipped(x, tf.constant([0.4, 0.6])), [x[0, :, ::-1], x[1]])
+    np.testing.assert_array_equal(pipeline.flipped(x, tf.constant([0.4, 0.6])), [x[0, :, ::-1], x[1]])
 
 
 def test_colours_change_as_defined():
     x, numbers = images(), draws(4, 3)
-    changed = augmentation.jittered(x, numbers, 0.4).numpy()
+    changed = pipeline.jittered(x, numbers, 0.4).numpy()
     for row, one in enumerate(x.astype(np.float64)):
         brightness, contrast, saturation = 1 + 0.4 * (2 * numbers[row] - 1)
         one = np.clip(one * brightness, 0, 255)
@@ -83,19 +83,19 @@ def test_affine_maps_shift_and_rotate_about_the_centre():
     identity = [[1.0, 0, 0], [0, 1, 0]]
     quarter = [[0.0, 1, 0], [-1, 0, 0]]
     shift = [[1.0, 0, 2], [0, 1, 0]]
-    found = augmentation.moved(x, tf.constant([identity, quarter, shift])).numpy()
+    found = pipeline.moved(x, tf.constant([identity, quarter, shift])).numpy()
     np.testing.assert_allclose(found[0], x[0], atol=1e-3)
     assert np.allclose(found[1], np.rot90(x[1]), atol=1e-2) or np.allclose(found[1], np.rot90(x[1], -1), atol=1e-2)
     np.testing.assert_allclose(found[2][:, :5], x[2][:, 2:], atol=1e-3)
     np.testing.assert_allclose(found[2][:, 5:], 128.0)
 
 
-@pytest.mark.parametrize("name", augmentation.OPERATIONS)
+@pytest.mark.parametrize("name", pipeline.OPERATIONS)
 def test_each_operation_changes_its_images_alone(name):
     x = images(3)
     chosen = np.zeros([3, 1, 2], np.float32)  # the identity
-    chosen[1, 0] = (augmentation.OPERATIONS.index(name) + 0.5) / len(augmentation.OPERATIONS), 0.9
-    found = augmentation.rand_augmented(tf.constant(x), tf.constant(chosen), 8.0).numpy()
+    chosen[1, 0] = (pipeline.OPERATIONS.index(name) + 0.5) / len(pipeline.OPERATIONS), 0.9
+    found = pipeline.rand_augmented(tf.constant(x), tf.constant(chosen), 8.0).numpy()
     np.testing.assert_allclose(found[[0, 2]], x[[0, 2]], atol=1e-3)
     assert np.isfinite(found).all() and found.min() >= 0.0 and found.max() <= 255.01
     assert np.allclose(found[1], x[1], atol=1e-3) == (name == "identity")
@@ -104,7 +104,7 @@ def test_each_operation_changes_its_images_alone(name):
 @pytest.mark.parametrize("alpha", [0.2, 1.0])
 def test_mixing_weights_have_the_beta_distribution(alpha):
     numbers = tf.constant(draws(20000, 1)[:, 0])
-    weights = augmentation.mixing_weights(numbers, augmentation.beta_quantiles(alpha)).numpy()
+    weights = pipeline.mixing_weights(numbers, pipeline.beta_quantiles(alpha)).numpy()
     assert weights.min() >= 0.0 and weights.max() <= 1.0
     assert weights.mean() == pytest.approx(0.5, abs=0.02)
     assert weights.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), abs=0.01)
@@ -112,7 +112,7 @@ def test_mixing_weights_have_the_beta_distribution(alpha):
 
 @pytest.mark.parametrize("kind", ["image", "imagenet", "none"])
 def test_standardisation(kind):
-    found = augmentation.standardized(tf.constant(images()), kind).numpy()
+    found = pipeline.standardized(tf.constant(images()), kind).numpy()
     if kind == "image":
         np.testing.assert_allclose(found.mean((1, 2, 3)), 0, atol=1e-5)
         np.testing.assert_allclose(found.std((1, 2, 3)), 1, atol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.data import CifarDataLayer, ImageFolderDataLayer, ImagenetDataLayer
-from open_seq2seq.data.image2label import folder as cached_images
+from open_seq2seq.data.image2label import image2label as cached_images
 from open_seq2seq.data.image2label.image_files import decode_rgb
 from open_seq2seq.data.image2label.pipeline import resized_short_side
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data import IMDBDataLayer, SSTDataLayer, TextClassificationDataLayer
-from open_seq2seq.data.lm.tokenizers import review_words, split_raw_words
-from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
+from open_seq2seq.data.lm.tokenizers import LMVocabulary, count_tokens, review_words, split_raw_words
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 

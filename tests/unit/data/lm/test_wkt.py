@@ -8,7 +8,7 @@ import sentencepiece
 
 from open_seq2seq.data import WKTDataLayer
 from open_seq2seq.data.contiguous import ContiguousPass, ContiguousStream
-from open_seq2seq.data.lm.vocabulary import LMVocabulary
+from open_seq2seq.data.lm.tokenizers import LMVocabulary
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 LINES = ["a b a c", "", "b a rare-word a", "c b @-@ do n 't", "a a b"] * 3

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.data.speech2text.alphabet import make_alphabet
-from open_seq2seq.data.speech2text.transcripts import Transcripts, text_normalizer
+from open_seq2seq.data.speech2text.alphabet import Transcripts, make_alphabet, text_normalizer
 from open_seq2seq.models.speech2text.serving import texts_of
 from open_seq2seq.utils.errors import DataError
 

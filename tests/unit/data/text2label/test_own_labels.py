@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from open_seq2seq.data.own_scripts import read_class_files
+from open_seq2seq.data.own_classes import read_class_files
 from open_seq2seq.data.own_tables import read_own_table
 from open_seq2seq.data.text2label.own_labels import clean, columns_of, of_files, of_table
 from open_seq2seq.utils.errors import DataError

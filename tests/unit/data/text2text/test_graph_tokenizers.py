@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from open_seq2seq.data.lm.tokenizers import (
     FittingTokenizer,
+    LMVocabulary,
     VocabularyTokenizer,
     split_characters,
     split_normalized_words,
     split_words,
 )
-from open_seq2seq.data.lm.vocabulary import LMVocabulary
 from open_seq2seq.data.text2text.graph_tokenizers import graph_tokenizer, whole_texts, without_special
 from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer
 from open_seq2seq.data.text2text.vocabulary import Vocabulary

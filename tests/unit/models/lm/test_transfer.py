@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.data.lm.tokenizers import PieceTokenizer
-from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
+from open_seq2seq.data.lm.tokenizers import LMVocabulary, PieceTokenizer, count_tokens
 from open_seq2seq.data.sentencepiece_models import train_sentencepiece
 from open_seq2seq.models import LSTMLM, LanguageModel
 from open_seq2seq.models.lm.transfer import rows_by_token
