@@ -21,8 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.own_tables import TwoColumns, say_next
 from open_seq2seq.data.sentencepiece_models import train_pieces
-from open_seq2seq.data.text2text.languages import in_wrong_order
-from open_seq2seq.data.text2text.own_text import SUFFIXES, Pair, clean, read_table, read_tmx, split
+from open_seq2seq.data.text2text.own_text import SUFFIXES, Pair, clean, in_wrong_order, read_table, read_tmx, split
 from open_seq2seq.data.text2text.preparation import read_pairs, write_pairs
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print

@@ -1,9 +1,14 @@
-"""Batches that a data layer makes with ``tf.data``, in the order of the plan; errors name the faulty example."""
+"""Batches that a data layer makes with ``tf.data``, in the order of the plan; errors name the faulty example.
+
+Also where the records of TFRecord files begin.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import struct
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,6 +18,7 @@ import tensorflow as tf
 
 from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.data.fields import flatten, mapped
+from open_seq2seq.utils.data_files import opened_data, shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 # What TensorFlow puts before an error's message (function, iterator, error class, assertion) and after it (condition of
@@ -190,3 +196,30 @@ def _fits(given: tf.TensorSpec, promised: tf.TensorSpec) -> bool:
 
 def _say(spec: tf.TensorSpec | None) -> str:
     return "nothing" if spec is None else f"{spec.dtype.name} {spec.shape}"
+
+
+# Sizes in bytes. A record consists of the data's length (8), its checksum (4), the data, and their checksum (4).
+_HEADER, _FOOTER = 12, 4
+
+
+def record_starts(path: str) -> np.ndarray:
+    """Returns the offset of each record of a TFRecord file in bytes, int64 ``[records]``.
+
+    Raises:
+      DataError: the file cannot be read, is empty, or does not consist of whole records.
+    """
+    starts: list[int] = []
+    place = 0
+    with opened_data(path, "The TFRecord file") as file:
+        size = os.fstat(file.fileno()).st_size
+        while place < size:
+            header = os.pread(file.fileno(), _HEADER, place)
+            length = struct.unpack("<Q", header[:8])[0] if len(header) == _HEADER else size
+            starts.append(place)
+            place += _HEADER + length + _FOOTER
+            if place > size:
+                raise DataError(f"{shown(path)}, record {len(starts)}: the file ends within the record, so it is "
+                                "incomplete or damaged, or not an uncompressed TFRecord file.")
+    if not starts:
+        raise DataError(f"The TFRecord file {shown(path)} is empty.")
+    return np.asarray(starts, np.int64)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.audio import filter_banks
+from open_seq2seq.data.audio.feature_settings import htk_mel_filters, slaney_mel_filters
 from open_seq2seq.data.audio.features import centred_power
 from open_seq2seq.decoding.vocoder import griffin_lim, mel_to_magnitude
 from open_seq2seq.utils.librosa_import import import_librosa
@@ -77,7 +77,7 @@ class SpectrogramSettings:
     @functools.cached_property
     def mel_basis(self) -> np.ndarray:
         """The mel filters ``[num_mels, n_fft // 2 + 1]``, float32."""
-        make = filter_banks.slaney_mel_filters if self.mel_type == "slaney" else filter_banks.htk_mel_filters
+        make = slaney_mel_filters if self.mel_type == "slaney" else htk_mel_filters
         return make(self.sample_freq, self.n_fft, self.num_mels, fmax=self.fmax).astype(np.float32)
 
     @functools.cached_property

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.datasets import record_starts
 from open_seq2seq.data.folders import files_below
-from open_seq2seq.data.record_files import record_starts
 from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown

@@ -21,8 +21,8 @@ from open_seq2seq.data.audio.audio_files import (
     resampled,
 )
 from open_seq2seq.data.audio.feature_graph import power_of, reflected
+from open_seq2seq.data.audio.feature_settings import htk_mel_filters
 from open_seq2seq.data.audio.features import centred_power
-from open_seq2seq.data.audio.filter_banks import htk_mel_filters
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import OR_SKIP, examined
 from open_seq2seq.data.fields import Field

@@ -154,7 +154,7 @@ def padded(rows: Sequence[np.ndarray], padding: np.ndarray) -> list[np.ndarray]:
 class ClipDataLayer(DataLayer):
     """Base of data layers whose examples are clips: recordings from lists, with their spectrograms.
 
-    Subclasses read the lists and set ``_clips``, ``_frames`` and ``_rates``.
+    Subclasses define ``_read_lists``, and call ``_open_lists`` at the end of their constructors.
 
     Attributes:
       keeps_audio: whether what is computed from a recording includes its samples.
@@ -177,10 +177,19 @@ class ClipDataLayer(DataLayer):
         self._frames = np.zeros([0], np.int64)
         self._rates = np.zeros([0], np.int64)
 
-    def _check_lists(self) -> None:
+    def _open_lists(self) -> None:
+        """Reads the lists, unless inference is interactive."""
         files = self.params["dataset_files"]
+        if self.mode == "interactive_infer":
+            return
         if not files or not all(isinstance(name, str) and name for name in files):
             raise ConfigError([f"'{self.params_path}/dataset_files' must name at least one list of clips."])
+        _ = self.fingerprints  # computed before the lists are read, to detect later changes
+        self._read_lists()
+
+    def _read_lists(self) -> None:
+        """Sets ``_clips``, ``_frames`` and ``_rates``."""
+        raise NotImplementedError("A data layer of clips must define _read_lists.")
 
     def _read_headers(self, clips: Sequence[Clip], problems: dict[int, Problem]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the number of samples of each recording at the rate of the settings, and its own rate in Hz.

@@ -78,10 +78,7 @@ class Text2SpeechDataLayer(ClipDataLayer):
         self._speeds = np.ones([0], np.float32)
         self._speaker_numbers = np.zeros([0], np.int32)
         self._of_one_speed = ""
-        if self.mode != "interactive_infer":
-            self._check_lists()
-            _ = self.fingerprints  # computed before the lists are read, to detect later changes
-            self._read_lists()
+        self._open_lists()
 
     def _make_vocabulary(self) -> Symbols:
         path, language = self.params["vocab_file"], self.params["espeak_language"]

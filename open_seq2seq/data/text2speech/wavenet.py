@@ -49,10 +49,7 @@ class WavenetDataLayer(ClipDataLayer):
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
-        if self.mode != "interactive_infer":
-            self._check_lists()
-            _ = self.fingerprints  # computed before the lists are read, to detect later changes
-            self._read_lists()
+        self._open_lists()
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
-from open_seq2seq.data.datasets import elements_of
-from open_seq2seq.data.record_files import record_starts
+from open_seq2seq.data.datasets import elements_of, record_starts
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
 

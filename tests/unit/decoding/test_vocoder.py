@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.data.audio.filter_banks import htk_mel_filters
+from open_seq2seq.data.audio.feature_settings import htk_mel_filters
 from open_seq2seq.decoding.vocoder import (
     griffin_lim,
     joined_folds,

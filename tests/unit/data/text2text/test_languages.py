@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from open_seq2seq.data.text2text.languages import in_wrong_order, known_language, number_of_words
+from open_seq2seq.data.text2text.own_text import in_wrong_order, known_language, number_of_words
 
 TEXTS = {  # the first sentences of the Universal Declaration of Human Rights, and everyday ones
     "en": ["All human beings are born free and equal in dignity and rights.", "They are endowed with reason.",
