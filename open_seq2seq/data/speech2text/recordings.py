@@ -16,7 +16,6 @@ import numpy as np
 
 from open_seq2seq.data.audio.audio_files import (
     AudioError,
-    AudioInfo,
     Segment,
     overlapping,
     read_info,
@@ -91,13 +90,6 @@ class AudioIndex:
         self.samples, self.rates, self.channels = table[:, _STAMP:].T
         if folder is not None and (cached is None or not np.array_equal(table, cached)):
             self._remember(paths, folder, table)
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def info(self, number: int) -> AudioInfo:
-        """Returns the header of the file with this index."""
-        return AudioInfo(int(self.samples[number]), int(self.rates[number]), int(self.channels[number]))
 
     def take(self, numbers: Sequence[int]) -> None:
         """Keeps the files with these indices, in this order; an index may occur several times."""
@@ -314,12 +306,11 @@ class Recordings:
     def _header_problems(self, settings: FeatureSettings) -> dict[int, tuple[str, str]]:
         problems = {row: (error.kind, error.detail) for row, error in self.index.errors.items()} | self._outside
         if not self._params["convert_audio"]:
-            for row in range(len(self.index)):
-                info = self.index.info(row)
-                if row not in problems and info.rate != settings.sample_freq:
-                    problems[row] = ("another rate", f"has a rate of {info.rate} Hz instead of {settings.sample_freq}")
-                elif row not in problems and info.channels > 1:
-                    problems[row] = ("several channels", f"has {info.channels} channels instead of one")
+            for row, (rate, channels) in enumerate(zip(self.index.rates, self.index.channels, strict=True)):
+                if row not in problems and rate != settings.sample_freq:
+                    problems[row] = ("another rate", f"has a rate of {rate} Hz instead of {settings.sample_freq}")
+                elif row not in problems and channels > 1:
+                    problems[row] = ("several channels", f"has {channels} channels instead of one")
         if self.transcripts is not None:
             problems = {**self.transcripts.problems, **self._duplicates(), **problems}
         return dict(sorted(problems.items()))

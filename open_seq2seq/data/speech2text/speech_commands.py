@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -42,37 +42,20 @@ _SEMITONES, _STRETCH, _NOISE_DB = 2, 0.2, (-90.0, -46.0)
 _CHANGES, _NOISE, _SLICE = range(3)  # purposes of random numbers, for Draw.stream
 
 
-class Changes(NamedTuple):
-    """The augmentation of one recording.
+def varied(audio: np.ndarray, draw: Draw) -> tuple[np.ndarray, float]:
+    """Changes the length of audio ``[samples]`` by up to 20 %, and adds white noise from -90 to -46 dB.
 
-    Attributes:
-      pitch: factor by which frequencies are multiplied.
-      length: factor by which the length is multiplied.
-      noise: standard deviation of the white noise.
-    """
-
-    pitch: float = 1.0
-    length: float = 1.0
-    noise: float = 0.0
-
-
-def draw_changes(draw: Draw) -> Changes:
-    """Draws a shift of pitch by up to two semitones, a change of length by up to 20 %, and noise from -90 to -46 dB.
-
-    Shifts are multiples of a quarter of a semitone, so that the mel filters of every shift can be cached.
+    Returns:
+      The audio, and a factor for its frequencies, which ``log_mel`` applies: a shift of pitch by up to two semitones.
+      Shifts are multiples of a quarter of a semitone, so that the mel filters of every shift can be cached.
     """
     random = draw.stream(_CHANGES)
     quarters = int(random.integers(-4 * _SEMITONES, 4 * _SEMITONES + 1))
-    return Changes(2.0 ** (quarters / 48), random.uniform(1 - _STRETCH, 1 + _STRETCH),
-                   10.0 ** (random.uniform(*_NOISE_DB) / 20))
-
-
-def changed_audio(audio: np.ndarray, changes: Changes, draw: Draw) -> np.ndarray:
-    """Changes the length of audio ``[samples]`` and adds noise; the pitch is changed by ``log_mel``."""
-    length = max(1, round(len(audio) * changes.length))
-    audio = resampled(audio, 1.0, changes.length, length)
+    stretch = random.uniform(1 - _STRETCH, 1 + _STRETCH)
+    level = 10.0 ** (random.uniform(*_NOISE_DB) / 20)
+    length = max(1, round(len(audio) * stretch))
     noise = draw.stream(_NOISE).standard_normal(length)
-    return (audio + changes.noise * noise).astype(np.float32)
+    return (resampled(audio, 1.0, stretch, length) + level * noise).astype(np.float32), 2.0 ** (quarters / 48)
 
 
 @functools.lru_cache(maxsize=64)
@@ -288,11 +271,10 @@ class SpeechCommandsDataLayer(DataLayer):
         return self._spectrogram(audio, None if epoch is None else Draw(self.seed, example, epoch))
 
     def _spectrogram(self, audio: np.ndarray, draw: Draw | None) -> np.ndarray:
-        changes = Changes()
+        pitch = 1.0
         if draw is not None and self.params["augment_data"]:
-            changes = draw_changes(draw)
-            audio = changed_audio(audio, changes, draw)
-        values = log_mel(audio, self.params["sample_freq"], self.params["num_audio_features"], changes.pitch)
+            audio, pitch = varied(audio, draw)
+        values = log_mel(audio, self.params["sample_freq"], self.params["num_audio_features"], pitch)
         return fitted(values, self.params["audio_length"], draw)
 
     def _source(self, items: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -159,42 +159,6 @@ class MappedIndex:
         return _stamp(self._file) == self._stamp
 
 
-class GuardedIndex:
-    """An index that is written again if its file changes while it is in use; thread-safe.
-
-    Args:
-      index: the index to start with.
-      path: path of the text.
-      make: function that returns the index of the current text.
-    """
-
-    def __init__(self, index: MappedIndex, path: str, make: Callable[[], MappedIndex]) -> None:
-        self._index, self._path, self._make = index, path, make
-        self._lock = threading.Lock()
-
-    @property
-    def description(self) -> dict[str, Any]:
-        """The description of the index."""
-        return self._index.description
-
-    @property
-    def arrays(self) -> IndexArrays:
-        """The arrays of the index.
-
-        Raises:
-          DataError: the file has changed, and so has the text.
-        """
-        with self._lock:
-            if not self._index.is_unchanged():
-                deco_print(f"The index of {self._path} was damaged while it was in use: rebuilding it.")
-                fresh = self._make()
-                if fresh.description["digest"] != self._index.description["digest"]:
-                    raise DataError(f"The index of {self._path} was damaged while it was in use, and cannot be rebuilt "
-                                    "because the text has changed since this run started: start the run again.")
-                self._index = fresh
-            return self._index.arrays
-
-
 def _stamp(file: BinaryIO) -> tuple[int, int]:
     status = os.fstat(file.fileno())
     return status.st_size, status.st_mtime_ns
@@ -239,25 +203,38 @@ class Layout(NamedTuple):
 
 
 class TokenCorpus:
-    """The sentences of one text file.
+    """The sentences of one text file; thread-safe.
 
     Args:
       path: path of the file.
       source: the arrays, or the index that contains them.
       text: content of the file; if None, ``line`` reads the file.
+      remake: function that returns the index of the current text, if the file of ``source`` changes while it is in use.
     """
 
-    def __init__(self, path: str, source: IndexArrays | GuardedIndex, text: bytes | None = None) -> None:
-        self.path, self._source, self._text = path, source, text
+    def __init__(self, path: str, source: IndexArrays | MappedIndex, text: bytes | None = None,
+                 remake: Callable[[], MappedIndex] | None = None) -> None:
+        self.path, self._source, self._text, self._remake = path, source, text, remake
+        self._lock = threading.Lock()
 
     @property
     def _arrays(self) -> IndexArrays:
-        return self._source if isinstance(self._source, IndexArrays) else self._source.arrays
+        if isinstance(self._source, IndexArrays):
+            return self._source
+        with self._lock:
+            if self._remake is not None and not self._source.is_unchanged():
+                deco_print(f"The index of {self.path} was damaged while it was in use: rebuilding it.")
+                fresh = self._remake()
+                if fresh.description["digest"] != self._source.description["digest"]:
+                    raise DataError(f"The index of {self.path} was damaged while it was in use, and cannot be rebuilt "
+                                    "because the text has changed since this run started: start the run again.")
+                self._source = fresh
+            return self._source.arrays
 
     @property
     def is_indexed(self) -> bool:
         """Whether the arrays are stored in an index."""
-        return isinstance(self._source, GuardedIndex)
+        return isinstance(self._source, MappedIndex)
 
     @property
     def tokens(self) -> np.ndarray:
@@ -284,7 +261,7 @@ class TokenCorpus:
         return line.decode("utf-8", errors="replace").strip()
 
     def _line_of_file(self, begin: int, end: int) -> bytes:
-        assert isinstance(self._source, GuardedIndex)
+        assert isinstance(self._source, MappedIndex)
         identity = self._source.description
         with opened_data(self.path, "The text file") as file:
             status = os.fstat(file.fileno())
@@ -379,7 +356,7 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
     def index(thorough: bool = False) -> MappedIndex:
         return _index_of(path, tokenizer, index_dir, threads, thorough)
 
-    return TokenCorpus(path, GuardedIndex(index(thorough), path, index))
+    return TokenCorpus(path, index(thorough), remake=index)
 
 
 def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: int, thorough: bool) -> MappedIndex:

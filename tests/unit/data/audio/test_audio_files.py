@@ -355,7 +355,7 @@ def test_index_is_remembered_and_notices_changes(tmp_path, monkeypatch):
     (tmp_path / "2.wav").unlink()
     index = AudioIndex(paths, folder, 2)
     assert sorted(read) == paths[1:]
-    assert index.info(1).channels == 2
+    assert index.channels[1] == 2
     assert list(index.errors) == [2]
 
 
