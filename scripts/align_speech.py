@@ -37,8 +37,7 @@ from open_seq2seq.data.text2speech.alignment import (
     with_model_phonemes,
 )
 from open_seq2seq.data.text2speech.clips import Clip, read_clips
-from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, Token, tokens_of
-from open_seq2seq.data.text2speech.pronunciations import Pronunciations
+from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, Pronunciations, Token, tokens_of
 from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print

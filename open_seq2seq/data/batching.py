@@ -204,11 +204,9 @@ class MicroBatches:
         Args:
           start: number of micro-batches that all ranks together have already consumed.
         """
-        return [self._of_rank(start + self.rank + number) for number in range(self.replicas)]
-
-    def _of_rank(self, first: int) -> Iterator[Wanted]:
-        for index in itertools.count(first, self.world_size):
-            yield Wanted(index, self.examples(index), self.epoch_of(index))
+        return [(Wanted(index, self.examples(index), self.epoch_of(index))
+                 for index in itertools.count(start + self.rank + number, self.world_size))
+                for number in range(self.replicas)]
 
 
 class BatchStream(MicroBatches):

@@ -17,14 +17,17 @@ import tensorflow as tf
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.datasets import elements_of, reason
 from open_seq2seq.data.examination import OR_SKIP
-from open_seq2seq.data.image2label.image_files import FileSet, PixelSet, RecordSet, decode_rgb
-from open_seq2seq.data.image2label.image_layer import ImageDataLayer
-from open_seq2seq.data.image2label.labelled_files import (
+from open_seq2seq.data.image2label.image_files import (
+    FileSet,
+    PixelSet,
+    RecordSet,
     class_folders,
+    decode_rgb,
     files_in_folders,
     files_of_lists,
     read_class_file,
 )
+from open_seq2seq.data.image2label.image_layer import ImageDataLayer
 from open_seq2seq.data.image2label.pipeline import Pipeline, image_params
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -160,16 +160,6 @@ def caches_features(settings: FeatureSettings, augmentation: Augmentation | None
     return settings.backend != "tf" and not (augmentation is not None and augmentation.changes_audio)
 
 
-def cache_parameters(settings: FeatureSettings, augmentation: Augmentation | None) -> dict[str, Any]:
-    """Returns the parameters that cached arrays depend on."""
-    if not caches_features(settings, augmentation):
-        return {"kind": "audio", "sample_freq": settings.sample_freq}
-    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    values.pop("pad_to" if not settings.pad_signal else "", None)
-    return {"kind": "features", **{name: value.tolist() if isinstance(value, np.ndarray) else value
-                                   for name, value in values.items()}}
-
-
 class Speech2TextDataLayer(DataLayer):
     """Recordings and their transcripts, from CSV files, JSON lines or LibriSpeech folders.
 
@@ -232,11 +222,16 @@ class Speech2TextDataLayer(DataLayer):
         return {**DataLayer.get_optional_params(), **optional_params()}
 
     def _cache(self) -> FeatureCache | None:
-        params = self.params
+        params, settings = self.params, self.settings
         if not params["cache_features"] or self.mode == "interactive_infer":
             return None
-        return FeatureCache(cache_folder(params), cache_parameters(self.settings, self._augmentation),
-                            params["cache_format"], params["cache_regenerate"])
+        depends_on: dict[str, Any] = {"kind": "audio", "sample_freq": settings.sample_freq}
+        if caches_features(settings, self._augmentation):
+            values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+            values.pop("pad_to" if not settings.pad_signal else "", None)
+            depends_on = {"kind": "features", **{name: value.tolist() if isinstance(value, np.ndarray) else value
+                                                 for name, value in values.items()}}
+        return FeatureCache(cache_folder(params), depends_on, params["cache_format"], params["cache_regenerate"])
 
     @property
     def batch_budget(self) -> int:

@@ -27,7 +27,7 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import OR_SKIP, examined
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.folders import files_below
-from open_seq2seq.data.image2label.labelled_files import number_of, read_class_file, read_rows
+from open_seq2seq.data.image2label.image_files import number_of, read_class_file, read_rows
 from open_seq2seq.data.speech2text.augmentation import Draw
 from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.utils.console import deco_print

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from open_seq2seq.data.audio.audio_files import AudioError, is_silent, read_audio
-from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, Token
-from open_seq2seq.data.text2speech.pronunciations import Pronunciations
+from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, Pronunciations, Token
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError, UserError

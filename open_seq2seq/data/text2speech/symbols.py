@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from open_seq2seq.data.speech2text.alphabet import Characters, describe_characters
-from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, phonemes_of, spelled_out, tokens_of
-from open_seq2seq.data.text2speech.pronunciations import Pronunciations
+from open_seq2seq.data.text2speech.front_end import MARKS, SILENCE, Pronunciations, phonemes_of, spelled_out, tokens_of
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError, UserError
 

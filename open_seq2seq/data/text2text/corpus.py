@@ -487,26 +487,20 @@ def _write_index(index: str, path: str, tokenizer: Tokenizer, threads: int) -> N
     """Writes an index, which appears under its name only once complete."""
     identity, began = identity_of(path), time.perf_counter()
     deco_print(f"Tokenising {path} ({identity['size'] / 1e6:.0f} MB) to {index}")
-    with disk.writing(index, disk.always, durable=True) as out:
-        sentences = _write_arrays(out, path, tokenizer, threads, identity)
-    deco_print(f"{sentences} sentences in {time.perf_counter() - began:.1f} s", offset=1)
-
-
-def _write_arrays(out: BinaryIO, path: str, tokenizer: Tokenizer, threads: int, identity: dict[str, Any]) -> int:
-    """Writes the content of an index and returns the number of sentences."""
     digest, counts, starts, bar = new_digest(), [], [], Bar(identity["size"])
-    with opened_data(path, "The text file") as file:
-        for chunk in _chunks(file, path, tokenizer, threads, digest):
-            out.write(chunk.tokens.tobytes())
-            bar.update(int(chunk.starts[-1]) if len(chunk.starts) else 0, f"Tokenising {os.path.basename(path)}")
-            counts.append(chunk.counts.astype(np.int32))
-            starts.append(chunk.starts)
-    bar.hide()
-    offsets = _offsets(np.concatenate(counts))
-    description = {**identity, "digest": digest.hexdigest(), "sentences": len(offsets) - 1, "tokens": int(offsets[-1])}
-    footer = json.dumps(description).encode()
-    out.write(bytes(-out.tell() % _NUMBER_BYTES))
-    out.write(np.concatenate([offsets, *starts]).astype(np.int64).tobytes())
-    out.write(footer + len(footer).to_bytes(_NUMBER_BYTES, "little"))
-    out.write(_checksum(out, out.tell()).to_bytes(_NUMBER_BYTES, "little"))
-    return len(offsets) - 1
+    with disk.writing(index, disk.always, durable=True) as out:
+        with opened_data(path, "The text file") as file:
+            for chunk in _chunks(file, path, tokenizer, threads, digest):
+                out.write(chunk.tokens.tobytes())
+                bar.update(int(chunk.starts[-1]) if len(chunk.starts) else 0, f"Tokenising {os.path.basename(path)}")
+                counts.append(chunk.counts.astype(np.int32))
+                starts.append(chunk.starts)
+        bar.hide()
+        offsets = _offsets(np.concatenate(counts))
+        numbers = {"digest": digest.hexdigest(), "sentences": len(offsets) - 1, "tokens": int(offsets[-1])}
+        footer = json.dumps({**identity, **numbers}).encode()
+        out.write(bytes(-out.tell() % _NUMBER_BYTES))
+        out.write(np.concatenate([offsets, *starts]).astype(np.int64).tobytes())
+        out.write(footer + len(footer).to_bytes(_NUMBER_BYTES, "little"))
+        out.write(_checksum(out, out.tell()).to_bytes(_NUMBER_BYTES, "little"))
+    deco_print(f"{len(offsets) - 1} sentences in {time.perf_counter() - began:.1f} s", offset=1)

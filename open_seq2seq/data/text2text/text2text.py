@@ -392,7 +392,13 @@ class TransformerDataLayer(ParallelTextDataLayer):
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
         if not params["source_file"] and self.mode != "interactive_infer":
-            self._explain_missing_text(params)
+            pattern = os.path.join(params["data_dir"] or "", params["file_pattern"] or "")
+            if records := sorted(glob.glob(pattern)) if params["file_pattern"] else []:
+                raise DataError(f"The files of '{params['file_pattern']}', such as {records[0]}, are TFRecord files, "
+                                "which this layer does not read: write them as text by scripts/records_to_text.py, "
+                                "and set source_file and target_file to the text files.")
+            raise ConfigError([f"'{self.params_path}/source_file' is missing: name a text file with one source "
+                               "sentence per line (file_pattern is ignored, because TFRecord files are not read)."])
         for side in ("source_file", "target_file"):
             if params["data_dir"] and params[side]:
                 params[side] = os.path.join(params["data_dir"], params[side])
@@ -410,12 +416,3 @@ class TransformerDataLayer(ParallelTextDataLayer):
     def _params_for_file(cls, path: str) -> dict[str, Any]:
         return {**super()._params_for_file(path), "data_dir": None, "file_pattern": None}
 
-    def _explain_missing_text(self, params: dict[str, Any]) -> None:
-        pattern = os.path.join(params["data_dir"] or "", params["file_pattern"] or "")
-        records = sorted(glob.glob(pattern)) if params["file_pattern"] else []
-        if records:
-            raise DataError(f"The files of '{params['file_pattern']}', such as {records[0]}, are TFRecord files, which "
-                            "this layer does not read: write them as text by scripts/records_to_text.py, and set "
-                            "source_file and target_file to the text files.")
-        raise ConfigError([f"'{self.params_path}/source_file' is missing: name a text file with one source sentence "
-                           "per line (file_pattern is ignored, because TFRecord files are not read)."])

@@ -308,16 +308,16 @@ class TextDataLayer(DataLayer):
 
     def cut_remark(self) -> str:
         """Returns a line for each table about the examples that are cut, with the first of them; "" for none."""
-        return "\n".join(self._cut_remark(table) for table in self._tables if len(table.cut))
-
-    def _cut_remark(self, table: TokenTable) -> str:
-        example, layout = int(table.cut[0]), self._layout
-        line = table.line(example)
-        column = next(number for number, corpus in enumerate(table.corpora) if corpus.counts[line] > layout.max_tokens)
-        first = self._place(table, example, column)
-        return (f"Longer than max_length {self.params['max_length']}, so only the "
-                f"{'end' if layout.keep_end else 'beginning'} is read: {len(table.cut):,} of {len(table):,} lines, "
-                f"the first is {first}")
+        layout, lines = self._layout, []
+        for table in (table for table in self._tables if len(table.cut)):
+            example = int(table.cut[0])
+            line = table.line(example)
+            column = next(number for number, corpus in enumerate(table.corpora)
+                          if corpus.counts[line] > layout.max_tokens)
+            lines.append(f"Longer than max_length {self.params['max_length']}, so only the "
+                         f"{'end' if layout.keep_end else 'beginning'} is read: {len(table.cut):,} of {len(table):,} "
+                         f"lines, the first is {self._place(table, example, column)}")
+        return "\n".join(lines)
 
     def examine(self) -> list[str]:
         """Verifies the indexes of all files and compares them with the texts; rebuilds those that differ."""

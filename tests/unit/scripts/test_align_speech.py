@@ -7,7 +7,7 @@ import pytest
 import soundfile
 
 from open_seq2seq.data.text2speech.clips import read_clips
-from open_seq2seq.data.text2speech.pronunciations import Pronunciations
+from open_seq2seq.data.text2speech.front_end import Pronunciations
 from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
 from open_seq2seq.data.text2speech.toy_voice import RATE, write_toy_voice
 from open_seq2seq.utils.errors import DataError, UserError

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.text2speech import symbols
-from open_seq2seq.data.text2speech.front_end import phonemes_of, sentences, spelled_out, spoken_at, tokens_of
-from open_seq2seq.data.text2speech.pronunciations import Pronunciations
+from open_seq2seq.data.text2speech.front_end import (
+    Pronunciations,
+    phonemes_of,
+    sentences,
+    spelled_out,
+    spoken_at,
+    tokens_of,
+)
 from open_seq2seq.data.text2speech.symbols import CharacterSymbols
 from open_seq2seq.data.text2speech.text2speech import Text2SpeechDataLayer
 from open_seq2seq.utils.errors import DataError, UserError
