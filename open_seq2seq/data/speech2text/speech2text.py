@@ -25,7 +25,7 @@ from open_seq2seq.data.audio.audio_files import (
 )
 from open_seq2seq.data.audio.feature_cache import FeatureCache
 from open_seq2seq.data.audio.feature_graph import AudioFeatures, masked_features
-from open_seq2seq.data.audio.feature_settings import INPUT_TYPES, FeatureSettings
+from open_seq2seq.data.audio.feature_settings import INPUT_TYPES, FeatureSettings, feature_params, make_settings
 from open_seq2seq.data.audio.features import audio_features, normalized_audio
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import OR_SKIP
@@ -38,12 +38,16 @@ from open_seq2seq.data.speech2text.augmentation import (
     make_augmentation,
     stretched_length,
 )
-from open_seq2seq.data.speech2text.params import (
+from open_seq2seq.data.speech2text.recordings import (
+    Problem,
+    Recordings,
+    StepsOf,
+    cache_folder,
+    cache_params,
     check_data_params,
-    make_settings,
-    optional_params,
+    describe_problems,
+    recording_params,
 )
-from open_seq2seq.data.speech2text.recordings import Problem, Recordings, StepsOf, cache_folder, describe_problems
 from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -219,7 +223,7 @@ class Speech2TextDataLayer(DataLayer):
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        return {**DataLayer.get_optional_params(), **optional_params()}
+        return {**DataLayer.get_optional_params(), **recording_params(), **feature_params(), **cache_params()}
 
     def _cache(self) -> FeatureCache | None:
         params, settings = self.params, self.settings
