@@ -236,17 +236,13 @@ class FeatureSettings:
 
     def problems(self, path: str) -> list[str]:
         """Returns one sentence for each invalid setting; ``path`` is the path of the settings in the config."""
-        return self._size_problems(path) or self._shape_problems(path)
-
-    def _size_problems(self, path: str) -> list[str]:
-        problems = []
         if self.window_samples < 2:
-            problems.append(f"'{path}/window_size' is {self.window_size} s, but must be at least 2 samples at "
-                         f"{self.sample_freq} Hz.")
-        if not problems and self.hop < 1:
-            problems.append(f"'{path}/window_stride' is {self.window_stride} s, but must be at least one sample at "
-                         f"{self.sample_freq} Hz.")
-        return problems
+            return [f"'{path}/window_size' is {self.window_size} s, but must be at least 2 samples at "
+                    f"{self.sample_freq} Hz."]
+        if self.hop < 1:
+            return [f"'{path}/window_stride' is {self.window_stride} s, but must be at least one sample at "
+                    f"{self.sample_freq} Hz."]
+        return self._shape_problems(path)
 
     def _shape_problems(self, path: str) -> list[str]:
         problems = []
