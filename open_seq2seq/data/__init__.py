@@ -26,25 +26,19 @@ __all__ = ["CifarDataLayer", "DataLayer", "IMDBDataLayer", "ImageFolderDataLayer
            "Speech2TextDataLayer", "SpeechCommandsDataLayer", "TableTextDataLayer", "Text2SpeechDataLayer",
            "TextClassificationDataLayer", "TransformerDataLayer", "WKTDataLayer", "WavenetDataLayer"]
 
-_HOMES = {
-    "CifarDataLayer": "image2label.image2label",
-    "DataLayer": "data_layer",
-    "IMDBDataLayer": "lm.classification",
-    "ImageFolderDataLayer": "image2label.image2label",
-    "ImagenetDataLayer": "image2label.image2label",
-    "LabelledTextDataLayer": "text2label.labelled_text",
-    "MultiCorpusDataLayer": "text2text.several_corpora",
-    "ParallelTextDataLayer": "text2text.text2text",
-    "SSTDataLayer": "lm.classification",
-    "Speech2TextDataLayer": "speech2text.speech2text",
-    "SpeechCommandsDataLayer": "speech2text.speech_commands",
-    "TableTextDataLayer": "text2text.text2text",
-    "Text2SpeechDataLayer": "text2speech.text2speech",
-    "TextClassificationDataLayer": "lm.classification",
-    "TransformerDataLayer": "text2text.text2text",
-    "WKTDataLayer": "lm.wkt",
-    "WavenetDataLayer": "text2speech.wavenet",
-}
+_HOMES = {name: module for module, names in {
+    "data_layer": "DataLayer",
+    "image2label.image2label": "CifarDataLayer ImageFolderDataLayer ImagenetDataLayer",
+    "lm.classification": "IMDBDataLayer SSTDataLayer TextClassificationDataLayer",
+    "lm.wkt": "WKTDataLayer",
+    "speech2text.speech2text": "Speech2TextDataLayer",
+    "speech2text.speech_commands": "SpeechCommandsDataLayer",
+    "text2label.labelled_text": "LabelledTextDataLayer",
+    "text2speech.text2speech": "Text2SpeechDataLayer",
+    "text2speech.wavenet": "WavenetDataLayer",
+    "text2text.several_corpora": "MultiCorpusDataLayer",
+    "text2text.text2text": "ParallelTextDataLayer TableTextDataLayer TransformerDataLayer",
+}.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 DEFAULT_PREFETCH = 8
+"""Number of finished batches in the queue, unless the layer's parameter ``prefetch_buffer_size`` is positive."""
 _CLOSE_SECONDS = 5.0
 
 
@@ -46,20 +47,17 @@ class BatchLoader:
       data_layer: makes the batches.
       plan: the batches to make, which the thread requests one after the other.
       training: whether the batches are for training, where they may differ between epochs.
-      prefetch: maximum number of finished batches in the queue; overridden by the layer's parameter
-        ``prefetch_buffer_size``, if that is positive.
 
     Attributes:
       index: index of the micro-batch returned last; -1 before the first.
       wait_seconds: total time that the consumer has waited for batches, in seconds.
     """
 
-    def __init__(self, data_layer: Any, plan: Iterable[Wanted], training: bool = False,
-                 prefetch: int = DEFAULT_PREFETCH) -> None:
+    def __init__(self, data_layer: Any, plan: Iterable[Wanted], training: bool = False) -> None:
         self.index = -1
         self.wait_seconds = 0.0
-        own = getattr(data_layer, "params", {}).get("prefetch_buffer_size")
-        self._queue: queue.Queue = queue.Queue(own if own and own > 0 else max(1, prefetch))
+        prefetch = getattr(data_layer, "params", {}).get("prefetch_buffer_size") or 0
+        self._queue: queue.Queue = queue.Queue(prefetch if prefetch > 0 else DEFAULT_PREFETCH)
         self._stop = threading.Event()
         self._end: _End | None = None
         # The thread has no reference to the loader, so that an unused loader is garbage-collected.

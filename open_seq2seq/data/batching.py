@@ -306,23 +306,18 @@ class PlanLoader(BatchLoader):
         return self._count
 
 
-def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan:
+def evaluation_plan(data_layer: Any) -> EpochPlan:
     """Returns the plan of one pass over all examples of a data layer, always in the same order.
 
     With length buckets, the costliest examples come first, so match results to examples by the ``ids`` of the batches.
-    An example that alone costs more than the batch size forms a batch by itself.
-
-    Args:
-      data_layer: the data layer.
-      batch_size: maximum cost of a batch; the layer's ``batch_budget`` by default.
+    An example that alone costs more than the layer's ``batch_budget`` forms a batch by itself.
     """
-    planner = EpochPlanner(data_layer.lengths, batch_size=batch_size or data_layer.batch_budget, costs=data_layer.costs,
+    planner = EpochPlanner(data_layer.lengths, batch_size=data_layer.batch_budget, costs=data_layer.costs,
                            bucketed=data_layer.params["length_buckets"], strict=False)
     return planner.plan(shuffle=False)
 
 
-def evaluation_batches(data_layer: Any, batch_size: int | None = None, *, world_size: int = 1, rank: int = 0,
-                       replicas: int = 1) -> PlanLoader:
+def evaluation_batches(data_layer: Any, *, world_size: int = 1, rank: int = 0, replicas: int = 1) -> PlanLoader:
     """Returns a loader of this process's batches in one pass over a data layer.
 
     Batches are assigned to the ranks round-robin, so the ranks' numbers of batches may differ by one. Over all ranks,
@@ -330,11 +325,10 @@ def evaluation_batches(data_layer: Any, batch_size: int | None = None, *, world_
 
     Args:
       data_layer: the data layer.
-      batch_size: see ``evaluation_plan``.
       world_size: number of ranks.
       rank: the first rank of this process.
       replicas: number of consecutive ranks in this process.
     """
-    plan, ranks = evaluation_plan(data_layer, batch_size), range(rank, rank + replicas)
+    plan, ranks = evaluation_plan(data_layer), range(rank, rank + replicas)
     numbers = [number for number in range(len(plan)) if number % world_size in ranks]
     return PlanLoader(data_layer, plan, numbers)

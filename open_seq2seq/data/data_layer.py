@@ -65,7 +65,6 @@ class DataLayer(Component):
     counting_units: Sequence[str] = ("examples", "sentences", "utterances", "images")
     length_limit: str | None = None
     parallel_files: Sequence[str] = ()
-    _fingerprints: Mapping[str, Fingerprint] | None = None
     _is_arithmetic = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -333,18 +332,16 @@ class DataLayer(Component):
         """Returns the files that contain one example each, such as the recordings named in a list."""
         return ()
 
-    @property
-    def fingerprints(self) -> dict[str, Fingerprint]:
+    @functools.cached_property
+    def fingerprints(self) -> Mapping[str, Fingerprint]:
         """Fingerprints of ``data_files`` by name; empty in inference.
 
         They are computed when this property is first read. A layer should read it before it reads the files, so that
         ``check_unchanged`` detects all later changes.
         """
-        if self._fingerprints is None:
-            files = self.data_files() if self._has_targets else {}
-            found = {name: fingerprint(path) for name, path in files.items()}
-            self._fingerprints = MappingProxyType({name: file for name, file in found.items() if file is not None})
-        return dict(self._fingerprints)
+        files = self.data_files() if self._has_targets else {}
+        found = {name: fingerprint(path) for name, path in files.items()}
+        return MappingProxyType({name: file for name, file in found.items() if file is not None})
 
     def sample_digest(self) -> str:
         """Returns a checksum over the beginnings of a fixed sample of ``example_files``."""

@@ -69,7 +69,10 @@ class Table:
         indices = [self._place(column, first[1]) for column in self.columns if column is not None]
         for number, cells in (rows if header else itertools.chain([first], rows)):
             if len(cells) <= max(indices, default=0):
-                raise DataError(self._too_few(number, len(cells), max(indices)))
+                count = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
+                raise DataError(f"{shown(self.path)}:{number}: the line has only {count}, separated by "
+                                f"{_IN_WORDS[self.kind]}, but column {max(indices) + 1} is needed: complete the line, "
+                                "or correct the column or the format in the config.")
             yield number, [cells[place] for place in indices]
 
     def _split(self) -> Iterator[tuple[int, list[str]]]:
@@ -87,12 +90,6 @@ class Table:
             raise DataError(f"{shown(self.path)}:1: there is no column named '{column}': the first line must name the "
                             f"columns, but reads {', '.join(names)[:200]}.{did_you_mean(column, names)}")
         return names.index(column)
-
-    def _too_few(self, number: int, found: int, place: int) -> str:
-        columns = "1 column" if found == 1 else f"{found} columns"
-        return (f"{shown(self.path)}:{number}: the line has only {columns}, separated by {_IN_WORDS[self.kind]}, but "
-                f"column {place + 1} is needed: complete the line, or correct the column or the format in the config.")
-
 
 def csv_rows(path: str, lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int, int, list[str]]]:
     """Yields (number of the first line from 1, number of the last line, values) for each row of a CSV file.

@@ -7,12 +7,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.audio.feature_settings import (
-    PEAK_EPSILON,
-    PREEMPHASIS,
-    SMALLEST_DEVIATION,
-    FeatureSettings,
-)
+from open_seq2seq.data.audio.feature_settings import PEAK_EPSILON, PREEMPHASIS, SMALLEST_DEVIATION, FeatureSettings
 from open_seq2seq.data.audio.features import (
     DECIBEL_EPSILON,
     DECIBEL_RANGE,

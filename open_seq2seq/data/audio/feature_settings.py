@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from open_seq2seq.config.params import REFUSE, Param, without_effect
+from open_seq2seq.utils.errors import ConfigError
 
 _SLANEY_LINEAR = 200 / 3
 """Hz per mel in the linear part of Slaney's scale, below ``_SLANEY_BREAK`` Hz."""
@@ -233,17 +236,13 @@ class FeatureSettings:
 
     def problems(self, path: str) -> list[str]:
         """Returns one sentence for each invalid setting; ``path`` is the path of the settings in the config."""
-        return self._size_problems(path) or self._shape_problems(path)
-
-    def _size_problems(self, path: str) -> list[str]:
-        problems = []
         if self.window_samples < 2:
-            problems.append(f"'{path}/window_size' is {self.window_size} s, but must be at least 2 samples at "
-                         f"{self.sample_freq} Hz.")
-        if not problems and self.hop < 1:
-            problems.append(f"'{path}/window_stride' is {self.window_stride} s, but must be at least one sample at "
-                         f"{self.sample_freq} Hz.")
-        return problems
+            return [f"'{path}/window_size' is {self.window_size} s, but must be at least 2 samples at "
+                    f"{self.sample_freq} Hz."]
+        if self.hop < 1:
+            return [f"'{path}/window_stride' is {self.window_stride} s, but must be at least one sample at "
+                    f"{self.sample_freq} Hz."]
+        return self._shape_problems(path)
 
     def _shape_problems(self, path: str) -> list[str]:
         problems = []
@@ -274,3 +273,64 @@ class FeatureSettings:
 
 def _samples(seconds: float, rate: int) -> int:
     return math.floor(seconds * rate + 1e-6)
+
+
+def feature_params() -> dict[str, Any]:
+    """Returns the optional parameters of a data layer from which ``make_settings`` makes the settings."""
+    numbers = (float, list, np.ndarray, type(None))
+    return {
+        "backend": Param(list(BACKENDS), "psf", "Definition of the features. psf: that of python_speech_features; "
+                         "librosa: that of librosa; tf: the same features as librosa, computed in the TensorFlow "
+                         "graph.", on_change=REFUSE),
+        "sample_freq": Param(int, 16000, "Sampling rate of the audio that features are computed from.", "Hz", minimum=1,
+                             maximum=10**6, on_change=REFUSE),
+        "window_size": Param(float, 0.02, "Length of a window.", "seconds", above=0.0, maximum=10.0, on_change=REFUSE),
+        "window_stride": Param(float, 0.01, "Time from the start of one window to the start of the next.", "seconds",
+                               above=0.0, maximum=10.0, on_change=REFUSE),
+        "window": Param([None, "hanning", "hamming", "none"], None, "Window function; by default none for mfcc and "
+                        "logfbank of psf, and hanning otherwise.", on_change=REFUSE),
+        "num_fft": Param((int, type(None)), None, "Number of points of the Fourier transform; by default the number of "
+                         "samples in a window for spectrograms, otherwise the next power of two (psf: at least 512).",
+                         minimum=1, maximum=2**24, on_change=REFUSE),
+        "norm_per_feature": Param(bool, False, "Whether to normalise each feature separately.", on_change=REFUSE),
+        "features_mean": Param(numbers, None, "Mean to subtract from the features: one number, or one for each "
+                               "feature; by default the mean of each utterance.", on_change=REFUSE),
+        "features_std_dev": Param(numbers, None, "Standard deviation to divide the features by: one number, or one "
+                                  "for each feature; by default that of each utterance.", on_change=REFUSE),
+        "gain": Param((float, type(None)), None, "Factor by which to multiply the audio, whose samples are from -1 to "
+                      "1; by default the factor that makes the peak 1.", minimum=0.0, on_change=REFUSE),
+        "dither": Param(float, 0.0, "Standard deviation of the white noise that is added to training audio after its "
+                        "normalisation, usually to a peak of 1. In evaluation and inference, the expected power of the "
+                        "noise is added instead.", minimum=0.0),
+        "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this value; 0 or 1 adds "
+                        "no padding.", "frames", minimum=0, maximum=10**5),
+        **without_effect("precompute_mel_basis", reason=", because the mel filters are always computed in advance"),
+        "pad_signal": Param(bool, False, "For psf only: whether to pad each signal with zeros instead of the features. "
+                            "The padding's frames then count as part of the utterance, as in NVIDIA's "
+                            "OpenSeq2Seq.", on_change=REFUSE),
+    }
+
+
+def make_settings(params: Mapping[str, Any], path: str) -> FeatureSettings:
+    """Returns the feature settings given by a data layer's parameters.
+
+    Raises:
+      ConfigError: the parameters are invalid or contradict each other.
+    """
+    def numbers(name: str) -> np.ndarray | None:
+        value = params[name]
+        try:
+            return None if value is None else np.asarray(value, np.float64)
+        except (ValueError, TypeError):
+            raise ConfigError([f"'{path}/{name}' must be a number or a list of numbers, got {value!r}."]) from None
+
+    settings = FeatureSettings(
+        num_features=params["num_audio_features"], std_dev=numbers("features_std_dev"), mean=numbers("features_mean"),
+        **{name: params[name] for name in (
+            "input_type", "backend", "sample_freq", "window_size", "window_stride", "window", "num_fft",
+            "norm_per_feature", "gain", "dither", "pad_to")},
+        pad_signal=params["pad_signal"] and params["backend"] == "psf")
+    problems = settings.problems(path)
+    if problems:
+        raise ConfigError(problems)
+    return settings

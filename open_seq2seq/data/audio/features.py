@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.data.audio.audio_files import OppositeChannels, check_rate, converted, resampled_length
-from open_seq2seq.data.audio.feature_settings import (
-    PEAK_EPSILON,
-    PREEMPHASIS,
-    SMALLEST_DEVIATION,
-    FeatureSettings,
-)
+from open_seq2seq.data.audio.feature_settings import PEAK_EPSILON, PREEMPHASIS, SMALLEST_DEVIATION, FeatureSettings
 
 TINY_POWER = 1e-30
 """Lower bound of the power in a spectrogram bin."""

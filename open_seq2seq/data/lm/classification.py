@@ -11,13 +11,7 @@ import numpy as np
 
 from open_seq2seq.config.files import DATA
 from open_seq2seq.config.params import FREE, Param, without_effect
-from open_seq2seq.data.lm.params import (
-    PATH,
-    LMTextDataLayer,
-    build_vocabulary,
-    make_tokenizer,
-    tokenizer_params,
-)
+from open_seq2seq.data.lm.params import PATH, LMTextDataLayer, build_vocabulary, make_tokenizer, tokenizer_params
 from open_seq2seq.data.lm.reviews import rating_of, read_review, review_files
 from open_seq2seq.data.lm.tokenizers import LMVocabulary, Split
 from open_seq2seq.data.tables import Table

@@ -13,13 +13,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
-from open_seq2seq.data.lm.params import (
-    PATH,
-    LMTextDataLayer,
-    build_vocabulary,
-    make_tokenizer,
-    tokenizer_params,
-)
+from open_seq2seq.data.lm.params import PATH, LMTextDataLayer, build_vocabulary, make_tokenizer, tokenizer_params
 from open_seq2seq.data.lm.tokenizers import UNKNOWN, LMVocabulary
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, Layout, TokenCorpus
 from open_seq2seq.data.text2text.token_table import Column, TokenTable

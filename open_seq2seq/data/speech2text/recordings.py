@@ -1,4 +1,4 @@
-"""The rows of a data set's lists: their lengths, and the reasons why some rows cannot be used."""
+"""The rows of the lists of a data set of recordings: their parameters and lengths, and why some cannot be used."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.audio.audio_files import (
-    AudioError,
-    Segment,
-    overlapping,
-    read_info,
-    resampled_length,
-)
+from open_seq2seq.config.files import LIST
+from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
+from open_seq2seq.data.audio.audio_files import AudioError, Segment, overlapping, read_info, resampled_length
+from open_seq2seq.data.audio.feature_cache import FORMATS
 from open_seq2seq.data.audio.feature_settings import FeatureSettings
 from open_seq2seq.data.examination import OR_SKIP
 from open_seq2seq.data.speech2text.alphabet import Alphabet, Transcripts, text_normalizer
@@ -29,9 +26,10 @@ from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print, tracked
 from open_seq2seq.utils.data_files import shown
-from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.own_files import read_sealed, sealed
 
+PATH = (str, type(None))
 _REMEMBERED_FROM = 1000
 """Minimum number of recordings for a cache; reading the headers of fewer takes less than a second."""
 _STAMP = 3
@@ -40,6 +38,83 @@ _COLUMNS = _STAMP + 3
 """Total number of columns: the ``_STAMP`` columns, then samples, rate and channels."""
 _VERSION = "2"
 """Part of the names of cache files: lengths that another version read from the same recordings are not used."""
+
+
+def recording_params() -> dict[str, Any]:
+    """Returns the parameters of lists, recordings and transcripts."""
+    return {
+        "dataset_files": Param(list, [], "CSV files (wav_filename,wav_filesize,transcript), JSON-lines files "
+                               "(audio_filepath, text, offset, duration) or LibriSpeech folders; in inference also "
+                               "audio files, or folders of audio files.", file=LIST),
+        "audio_root": Param(PATH, None, "Folder to which relative names of recordings refer; by default the folder of "
+                            "the list, or the working directory for recordings that exist only there.",
+                            on_change=FREE),
+        "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Unit of the batch size: sentences "
+                                 "(utterances), or frames or seconds of audio, padding included."),
+        "max_duration": Param((float, type(None)), -1.0, "Longer recordings are left out of training and evaluation; "
+                              "-1 or None means no limit.", "seconds"),
+        "min_duration": Param(float, -1.0, "Shorter recordings are left out of training and evaluation; -1 means no "
+                              "limit.", "seconds"),
+        "syn_enable": Param(bool, False, "Whether {} in the names of recordings in lists is replaced by one of "
+                            "syn_subdirs, as of synthetic speech: in training by a random one, drawn anew in each "
+                            "epoch, in evaluation by the first. Inference replaces nothing."),
+        "syn_subdirs": Param(list, [], "With syn_enable: the folders that contain a variant of each recording."),
+        "augmentation": Param((dict, type(None)), None, "Random speed, noise and masks for training audio, drawn anew "
+                              "in each epoch; see docs/speech-recognition.md."),
+        "on_bad_example": Param(["stop", "skip"], "stop", "What to do with an example whose recording or transcript "
+                                "cannot be used: stop the run, or skip the example. Bad examples are reported with "
+                                "file and line."),
+        "convert_audio": Param(bool, True, "Whether to resample recordings of another rate and average several "
+                               "channels; if False, such recordings are bad examples."),
+        "encoder_stride": Param((int, type(None)), None, "Number of frames per encoder step; by default taken from the "
+                                "model. Utterances whose label needs more CTC steps than the encoder makes are bad "
+                                "examples.", "frames", minimum=1),
+        "map_parallel_calls": Param(int, 8, "Number of threads that read recordings and compute features.", "threads",
+                                    minimum=1, maximum=1024, on_change=FREE),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; 8 if None or "
+                                      "not positive.", "batches", maximum=10**4, on_change=FREE),
+        "bpe": Param(bool, False, "Whether vocab_file is a SentencePiece model.", on_change=REFUSE),
+        "autoregressive": Param(bool, False, "Whether to add <S> and </S> to the alphabet and end targets with </S>, "
+                                "as decoders with attention require.", on_change=REFUSE),
+        "lower_case": Param(bool, False, "Whether to convert transcripts to lower case."),
+        "unicode_form": Param([None, "NFC", "NFD", "NFKC", "NFKD"], None, "Unicode normalisation of "
+                              "transcripts; None for the form of the alphabet's characters."),
+        "remove_characters": Param(str, "", "Characters to remove from transcripts, such as punctuation."),
+    }
+
+
+def cache_params() -> dict[str, Any]:
+    """Returns the parameters of caches."""
+    return with_change(FREE, {
+        "cache_features": Param(bool, False, "Whether to cache features on disk. Decoded audio is cached instead if "
+                                "augmentation or dither changes it, or the backend is tf."),
+        "cache_format": Param(list(FORMATS), "npy", "File format of the cache."),
+        "cache_regenerate": Param(bool, False, "Whether to overwrite the cached files of earlier runs."),
+        "cache_dir": Param(PATH, None, "Folder for cached features, and for the cached lengths of large data sets; by "
+                           "default .os2s_cache beside the first list."),
+    })
+
+
+def check_data_params(params: Mapping[str, Any], mode: str, path: str) -> None:
+    """Checks the parameters that do not concern features.
+
+    Raises:
+      ConfigError: parameters are invalid; the error lists all problems found.
+    """
+    problems = []
+    if not params["dataset_files"] and mode != "interactive_infer":
+        problems.append(f"'{path}/dataset_files' is missing: name the lists of recordings.")
+    if not all(isinstance(name, str) and name for name in params["dataset_files"]):
+        problems.append(f"'{path}/dataset_files' must be a list of file names.")
+    if params["syn_enable"] and not (params["syn_subdirs"] and all(
+            isinstance(name, str) and name for name in params["syn_subdirs"])):
+        problems.append(f"'{path}/syn_enable' is True, but '{path}/syn_subdirs' is no list of folders: name the "
+                        "folders that replace {} in the names of recordings.")
+    least, most = params["min_duration"], params["max_duration"]
+    if most is not None and 0 <= most < least:
+        problems.append(f"'{path}/min_duration' is {least}, but must not exceed max_duration, which is {most}.")
+    if problems:
+        raise ConfigError(problems)
 
 
 class AudioIndex:

@@ -25,7 +25,7 @@ from open_seq2seq.data.audio.audio_files import (
 )
 from open_seq2seq.data.audio.feature_cache import FeatureCache
 from open_seq2seq.data.audio.feature_graph import AudioFeatures, masked_features
-from open_seq2seq.data.audio.feature_settings import INPUT_TYPES, FeatureSettings
+from open_seq2seq.data.audio.feature_settings import INPUT_TYPES, FeatureSettings, feature_params, make_settings
 from open_seq2seq.data.audio.features import audio_features, normalized_audio
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.examination import OR_SKIP
@@ -38,12 +38,16 @@ from open_seq2seq.data.speech2text.augmentation import (
     make_augmentation,
     stretched_length,
 )
-from open_seq2seq.data.speech2text.params import (
+from open_seq2seq.data.speech2text.recordings import (
+    Problem,
+    Recordings,
+    StepsOf,
+    cache_folder,
+    cache_params,
     check_data_params,
-    make_settings,
-    optional_params,
+    describe_problems,
+    recording_params,
 )
-from open_seq2seq.data.speech2text.recordings import Problem, Recordings, StepsOf, cache_folder, describe_problems
 from open_seq2seq.data.static_shapes import with_empty_row
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -192,7 +196,9 @@ class Speech2TextDataLayer(DataLayer):
         augmentation = make_augmentation(params["augmentation"], params["num_audio_features"], params["dither"],
                                          f"{path}/augmentation")
         self._augmentation = augmentation if self.mode == "train" else None
-        self.float_type = _float_type(params["dtype"], path)
+        self.float_type = tf.as_dtype(params["dtype"])
+        if not self.float_type.is_floating:
+            raise ConfigError([f"'{path}/dtype' must be a floating-point type, got {self.float_type.name}."])
         self.alphabet: Alphabet = make_alphabet(params["vocab_file"], params["bpe"], params["autoregressive"])
         self._in_graph = AudioFeatures(self.settings) if params["backend"] == "tf" else None
         self._recordings: Recordings | None = None
@@ -219,7 +225,7 @@ class Speech2TextDataLayer(DataLayer):
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        return {**DataLayer.get_optional_params(), **optional_params()}
+        return {**DataLayer.get_optional_params(), **recording_params(), **feature_params(), **cache_params()}
 
     def _cache(self) -> FeatureCache | None:
         params, settings = self.params, self.settings
@@ -460,9 +466,11 @@ class Speech2TextDataLayer(DataLayer):
 
     def interactive_examples(self, count: int) -> list[Any]:
         """Returns recordings of the data set ``[samples]``."""
+        return [self._audio(row) for row in self._set.rows[:count].tolist()]
+
+    def _audio(self, row: int) -> np.ndarray:
         found = self._set
-        return [self._pipeline.audio(found.utterances[row].path, int(found.samples[row]), found.segments.get(row))
-                for row in found.rows[:count].tolist()]
+        return self._pipeline.audio(found.utterances[row].path, int(found.samples[row]), found.segments.get(row))
 
     def example_files(self) -> list[str]:
         return [utterance.path for utterance in self._set.utterances]
@@ -475,9 +483,15 @@ class Speech2TextDataLayer(DataLayer):
         """
         recordings = self._set
         rows = recordings.files.tolist()
-        errors = self._workers.map(lambda row: _audio_error(self._pipeline, recordings, row), rows)
-        bad = [recordings.problem(row, error.kind, error.detail)
-               for row, error in zip(rows, errors, strict=True) if error is not None]
+
+        def problem(row: int) -> Problem | None:
+            try:
+                self._audio(row)
+            except AudioError as error:
+                return recordings.problem(row, error.kind, error.detail)
+            return None
+
+        bad = list(filter(None, self._workers.map(problem, rows)))
         if bad and self.params["on_bad_example"] == "stop":
             raise DataError(describe_problems(bad) + f"\nFix or remove them, {OR_SKIP}")
         if len(bad) == len(rows):
@@ -537,18 +551,3 @@ class Speech2TextDataLayer(DataLayer):
         names = [spooled_input("standard-input.wav") if name == STANDARD_INPUT else name for name in files]
         # Caching is off, so that nothing is written to the user's folders.
         return {"dataset_files": names, "audio_root": None, "cache_features": False}
-
-
-def _audio_error(pipeline: Pipeline, found: Recordings, row: int) -> AudioError | None:
-    try:
-        pipeline.audio(found.utterances[row].path, int(found.samples[row]), found.segments.get(row))
-    except AudioError as error:
-        return error
-    return None
-
-
-def _float_type(dtype: Any, path: str) -> tf.DType:
-    float_type = tf.as_dtype(dtype)
-    if not float_type.is_floating:
-        raise ConfigError([f"'{path}/dtype' must be a floating-point type, got {float_type.name}."])
-    return float_type

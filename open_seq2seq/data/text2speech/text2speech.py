@@ -162,7 +162,9 @@ class Text2SpeechDataLayer(ClipDataLayer):
                            bool(self.speakers.names))
         pauses = [(number, 0.0) for number in range(len(clips))]
         if not self._has_targets:
-            clips, pauses = self._by_sentence(clips)
+            parts = [(replace(clip, text=text), (number, pause)) for number, clip in enumerate(clips)
+                     for text, pause in ([(clip.text, 0.0)] if self._is_listed(clip) else self.divided(clip.text))]
+            clips, pauses = [clip for clip, _ in parts], [pause for _, pause in parts]
         problems: dict[int, Problem] = {}
         ids = [self._encoded(number, clip, problems) for number, clip in enumerate(clips)]
         frames, rates = np.zeros([2, len(clips)], np.int64)
@@ -212,12 +214,6 @@ class Text2SpeechDataLayer(ClipDataLayer):
         """Returns the number of a speaker by name; without a name, that of the parameter ``speaker``."""
         name = name or self.params["speaker"] or ""
         return self.speakers.number(name) if name else 0
-
-    def _by_sentence(self, clips: Sequence[Clip]) -> tuple[list[Clip], list[tuple[int, float]]]:
-        """Returns a clip for each sentence, and the number of its text with the seconds of silence after it."""
-        parts = [(replace(clip, text=text), (number, pause)) for number, clip in enumerate(clips)
-                 for text, pause in ([(clip.text, 0.0)] if self._is_listed(clip) else self.divided(clip.text))]
-        return [clip for clip, _ in parts], [pause for _, pause in parts]
 
     def divided(self, given: Any) -> list[tuple[Any, float]]:
         """Returns the sentences of a text or of a pair (text, path), each with the seconds of silence after it.
@@ -450,14 +446,14 @@ class Text2SpeechDataLayer(ClipDataLayer):
         """Returns lines about guessed words, symbols left out, speakers without clips, and recordings of low rates."""
         clips = [] if self._has_targets else self._clips
         unknown = self.vocabulary.unknown(symbol for clip in clips for symbol in self._symbols(clip))
-        left_out = [f"WARNING: left out {self.vocabulary.describe(unknown)} ({self.params['vocab_file']})."]
-        return [*self._guesses(), *(left_out if unknown else []), *self._silent_speakers(), *self._low_rates()]
-
-    def _silent_speakers(self) -> list[str]:
-        """Returns a line if training has no clips of some speakers."""
+        lines = self._guesses()
+        if unknown:
+            lines.append(f"WARNING: left out {self.vocabulary.describe(unknown)} ({self.params['vocab_file']}).")
         silent = [name for number, name in enumerate(self.speakers.names) if number not in self._speaker_numbers]
-        return [f"WARNING: training has no clips of {shown(', '.join(silent))}, so their voices are not learned."
-                ] if silent and self.mode == "train" else []
+        if silent and self.mode == "train":
+            lines.append(f"WARNING: training has no clips of {shown(', '.join(silent))}, so their voices are not "
+                         "learned.")
+        return lines + self._low_rates()
 
     def _guesses(self) -> list[str]:
         """Returns a line about guessed pronunciations that no line has been about yet."""

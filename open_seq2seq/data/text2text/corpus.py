@@ -350,7 +350,12 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
     with opened_data(path, "The text file") as file:
         in_memory = is_packed(path, file) or (index_dir is None and os.fstat(file.fileno()).st_size < INDEX_FROM_BYTES)
     if in_memory:
-        return _in_memory(path, tokenizer, threads)
+        text = read_data(path, "The text file", unpack=True)
+        chunks = list(_chunks(io.BytesIO(text), path, tokenizer, threads))
+        tokens = np.concatenate([chunk.tokens for chunk in chunks])
+        starts = np.concatenate([chunk.starts for chunk in chunks] + [[len(text)]])
+        offsets = _offsets(np.concatenate([chunk.counts for chunk in chunks]))
+        return TokenCorpus(path, IndexArrays(tokens, offsets, starts), text)
 
     def index(thorough: bool = False) -> MappedIndex:
         return _index_of(path, tokenizer, index_dir, threads, thorough)
@@ -395,15 +400,6 @@ def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: i
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
-
-
-def _in_memory(path: str, tokenizer: Tokenizer, threads: int) -> TokenCorpus:
-    text = read_data(path, "The text file", unpack=True)
-    chunks = list(_chunks(io.BytesIO(text), path, tokenizer, threads))
-    tokens = np.concatenate([chunk.tokens for chunk in chunks])
-    starts = np.concatenate([chunk.starts for chunk in chunks] + [[len(text)]])
-    offsets = _offsets(np.concatenate([chunk.counts for chunk in chunks]))
-    return TokenCorpus(path, IndexArrays(tokens, offsets, starts), text)
 
 
 def _chunks(file: BinaryIO, path: str, tokenizer: Tokenizer, threads: int,

@@ -179,7 +179,7 @@ def _count_scripts(texts: Iterable[str]) -> Counter[str]:
 
 
 SUFFIXES = (".tmx", ".tmx.gz")
-_CODES = {"bpt", "ept", "ph", "it", "ut"}  # elements in a segment that contain mark-up of another format, not text
+_MARKUP = {"bpt", "ept", "ph", "it", "ut"}  # elements in a segment that contain mark-up of another format, not text
 
 Unit = tuple[int, dict[str, str]]
 """The line of a translation unit, counted from 1, and its texts by language, in lower case, such as ``en-us``."""
@@ -246,10 +246,10 @@ class _Reader:
             self._language = attributes.get("xml:lang", attributes.get("lang", "")).lower().replace("_", "-")
         elif name == "seg":
             self._text = []
-        self._codes += name in _CODES
+        self._codes += name in _MARKUP
 
     def _end(self, name: str) -> None:
-        self._codes -= name in _CODES
+        self._codes -= name in _MARKUP
         if name == "seg" and self._text is not None and self.units:
             self.units[-1][1].setdefault(self._language, re.sub(r"\s+", " ", "".join(self._text)).strip())
             self._text = None

@@ -19,10 +19,12 @@ from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batc
 class CountingLayer:
     """Makes batches of numbers, and counts them."""
 
-    params = {"length_buckets": True}
-    num_examples, batch_budget, costs = 30, 4, None
+    num_examples, costs = 30, None
 
-    def __init__(self, fail_at: int | None = None, seconds: float = 0.0) -> None:
+    def __init__(self, fail_at: int | None = None, seconds: float = 0.0, prefetch: int | None = None,
+                 batch_budget: int = 4) -> None:
+        self.params = {"length_buckets": True, "prefetch_buffer_size": prefetch}
+        self.batch_budget = batch_budget
         self.made, self.fail_at, self.seconds = 0, fail_at, seconds
 
     @property
@@ -46,21 +48,13 @@ def plan():
 
 
 def test_no_more_is_made_ahead_than_asked_for():
-    layer = CountingLayer()
-    with BatchLoader(layer, plan(), prefetch=3) as loader:
+    layer = CountingLayer(prefetch=3)
+    with BatchLoader(layer, plan()) as loader:
         time.sleep(0.1)
         assert layer.made == 4  # three in the queue, one in hand
         next(loader)
         time.sleep(0.1)
         assert layer.made == 5
-
-
-def test_the_layer_s_own_prefetch_wins():
-    layer = CountingLayer()
-    layer.params = {**layer.params, "prefetch_buffer_size": 2}
-    with BatchLoader(layer, plan(), prefetch=9):
-        time.sleep(0.1)
-        assert layer.made == 3
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -93,7 +87,7 @@ def test_waiting_is_measured():
 
 def test_close_ends_the_thread_and_the_iteration():
     before = threading.active_count()
-    loader = BatchLoader(CountingLayer(), plan(), prefetch=1)
+    loader = BatchLoader(CountingLayer(prefetch=1), plan())
     next(loader)
     loader.close()
     loader.close()
@@ -104,7 +98,7 @@ def test_close_ends_the_thread_and_the_iteration():
 
 
 def test_a_forgotten_loader_ends_its_thread():
-    loader = BatchLoader(CountingLayer(), plan(), prefetch=1)
+    loader = BatchLoader(CountingLayer(prefetch=1), plan())
     thread = loader._thread
     del loader
     gc.collect()
@@ -117,7 +111,7 @@ def test_a_forgotten_loader_ends_its_thread():
 def test_evaluation_gives_every_example_once(world, batch_size):
     ids: list[int] = []
     for rank in range(world):
-        batches = evaluation_batches(CountingLayer(), batch_size, world_size=world, rank=rank)
+        batches = evaluation_batches(CountingLayer(batch_budget=batch_size), world_size=world, rank=rank)
         made = [batch["ids"] for batch in batches]
         assert len(made) == len(batches)
         ids += [int(i) for some in made for i in some]

@@ -72,7 +72,7 @@ class LongLines(DataLayer):
     length_limit = "max_length"
 
     def __init__(self, unit="tokens", **params):
-        super().__init__({"batch_size": 80, "batch_size_unit": unit, **params})
+        super().__init__({"batch_size": 80, **params, "batch_size_unit": unit})
 
     @staticmethod
     def get_optional_params():
@@ -94,7 +94,7 @@ def test_an_example_longer_than_a_batch_is_named(unit):
 
 def test_evaluation_gives_a_long_example_a_batch_of_its_own():
     assert [list(b) for b in batches_of(evaluation_plan(LongLines()))] == [[2], [1, 0]]
-    assert [list(b) for b in batches_of(evaluation_plan(LongLines("images"), 2))] == [[2, 1], [0]]
+    assert [list(b) for b in batches_of(evaluation_plan(LongLines("images", batch_size=2)))] == [[2, 1], [0]]
 
 
 def test_evaluation_goes_by_the_layer_s_own_costs_and_budget():
