@@ -276,8 +276,8 @@ def _restored_model(options: RunOptions, specs: Specs, logdir: LogDir, runner: R
     print_model(model, variables, runner, options.verbose)
     if options.members:
         model.join(dict(_member(member, runner) for member in options.members))
-    for name, folder in model.needed_models(model.params).items():
-        needed = resolve_run(None, "interactive_infer", [Override(None, ("logdir",), unpacked(folder))])
+    for name, other in model.needed_models(model.params).items():
+        needed = resolve_run(None, "interactive_infer", [Override(None, ("logdir",), unpacked(other))])
         model.use(name, _member(needed, runner)[1])
     return model, spec, path
 
