@@ -25,13 +25,12 @@ from open_seq2seq.models.results import open_results
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.run import training_setup
-from open_seq2seq.run.config_changes import check_config
 from open_seq2seq.run.dry_run import check_run
 from open_seq2seq.run.elastic_session import train_elastically
 from open_seq2seq.run.logdir import LOCK, LogDir, check_logdir
 from open_seq2seq.run.overview import print_model, print_task, print_training, write_overview
 from open_seq2seq.run.resolution import check_verb, resolve_run
-from open_seq2seq.run.restoring import restore_weights
+from open_seq2seq.run.restoring import check_config, restore_weights
 from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_data, time_limit
 from open_seq2seq.runners.processor_speed import settle_precision

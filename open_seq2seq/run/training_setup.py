@@ -22,10 +22,9 @@ from open_seq2seq.metrics.trackers import Tracker, close_trackers, flattened
 from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
-from open_seq2seq.run.config_changes import check_config
 from open_seq2seq.run.logdir import START_MARK, LogDir, LogDirLock, check_logdir, write_mark
 from open_seq2seq.run.logs import RunLogs
-from open_seq2seq.run.restoring import load_base_model, restore_position, restore_run
+from open_seq2seq.run.restoring import check_config, load_base_model, restore_position, restore_run
 from open_seq2seq.runners import Runner
 from open_seq2seq.runners.preflight import check_agreement, check_data
 from open_seq2seq.training.loop.builtin_hooks import awaits_evaluation
