@@ -136,20 +136,10 @@ def note_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
         raise CheckpointError(f"The metrics of {folder} cannot be written: {error.strerror}.") from error
 
 
-def _remove_unfinished(directory: Path) -> None:
-    """Removes checkpoints and other files that a killed run left incomplete in its folder, and in the folders there."""
-    if directory.is_symlink():
-        return
-    folders = [directory / name for name in ALL_FOLDERS]
-    inner = [path for folder in folders if folder.is_dir() and not folder.is_symlink() for path in folder.iterdir()]
-    for place in (directory, *folders, *inner, *list_checkpoints(directory)):
-        disk.remove_unfinished(place)
-
-
 class Checkpointer:
     """Writes checkpoints in the background, one at a time, and keeps those with the highest sort keys.
 
-    Creating this object also removes what a killed run has left unfinished in the directory.
+    Creating this object also removes what a killed run has left incomplete in the directory, and in the folders there.
 
     Args:
       directory: folder in which checkpoint folders are written.
@@ -166,7 +156,12 @@ class Checkpointer:
         self._run = run
         self._thread: threading.Thread | None = None
         self._error: CheckpointError | None = None
-        _remove_unfinished(directory)
+        if not directory.is_symlink():
+            folders = [directory / name for name in ALL_FOLDERS]
+            inner = [path for folder in folders if folder.is_dir() and not folder.is_symlink()
+                     for path in folder.iterdir()]
+            for place in (directory, *folders, *inner, *list_checkpoints(directory)):
+                disk.remove_unfinished(place)
 
     def save(self, name: str, snapshot: Snapshot, then: Callable[[], None] = lambda: None) -> None:
         """Starts writing ``directory/name`` once the previous write has finished.
