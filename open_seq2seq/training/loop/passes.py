@@ -331,16 +331,12 @@ class _Progress:
 
     def _show(self, before: int) -> None:
         if self._bar.is_due:
-            self._bar.update(self._done, f"{self._done:,} of {self._total:,} batches{self._left()}")
+            per_round = (time.perf_counter() - self._started) / max(self._timed, 1)
+            left = f", {format_time(per_round * (self._total - self._done))} left" if self._timed else ""
+            self._bar.update(self._done, f"{self._done:,} of {self._total:,} batches{left}")
         if self._report and (before == 0 or self._done // self._stride > before // self._stride
                              or self._done == self._total):
             deco_print(f"Processed {self._done}/{self._total} batches")
-
-    def _left(self) -> str:
-        if not self._timed:
-            return ""
-        seconds = (time.perf_counter() - self._started) / self._timed * (self._total - self._done)
-        return f", {format_time(seconds)} left"
 
     def __enter__(self) -> _Progress:
         return self

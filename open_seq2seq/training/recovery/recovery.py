@@ -263,10 +263,15 @@ class Recovery:
             if self._policy == "stop" or problem:
                 self._stop(incident, problem)
             tried = self._choose(incident, older)
-            if self._policy == "roll_back":
-                self._roll_back(incident, tried)
-            else:
-                self._lower(incident, tried)
+            factor = incident.counters.rate_factor
+            if self._policy == "lower_precision":
+                self._history.lowered_to = dtype = _NEXT_TYPE[precision_of(self._params).compute]
+                self._record(incident, f"continues in {dtype} from {tried.state.name}", tried)
+                raise PrecisionLowered(self._restart(incident, tried, factor), dtype)
+            factor *= self._params["divergence_lr_factor"]
+            self._record(incident, f"rolled back to {tried.state.name}; from now on, the policy's learning rate is "
+                                   f"multiplied by {factor:g}", tried)
+            self._restart(incident, tried, factor).put_into(trainer)
         trainer.is_whole = True
 
     def _investigate(self, divergence: Divergence) -> tuple[Incident, Iterator[GoodState]]:
@@ -319,18 +324,6 @@ class Recovery:
         # All ranks raise the message of the first rank whose batch gives inf or NaN or, if there is none, of rank 0.
         verdicts = trainer.runner.gather([(not incident.suspect.diagnosis.finite, verdict)])
         raise DivergenceError(next((text for at_fault, text in verdicts if at_fault), verdicts[0][1]))
-
-    def _roll_back(self, incident: Incident, tried: Tried) -> None:
-        factor = incident.counters.rate_factor * self._params["divergence_lr_factor"]
-        self._record(incident, f"rolled back to {tried.state.name}; from now on, the policy's learning rate is "
-                               f"multiplied by {factor:g}", tried)
-        self._restart(incident, tried, factor).put_into(self._trainer)
-
-    def _lower(self, incident: Incident, tried: Tried) -> NoReturn:
-        dtype = _NEXT_TYPE[precision_of(self._params).compute]
-        self._history.lowered_to = dtype
-        self._record(incident, f"continues in {dtype} from {tried.state.name}", tried)
-        raise PrecisionLowered(self._restart(incident, tried, incident.counters.rate_factor), dtype)
 
     def _restart(self, incident: Incident, tried: Tried, rate_factor: float) -> Restart:
         return Restart(tried.state, incident.step, self._trainer.micro_batch, incident.counters, rate_factor,
