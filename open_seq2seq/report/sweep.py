@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -174,14 +174,9 @@ def figures_of(metrics: Metrics, best_metric: str, rises: bool) -> dict[str, flo
         losses = metrics.get(LOSSES[0], {})
         return {LOSSES[0]: losses[max(losses)]} if losses else {}
     step = (max if rises else min)(values, key=values.__getitem__)
-    return {name: metrics[name][step] for name in _of_evaluations(metrics, best_metric) if step in metrics[name]}
-
-
-def _of_evaluations(metrics: Metrics, best_metric: str) -> Iterator[str]:
-    for name in metrics:
-        is_of_one = name.lower().startswith("eval") or is_score(name) and name != LOSSES[0]
-        if name == best_metric or is_of_one and "/" not in name:
-            yield name
+    of_evaluations = [name for name in metrics if name == best_metric or "/" not in name and (
+        name.lower().startswith("eval") or is_score(name) and name != LOSSES[0])]
+    return {name: metrics[name][step] for name in of_evaluations if step in metrics[name]}
 
 
 def sweep_table(grid: Mapping[str, Sequence[str]], values: Sequence[Mapping[str, str]],

@@ -251,7 +251,11 @@ def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
 
     A run that was stopped during its last evaluation, or before its average was complete, has not finished.
     """
-    if not trainer.finished or awaits_evaluation(trainer) or _lacks_average(trainer):
+    if not trainer.finished or awaits_evaluation(trainer):
+        return False
+    saver = trainer.saver
+    if trainer.saves and trainer.model.params["average_checkpoints"] and not trainer.runner.share(
+            saver is None or saver.has_average(trainer.step, trainer.eval_model is not None)):
         return False
     if trainer.early_stopping.has_ended:
         deco_print(f"Nothing left to do: {trainer.early_stopping}; raise stop_after_evals_without_gain to continue "
@@ -260,12 +264,6 @@ def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
         deco_print(f"Nothing left to do: the run in {logdir.root} already made {trainer.step} of "
                    f"{trainer.last_step} steps; raise max_steps or num_epochs to continue training.")
     return True
-
-
-def _lacks_average(trainer: Trainer) -> bool:
-    saver = trainer.saver
-    return trainer.saves and bool(trainer.model.params["average_checkpoints"]) and not trainer.runner.share(
-        saver is None or saver.has_average(trainer.step, trainer.eval_model is not None))
 
 
 def finish(trainer: Trainer, signum: int | None) -> None:
