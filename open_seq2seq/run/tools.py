@@ -118,7 +118,9 @@ def script_command(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         sys.stdout.write("usage: open_seq2seq script NAME [argument ...]\n\nPrograms that prepare data and use trained "
                          "models; open_seq2seq script NAME --help describes one.\n\n")
-        sys.stdout.write("".join(f"  {name}: {_summary(path)}\n" for name, path in programs.items()))
+        for name, path in programs.items():
+            title = docstring_of(path).partition("\n\n")[0].replace("\n", " ")
+            sys.stdout.write(f"  {name}: {title}\n")
         return 0
     name = words[0].removesuffix(".py")
     if name not in programs:
@@ -126,10 +128,6 @@ def script_command(words: Sequence[str]) -> int:
         raise UserError(f"There is no script {name!r}.{hint}")
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, str(programs[name]), *words[1:]])
-
-
-def _summary(path: Path) -> str:
-    return docstring_of(path).partition("\n\n")[0].replace("\n", " ")
 
 
 def schema_command(words: Sequence[str]) -> int:

@@ -34,7 +34,11 @@ def make_runner(params: Mapping[str, Any]) -> Runner:
         if task is not None:
             raise UserError("'use_horovod' is True, but TF_CONFIG names the processes of a cluster: unset TF_CONFIG, "
                             "or leave use_horovod out.")
-        runner = _horovod_runner(params)
+        hvd = load_horovod()
+        from open_seq2seq.runners.horovod.runner import HorovodRunner
+
+        with time_limit(params.get("connect_seconds")):
+            runner = HorovodRunner(hvd, params.get("hvd_compression"))
     elif task is not None:
         runner = _cluster_runner(params, task)
     elif (size := launched_as()[1]) > 1:
@@ -59,14 +63,6 @@ def _cluster_runner(params: Mapping[str, Any], task: ClusterTask) -> Runner:
 
     with time_limit(params.get("connect_seconds")):
         return ClusterRunner(task)
-
-
-def _horovod_runner(params: Mapping[str, Any]) -> Runner:
-    hvd = load_horovod()
-    from open_seq2seq.runners.horovod.runner import HorovodRunner
-
-    with time_limit(params.get("connect_seconds")):
-        return HorovodRunner(hvd, params.get("hvd_compression"))
 
 
 def load_horovod() -> Any:

@@ -290,7 +290,11 @@ class Watchdog:
             now = time.monotonic()
             # If this thread was delayed, messages sent in the meantime have just been read.
             elapsed, last = min(now - last, self._seconds / 4), now
-            self._send_heartbeat(now)
+            if self._trail.count != self._reported or now >= self._next_heartbeat:
+                self._reported, self._next_heartbeat = self._trail.count, now + self._pause
+                for peer in self._peers.values():
+                    if peer.silence < _UNREAD_SECONDS:
+                        peer.send(self._trail.last)
             failure = failure or self._judge(elapsed)
             if failure is not None and not self._failed:
                 return self._react(failure)
@@ -310,13 +314,6 @@ class Watchdog:
             except (OSError, EOFError):
                 return self._about(peer, DIED)
         return None
-
-    def _send_heartbeat(self, now: float) -> None:
-        if self._trail.count != self._reported or now >= self._next_heartbeat:
-            self._reported, self._next_heartbeat = self._trail.count, now + self._pause
-            for peer in self._peers.values():
-                if peer.silence < _UNREAD_SECONDS:
-                    peer.send(self._trail.last)
 
     def _judge(self, elapsed: float) -> Failure | None:
         """Returns the failure of a process that has been silent for too long."""
