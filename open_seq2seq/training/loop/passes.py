@@ -105,8 +105,9 @@ class EvaluationPass:
 
     def _evaluated(self, batches: list[PassBatch]) -> Iterator[tuple[int, Any, Any]]:
         """Yields the number of each batch, its loss (means and units), and the result of the model's ``evaluate``."""
-        for (number, _, batch), fetched in zip(batches, self._step(*_arguments(batches)), strict=True):
-            means, units, outputs = tf.nest.map_structure(np.asarray, fetched)
+        fetched = self._step([batch for _, _, batch in batches], [fresh for _, fresh, _ in batches])
+        for (number, _, batch), of_batch in zip(batches, fetched, strict=True):
+            means, units, outputs = tf.nest.map_structure(np.asarray, of_batch)
             result = self.model.evaluate(*without_empty_rows(batch, outputs)) if self._predicts else None
             yield number, (means, units), result
 
@@ -268,10 +269,6 @@ def _mean_loss(losses: Iterable[tuple[dict[str, float], dict[str, float]]]) -> f
 def _one_pass(model: Model, runner: Runner) -> OnePass:
     return OnePass(model.data_layer, slots=model.params["eval_slots"], world_size=runner.world_size,
                    rank=runner.replica_rank, replicas=runner.local_replicas)
-
-
-def _arguments(batches: list[PassBatch]) -> tuple[list[dict[str, Any]], list[bool]]:
-    return [batch for _, _, batch in batches], [fresh for _, fresh, _ in batches]
 
 
 def _in_order(numbered: list[tuple[int, Any]]) -> list[Any]:
