@@ -14,8 +14,8 @@ from open_seq2seq.checkpoints.choosing import for_inference
 from open_seq2seq.checkpoints.folders import KEPT_FILES, checkpoint_folder, regular_name
 from open_seq2seq.checkpoints.packed import CARD, LICENSE, SUMS, sums_text
 from open_seq2seq.checkpoints.state import AVERAGE, sha256
-from open_seq2seq.report.card import explaining, model_card
 from open_seq2seq.report.content import read_content
+from open_seq2seq.report.page import explaining, model_card
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 
