@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.run import doctor
+from open_seq2seq.run import tools as doctor
 from open_seq2seq.utils.errors import UserError
 
 SETUP = Path(__file__).parents[3] / "setup.py"
