@@ -59,7 +59,7 @@ def _cluster_runner(params: Mapping[str, Any], task: ClusterTask) -> Runner:
         raise ConfigError([f"'num_cpu_towers' is {params['num_cpu_towers']}, but with TF_CONFIG each process has only "
                            "one replica on the CPU: leave num_cpu_towers out, and start more processes instead."])
     take_devices(params)
-    from open_seq2seq.runners.cluster import ClusterRunner
+    from open_seq2seq.runners.tower import ClusterRunner
 
     with time_limit(params.get("connect_seconds")):
         return ClusterRunner(task)
