@@ -324,16 +324,13 @@ class Watchdog:
             if peer.silence > self._seconds:
                 if peer.connection is not None or peer.member.network == self._member.network:
                     return self._about(peer, SILENT)
-                self._warn_of_firewall(peer)
+                peer.left = True
+                me, other = self._member, peer.member
+                if me.rank == 0:
+                    say(f"WARNING: rank {other.rank} on host {other.host} has not connected to rank 0 on host "
+                        f"{me.host}, port {me.port} at {', '.join(me.addresses)}: the others will not notice at once "
+                        "if it ends. Check that no firewall separates the hosts.\n")
         return None
-
-    def _warn_of_firewall(self, peer: _Peer) -> None:
-        peer.left = True
-        if self._member.rank == 0:
-            me, other = self._member, peer.member
-            say(f"WARNING: rank {other.rank} on host {other.host} has not connected to rank 0 on host {me.host}, port "
-                f"{me.port} at {', '.join(me.addresses)}: the others will not notice at once if it ends. Check that no "
-                "firewall separates the hosts.\n")
 
     def _about(self, peer: _Peer, kind: str) -> Failure:
         return Failure(kind, peer.member.rank, peer.member.host, peer.place, seconds=self._seconds)
