@@ -125,15 +125,12 @@ class SweepTable:
         except OSError as error:
             raise UserError(f"The table {path} cannot be written: {error.strerror}.") from error
         contents = [read_content(one) for one in logdirs[:_MOST_SHOWN]]
-        sections = {"Sweep": self._as_html(len(contents), len(logdirs))}
-        write_page(folder / PAGE, page(contents, folder.resolve().name, sections))
-
-    def _as_html(self, shown: int, runs: int) -> str:
         note = (f"Mean ± standard deviation over {SEED}, at the evaluation of each run that is best by "
                 f"{self.best_metric}.")
-        if shown < runs:
-            note += f" Below are the first {shown} of {runs} runs."
-        return table(*self.as_cells()) + f'<p class="dim">{escape(note)}</p>'
+        if len(contents) < len(logdirs):
+            note += f" Below are the first {len(contents)} of {len(logdirs)} runs."
+        sections = {"Sweep": table(*self.as_cells()) + f'<p class="dim">{escape(note)}</p>'}
+        write_page(folder / PAGE, page(contents, folder.resolve().name, sections))
 
 
 def _counted(row: Row) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from open_seq2seq.config.data_note import SCHEMA_LINE, note_in
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.names import plugins
-from open_seq2seq.config.recipes import Recipe, base_of, docstring_of, find_recipe, recipes
+from open_seq2seq.config.recipes import base_of, docstring_of, find_recipe, recipes
 from open_seq2seq.run.run import Run
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -128,15 +128,11 @@ def _list_recipes(words: Sequence[str]) -> int:
     for task, group in itertools.groupby(matches, lambda recipe: recipe.task):
         sys.stdout.write(f"{task}\n")
         for recipe in group:
-            sys.stdout.write("\n".join(_described(recipe)) + "\n")
+            facts = {"data": without_repository(recipe.data), "time": recipe.time, "score": recipe.score,
+                     "published": recipe.published}
+            sys.stdout.write(f"  {recipe.name}: {recipe.title}\n")
+            sys.stdout.writelines(f"    {name + ':':<{_INDENT - 4}}{text}\n" for name, text in facts.items() if text)
     return 0
-
-
-def _described(recipe: Recipe) -> list[str]:
-    facts = {"data": without_repository(recipe.data), "time": recipe.time, "score": recipe.score,
-             "published": recipe.published}
-    return [f"  {recipe.name}: {recipe.title}",
-            *(f"    {name + ':':<{_INDENT - 4}}{text}" for name, text in facts.items() if text)]
 
 
 def script_command(words: Sequence[str]) -> int:
