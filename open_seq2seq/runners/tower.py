@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.runners.runner import GROUP_BYTES, Compiled, Gradients, Runner, compiled_graph
+from open_seq2seq.optimizers.clipping import Gradients
+from open_seq2seq.runners.runner import GROUP_BYTES, Compiled, Runner, compiled_graph
 from open_seq2seq.utils.console import mute
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.launcher import ClusterTask, let_others_speak
