@@ -96,8 +96,10 @@ class SweepTable:
     def as_cells(self) -> tuple[list[str], list[list[str]]]:
         """Returns the names of the columns, and the rows, as people read them: mean ± deviation."""
         columns = [*self.keys, _RUNS, *(metric_name(metric).title for metric in self.metrics)]
-        return columns, [[*row.values, _counted(row), *(_shown(row, metric) for metric in self.metrics)]
-                         for row in self.rows]
+        counts = [f"{len(row.figures)}" + (f" of {row.planned}" if len(row.figures) < row.planned else "")
+                  for row in self.rows]
+        return columns, [[*row.values, count, *(_shown(row, metric) for metric in self.metrics)]
+                         for row, count in zip(self.rows, counts, strict=True)]
 
     def as_text(self) -> str:
         """Returns the table in columns of a fixed width."""
@@ -131,11 +133,6 @@ class SweepTable:
             note += f" Below are the first {len(contents)} of {len(logdirs)} runs."
         sections = {"Sweep": table(*self.as_cells()) + f'<p class="dim">{escape(note)}</p>'}
         write_page(folder / PAGE, page(contents, folder.resolve().name, sections))
-
-
-def _counted(row: Row) -> str:
-    count = len(row.figures)
-    return str(count) if count == row.planned else f"{count} of {row.planned}"
 
 
 def _shown(row: Row, metric: str) -> str:
