@@ -30,6 +30,7 @@ def make_runner(params: Mapping[str, Any]) -> Runner:
       ConfigError: a parameter does not work with several processes or replicas.
     """
     task = cluster_task()
+    runner: Runner
     if params.get("use_horovod"):
         if task is not None:
             raise UserError("'use_horovod' is True, but TF_CONFIG names the processes of a cluster: unset TF_CONFIG, "

@@ -101,7 +101,8 @@ class FrameASR:
         search = self.model.beam_search
         self._settled: GrowingTranscript = (  # from the logits that are never revised
             GreedyTranscript(self.model.data_layer.ids_to_text) if search is None else SearchedTranscript(search))
-        self._complete = self._settled.fork()  # from these and those whose whole look-ahead has been received
+        # From these and those whose whole look-ahead has been received.
+        self._complete: GrowingTranscript = self._settled.fork()
         self._partial = Partial("", "")
         self._finished = False
 
