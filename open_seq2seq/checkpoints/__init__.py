@@ -1,6 +1,5 @@
 """Checkpoints: folders of safetensors and JSON files with checksums, written under a temporary name and renamed."""
 
-from open_seq2seq.checkpoints.checkpoint_average import average_checkpoints, of_one_stretch
 from open_seq2seq.checkpoints.reading import (
     Checkpoint,
     assign_matching,
@@ -14,7 +13,9 @@ from open_seq2seq.checkpoints.state import check_resumable, files_of, read_state
 from open_seq2seq.checkpoints.writing import (
     Checkpointer,
     Snapshot,
+    average_checkpoints,
     note_metrics,
+    of_one_stretch,
     write_snapshot,
 )
 

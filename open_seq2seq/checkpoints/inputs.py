@@ -120,7 +120,7 @@ class RunInputs:
             checksum = checkpoint.checksums.get(f"{ASSETS}/{name}")
             if checksum is None or hashlib.sha256(asset.content).hexdigest() == checksum:
                 continue
-            copy = checkpoint.assets_dir / name
+            copy = checkpoint.path / ASSETS / name
             layer = self._layers.get("train")
             of_layer = None if layer is None else layer.asset_mismatch(name, str(copy))
             raise CheckpointError(of_layer or f"{asset.path} is not the file that {checkpoint.path} was trained with: "

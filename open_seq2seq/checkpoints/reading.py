@@ -70,11 +70,6 @@ class Checkpoint:
         """The states that the model carries from batch to batch ``[slots, rows, …]``, by path."""
         return {name.removeprefix(CARRIED): value for name, value in self.optimizer.items() if name.startswith(CARRIED)}
 
-    @property
-    def assets_dir(self) -> Path:
-        """Folder of the assets, such as vocabularies and tokenizer models."""
-        return self.path / ASSETS
-
     def check_finite(self, optimizer: bool = False) -> None:
         """Raises CheckpointError if weights or their averages contain inf or NaN.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -200,7 +201,15 @@ class RunSaver:
         return True
 
     def _is_best(self, value: float) -> bool:
-        if value != value or self._sign * value <= max(self._kept_scores(), default=float("-inf")):
+        if value != value:
+            return False
+        scores = [float("-inf")]
+        for path in self._best_dir.iterdir() if self._best_dir.is_dir() else ():
+            # Damaged models are ignored. The metric is read from the state, because names have only four decimals.
+            with contextlib.suppress(CheckpointError, OSError, KeyError, OverflowError):
+                if self._best_order(path.name) is not None:
+                    scores.append(self._sign * read_state(path)["metrics"][self._metric])
+        if self._sign * value <= max(scores):
             return False
         if self._best_dir.is_symlink():
             deco_print(f"WARNING: {self._best_dir} has become a link, which is not followed: this best model is not "
@@ -259,17 +268,6 @@ class RunSaver:
         orders = {name: order for name in names if (order := self._best_order(name)) is not None}
         return best_parts(max(orders, key=orders.__getitem__)) if orders else None
 
-    def _kept_scores(self) -> list[float]:
-        if not self._best_dir.is_dir():
-            return []
-        scores = []
-        for path in self._best_dir.iterdir():
-            # Damaged models are ignored. The metric is read from the state, because names have only four decimals.
-            with contextlib.suppress(CheckpointError, OSError, KeyError, OverflowError):
-                if self._best_order(path.name) is not None:
-                    scores.append(self._sign * read_state(path)["metrics"][self._metric])
-        return scores
-
     def _best_order(self, name: str) -> float | None:
         """Returns a number that is higher for better models, from a folder name; None for other names or metrics."""
         parts = best_parts(name)
@@ -277,7 +275,9 @@ class RunSaver:
 
     def _snapshot(self, position: RunPosition, variables: RunVariables, more: Mapping[str, Any],
                   carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:
-        state = {**position.as_state(), RUN: self._run, "data": self.inputs.data, PROCESSOR: device_name(),
+        state = {**asdict(position), RUN: self._run, "data": self.inputs.data, PROCESSOR: device_name(),
                  SECONDS: round(time.monotonic() - self._began, 1), **more}
+        # A resumed run would not know the steps of earlier evaluations; the metrics of a state mark that of its step.
+        del state["evaluated_at"]
         optimizer = {**variables.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
         return Snapshot.take(variables.weights, optimizer, state, self.config_yaml, self.inputs.contents())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -53,9 +53,3 @@ class RunPosition:
     mixed_choice: list[str] | None
     rates: str = ""
     evaluated_at: int = -1
-
-    def as_state(self) -> dict[str, Any]:
-        """Returns the values as entries of a checkpoint's ``state.json``, whose metrics mark an evaluation."""
-        values = asdict(self)
-        del values["evaluated_at"]  # a resumed run would not know the steps of earlier evaluations
-        return values

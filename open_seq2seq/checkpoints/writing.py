@@ -1,13 +1,18 @@
-"""Writes checkpoints such that a crash at any moment leaves the earlier ones intact."""
+"""Writes checkpoints such that a crash at any moment leaves the earlier ones intact, and averages them.
+
+For the average of the weights of several checkpoints from the end of a run, see Polyak and Juditsky 1992,
+https://doi.org/10.1137/0330046.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import stat
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,12 +21,15 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.checkpoints.folders import ALL_FOLDERS, list_checkpoints
+from open_seq2seq.checkpoints.reading import Checkpoint, load_checkpoint
 from open_seq2seq.checkpoints.state import (
     ASSETS,
+    AVERAGE,
     CONFIG,
     FORMAT_VERSION,
     METRICS,
     OPTIMIZER,
+    RATES,
     RUN,
     STATE,
     STATE_CHECKSUM,
@@ -30,6 +38,7 @@ from open_seq2seq.checkpoints.state import (
     read_state,
     sha256,
     state_checksum,
+    state_if_intact,
 )
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -136,20 +145,10 @@ def note_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
         raise CheckpointError(f"The metrics of {folder} cannot be written: {error.strerror}.") from error
 
 
-def _remove_unfinished(directory: Path) -> None:
-    """Removes checkpoints and other files that a killed run left incomplete in its folder, and in the folders there."""
-    if directory.is_symlink():
-        return
-    folders = [directory / name for name in ALL_FOLDERS]
-    inner = [path for folder in folders if folder.is_dir() and not folder.is_symlink() for path in folder.iterdir()]
-    for place in (directory, *folders, *inner, *list_checkpoints(directory)):
-        disk.remove_unfinished(place)
-
-
 class Checkpointer:
     """Writes checkpoints in the background, one at a time, and keeps those with the highest sort keys.
 
-    Creating this object also removes what a killed run has left unfinished in the directory.
+    Creating this object also removes what a killed run has left incomplete in the directory, and in the folders there.
 
     Args:
       directory: folder in which checkpoint folders are written.
@@ -166,7 +165,12 @@ class Checkpointer:
         self._run = run
         self._thread: threading.Thread | None = None
         self._error: CheckpointError | None = None
-        _remove_unfinished(directory)
+        if not directory.is_symlink():
+            folders = [directory / name for name in ALL_FOLDERS]
+            inner = [path for folder in folders if folder.is_dir() and not folder.is_symlink()
+                     for path in folder.iterdir()]
+            for place in (directory, *folders, *inner, *list_checkpoints(directory)):
+                disk.remove_unfinished(place)
 
     def save(self, name: str, snapshot: Snapshot, then: Callable[[], None] = lambda: None) -> None:
         """Starts writing ``directory/name`` once the previous write has finished.
@@ -220,3 +224,69 @@ class Checkpointer:
                 disk.remove_folder(path, files)
             except OSError as error:
                 deco_print(f"WARNING: the old checkpoint {path} could not be removed: {error.strerror}.")
+
+
+def of_one_stretch(paths: Sequence[Path], has_jump: Callable[[int, int], bool] = lambda first, last: False) -> int:
+    """Returns how many of the newest checkpoints share a learning-rate schedule that has no jump between them.
+
+    The average of weights from before and after a jump, or under different schedules, is often worse than the newest
+    weights.
+
+    Args:
+      paths: folders of regular checkpoints, the newest first.
+      has_jump: returns whether the learning-rate schedule has a jump between two steps.
+    """
+    for count, (newer, older) in enumerate(itertools.pairwise(map(state_if_intact, paths)), 1):
+        if newer is None or older is None:  # damaged, which ``average_checkpoints`` reports
+            continue
+        if newer.get(RATES) != older.get(RATES) or has_jump(older["step"], newer["step"]):
+            return count
+    return len(paths)
+
+
+def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
+    """Returns a snapshot with the means of the weights and of their moving averages, if any.
+
+    Everything else comes from the last usable checkpoint, except that the state has no metrics, and an additional list
+    ``averaged`` with the names of the checkpoints used. Checkpoints that are damaged or have non-finite weights are
+    reported and left out.
+
+    Args:
+      paths: checkpoint folders, oldest first, which contribute equally.
+
+    Raises:
+      CheckpointError: there are no checkpoints, none is intact, or their variables differ.
+    """
+    if not paths:
+        raise CheckpointError("There are no checkpoints to average.")
+    sums: dict[str, np.ndarray] = {}
+    used: list[Path] = []
+    for path in map(Path, paths):
+        try:
+            checkpoint = load_checkpoint(path)
+            checkpoint.check_finite()
+        except CheckpointError as error:
+            deco_print(f"WARNING: {error} It is left out of the average.")
+            continue
+        last: Checkpoint = checkpoint
+        values = {**last.weights,
+                  **{name: value for name, value in last.optimizer.items() if name.startswith(AVERAGE)}}
+        shapes = {name: value.shape for name, value in values.items()}
+        if sums and shapes != {name: value.shape for name, value in sums.items()}:
+            raise CheckpointError(f"The checkpoints {used[0]} and {path} have different variables: average only "
+                                  "checkpoints of the same run.")
+        for name, value in values.items():
+            sums[name] = sums.get(name, 0.0) + value.astype(np.float64)
+        used.append(path)
+    if not used:
+        raise CheckpointError("Nothing can be averaged, because none of the checkpoints can be used; see above.")
+    # The sums are in FP64, so that the mean of equal weights is exact. Integers, such as counters, are not averaged.
+    means = {name: np.asarray(sums[name] / len(used), value.dtype) if value.dtype.kind == "f" else value
+             for name, value in values.items()}
+    weights = {name: means[name] for name in last.weights}
+    optimizer = {name: means.get(name, value) if name.startswith(AVERAGE) else value
+                 for name, value in last.optimizer.items()}
+    state = {**{name: value for name, value in last.state.items() if name != METRICS},
+             "averaged": [path.name for path in used]}
+    assets: dict[str, bytes | str] = {name: str(path) for name, path in sorted(last.assets.items())}
+    return Snapshot(weights, optimizer, state, last.config_yaml, assets)

@@ -7,7 +7,6 @@ comment at its beginning. It ends before an empty line, or before a line with an
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Set
@@ -39,12 +38,6 @@ def note_in(text: str, mark: str = _MARK) -> str:
             break
         lines_of_note.append(line)
     return " ".join(" ".join(line.strip().removesuffix("\\") for line in lines_of_note).split())[:_LONGEST]
-
-
-def comment_in(text: str) -> str:
-    """Returns the comment at the beginning of a YAML text, without the marks of its lines."""
-    return "\n".join(line.removeprefix("#").removeprefix(" ")
-                     for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines()))
 
 
 def as_comment(note: str) -> str:

@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from open_seq2seq.config.names import resolve_name
+from open_seq2seq.config.names import part_class
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.params import PARAMS, declared_by
-from open_seq2seq.utils.errors import ConfigError, nearest_name
+from open_seq2seq.utils.errors import nearest_name
 
 # Names that other toolkits give to parameters → their names in this toolkit.
 _CUSTOMARY = {"lr": "learning_rate", "batch_size": "batch_size_per_gpu", "bs": "batch_size_per_gpu",
@@ -55,10 +55,7 @@ def named_object(owner: Any, name: str, value: Any) -> Any:
     declared = declared_by(owner).all if hasattr(owner, "declared_params") else {}
     kind = _KINDS.get(name) or (declared[name].names if name in declared else "")
     parts = owner.all_parts() if hasattr(owner, "all_parts") else {}
-    try:
-        return resolve_name(value, parts[name].kind if name in parts else kind, name)
-    except ConfigError:
-        return None
+    return part_class(value, parts[name].kind if name in parts else kind)
 
 
 def drop_unknown(base_model: Any, params: dict[str, Any], before: Mapping[str, Any],
@@ -112,16 +109,12 @@ def _places(params: Any, keys: tuple[str, ...]) -> dict[str, Any] | None:
 
 def _owner(base_model: Any, params: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     """Returns the class whose parameters are at a path, such as the decoder's for ``("decoder_params",)``, or None."""
-    try:
-        owner = resolve_name(base_model, "model", "base_model")
-    except ConfigError:
-        return None
+    owner = part_class(base_model, "model")
     for key in keys:
         name = key.removesuffix(PARAMS)
-        owner = named_object(owner, name, params.get(name)) if name != key else None
-        if owner is None:
+        if owner is None or name == key:
             return None
-        params = params[key]
+        owner, params = named_object(owner, name, params.get(name)), params[key]
     return owner
 
 

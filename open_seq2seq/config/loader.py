@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 import yaml
 
 from open_seq2seq.config.base_config import BASE_CONFIG, CONFIG_KEYS, base_path, merge_sections, variables_in
-from open_seq2seq.config.data_note import comment_in, note_in
+from open_seq2seq.config.data_note import note_in
 from open_seq2seq.config.merge import size_problem
 from open_seq2seq.config.old_names import USED
 from open_seq2seq.config.overrides import SECTIONS
@@ -337,7 +338,9 @@ def _names_in(text: str, path: str, known: Sequence[str]) -> dict[str, Any]:
         raise ConfigError([f"{path}{f', line {line}' if line else ''} is not valid YAML: {problem}."]) from error
     if not isinstance(names, dict):
         raise ConfigError([f"{path} has to be a mapping with the keys base_model and base_params."])
-    return {**_checked_keys(names, path, known), "__doc__": comment_in(text)}
+    comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    return {**_checked_keys(names, path, known),
+            "__doc__": "\n".join(line.removeprefix("#").removeprefix(" ") for line in comment)}
 
 
 def _checked_keys(names: Mapping[str, Any], path: str, known: Sequence[str]) -> Mapping[str, Any]:

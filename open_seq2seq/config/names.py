@@ -185,7 +185,7 @@ def resolve_name(value: Any, kind: str, path: str, base: type | None = None) -> 
 
 
 def part_class(value: Any, kind: str) -> Any:
-    """Returns the class that a config names, or None if there is no such class, which ``describe_model`` reports."""
+    """Returns the class or function that a config names; None if there is none, which ``describe_model`` reports."""
     with contextlib.suppress(ConfigError):
         return resolve_name(value, kind, kind)
     return None

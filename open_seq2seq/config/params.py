@@ -58,7 +58,7 @@ class Param:
         a resumed run would continue differently. ``free``: nothing; for values that may be changed at any time, such
         as those of a beam search. For a dict or a list of dicts, the reaction can be given by entry:
         ``{"": "refuse", "dropout_keep_prob": "say"}``, where ``""`` stands for all other entries. See
-        ``run.config_changes``.
+        ``run.restoring``.
       minimum: smallest allowed number; this and the other bounds also apply to each number in a list.
       maximum: largest allowed number.
       above: exclusive lower bound.

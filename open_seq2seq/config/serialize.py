@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.config.names import in_package, resolve_name
+from open_seq2seq.config.names import in_package, part_class
 from open_seq2seq.config.params import shown
 from open_seq2seq.config.user_code import source_file
 from open_seq2seq.config.yaml_text import dump_yaml
@@ -132,10 +132,7 @@ def _what_is_lost(value: Any) -> str:
     name = _name_of(value)
     if in_package(value) and "<" not in name:
         return ""
-    try:
-        resolved = None if "<" in name else resolve_name(name, "", "")
-    except ConfigError:
-        resolved = None
+    resolved = None if "<" in name else part_class(name, "")
     what = "a lambda" if value.__qualname__ == "<lambda>" else shown(value.__qualname__)
     return "" if resolved is value else f"{what}, which cannot be found by name in the config of a checkpoint: {advice}"
 

@@ -237,7 +237,12 @@ class TrainedModel:
           DataError: a text is not a string, or a style recording cannot be used, or there is no such speaker.
         """
         self._check_verb("synthesize")
-        given = _listed(texts) if speaker is None else self._by_speaker(_listed(texts), speaker)
+        given, layer = _listed(texts), self.model.data_layer
+        if speaker is not None:
+            if not hasattr(layer, "by_speaker"):
+                raise UserError(f"This {type(self.model).__name__} does not speak texts: leave out speaker.")
+            _check_listed(given)
+            given = [layer.by_speaker(text, speaker) for text in given]
         decoder: Any = getattr(self.model, "decoder", None)
         if speed is not None and not hasattr(decoder, "at_speed"):
             raise UserError(f"{type(decoder).__name__} predicts no durations, so its speed cannot be set: leave out "
@@ -245,14 +250,6 @@ class TrainedModel:
         with self._lock, contextlib.nullcontext() if speed is None else decoder.at_speed(speed):
             sounds = [(result.samples, result.rate) for result in self.infer(given)]
         return sounds[0] if _is_single(texts) else sounds
-
-    def _by_speaker(self, texts: Sequence[Any], speaker: str) -> list[Any]:
-        """Returns texts that say by whom they are spoken."""
-        layer: Any = self.model.data_layer
-        if not hasattr(layer, "by_speaker"):
-            raise UserError(f"This {type(self.model).__name__} does not speak texts: leave out speaker.")
-        _check_listed(texts)
-        return [layer.by_speaker(text, speaker) for text in texts]
 
     def score(self, inputs: Sequence[Any], targets: Sequence[Any] | None = None) -> list[Any]:
         """Returns the score of a given target for each input, in order; or of each line under a language model.

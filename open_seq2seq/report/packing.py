@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from open_seq2seq.checkpoints import Checkpoint, Snapshot, write_snapshot
+from open_seq2seq.checkpoints import Snapshot, write_snapshot
 from open_seq2seq.checkpoints.choosing import for_inference
 from open_seq2seq.checkpoints.folders import KEPT_FILES, checkpoint_folder, regular_name
 from open_seq2seq.checkpoints.packed import CARD, LICENSE, SUMS, sums_text
 from open_seq2seq.checkpoints.state import AVERAGE, sha256
-from open_seq2seq.report.card import explaining, model_card
 from open_seq2seq.report.content import read_content
+from open_seq2seq.report.page import explaining, model_card
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 
@@ -45,7 +45,10 @@ def pack(logdir: Path, target: Path, license: str = "", languages: Sequence[str]
     content.state = checkpoint.state
     place = Path(tempfile.mkdtemp(dir=disk.process_folder()))
     name = regular_name(checkpoint.state.get("step", 0))
-    write_snapshot(_without_training(checkpoint), place / name)
+    averages = {name: value for name, value in checkpoint.optimizer.items() if name.startswith(AVERAGE)}
+    state = {name: value for name, value in checkpoint.state.items() if name not in _OF_TRAINING}
+    assets: dict[str, bytes | str] = {name: str(path) for name, path in checkpoint.assets.items()}
+    write_snapshot(Snapshot(checkpoint.weights, averages, state, checkpoint.config_yaml, assets), place / name)
     files = {f"{path.relative_to(place)}": path for path in sorted(place.rglob("*")) if path.is_file()}
     kept = sorted((folder / KEPT_FILES).glob("*infer.*"))
     files |= {f"{KEPT_FILES}/{path.name}": path for path in kept if path.is_file() and not path.is_symlink()}
@@ -59,13 +62,6 @@ def pack(logdir: Path, target: Path, license: str = "", languages: Sequence[str]
         deco_print(f"WARNING: {target} does not contain the {name} {other}: pack it, too, and use this model with "
                    f"--{name}=FILE, or with --{name}=None.")
     return target
-
-
-def _without_training(checkpoint: Checkpoint) -> Snapshot:
-    averages = {name: value for name, value in checkpoint.optimizer.items() if name.startswith(AVERAGE)}
-    state = {name: value for name, value in checkpoint.state.items() if name not in _OF_TRAINING}
-    assets: dict[str, bytes | str] = {name: str(path) for name, path in checkpoint.assets.items()}
-    return Snapshot(checkpoint.weights, averages, state, checkpoint.config_yaml, assets)
 
 
 def _write(file: BinaryIO, files: dict[str, Path]) -> None:

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -96,8 +96,10 @@ class SweepTable:
     def as_cells(self) -> tuple[list[str], list[list[str]]]:
         """Returns the names of the columns, and the rows, as people read them: mean ± deviation."""
         columns = [*self.keys, _RUNS, *(metric_name(metric).title for metric in self.metrics)]
-        return columns, [[*row.values, _counted(row), *(_shown(row, metric) for metric in self.metrics)]
-                         for row in self.rows]
+        counts = [f"{len(row.figures)}" + (f" of {row.planned}" if len(row.figures) < row.planned else "")
+                  for row in self.rows]
+        return columns, [[*row.values, count, *(_shown(row, metric) for metric in self.metrics)]
+                         for row, count in zip(self.rows, counts, strict=True)]
 
     def as_text(self) -> str:
         """Returns the table in columns of a fixed width."""
@@ -125,20 +127,12 @@ class SweepTable:
         except OSError as error:
             raise UserError(f"The table {path} cannot be written: {error.strerror}.") from error
         contents = [read_content(one) for one in logdirs[:_MOST_SHOWN]]
-        sections = {"Sweep": self._as_html(len(contents), len(logdirs))}
-        write_page(folder / PAGE, page(contents, folder.resolve().name, sections))
-
-    def _as_html(self, shown: int, runs: int) -> str:
         note = (f"Mean ± standard deviation over {SEED}, at the evaluation of each run that is best by "
                 f"{self.best_metric}.")
-        if shown < runs:
-            note += f" Below are the first {shown} of {runs} runs."
-        return table(*self.as_cells()) + f'<p class="dim">{escape(note)}</p>'
-
-
-def _counted(row: Row) -> str:
-    count = len(row.figures)
-    return str(count) if count == row.planned else f"{count} of {row.planned}"
+        if len(contents) < len(logdirs):
+            note += f" Below are the first {len(contents)} of {len(logdirs)} runs."
+        sections = {"Sweep": table(*self.as_cells()) + f'<p class="dim">{escape(note)}</p>'}
+        write_page(folder / PAGE, page(contents, folder.resolve().name, sections))
 
 
 def _shown(row: Row, metric: str) -> str:
@@ -174,14 +168,9 @@ def figures_of(metrics: Metrics, best_metric: str, rises: bool) -> dict[str, flo
         losses = metrics.get(LOSSES[0], {})
         return {LOSSES[0]: losses[max(losses)]} if losses else {}
     step = (max if rises else min)(values, key=values.__getitem__)
-    return {name: metrics[name][step] for name in _of_evaluations(metrics, best_metric) if step in metrics[name]}
-
-
-def _of_evaluations(metrics: Metrics, best_metric: str) -> Iterator[str]:
-    for name in metrics:
-        is_of_one = name.lower().startswith("eval") or is_score(name) and name != LOSSES[0]
-        if name == best_metric or is_of_one and "/" not in name:
-            yield name
+    of_evaluations = [name for name in metrics if name == best_metric or "/" not in name and (
+        name.lower().startswith("eval") or is_score(name) and name != LOSSES[0])]
+    return {name: metrics[name][step] for name in of_evaluations if step in metrics[name]}
 
 
 def sweep_table(grid: Mapping[str, Sequence[str]], values: Sequence[Mapping[str, str]],

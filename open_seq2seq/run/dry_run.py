@@ -16,9 +16,9 @@ from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.results import cut_remarks
-from open_seq2seq.run.config_changes import check_config
 from open_seq2seq.run.logdir import check_logdir
 from open_seq2seq.run.overview import print_parameter_table, warn_of_shared_files, warn_of_warm_up
+from open_seq2seq.run.restoring import check_config
 from open_seq2seq.runners import Runner
 from open_seq2seq.training.loop.divergence import Divergence
 from open_seq2seq.training.loop.hooks import Hook

@@ -77,7 +77,9 @@ class RunLogs:
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
         try:
             self._root.mkdir(parents=True, exist_ok=True)
-            stamp = self._unused(stamp)
+            stamps = {path.stem.partition("_")[2] for path in self._root.iterdir()}
+            numbered = map(f"{stamp}-{{}}".format, itertools.count(2))
+            stamp = next(free for free in itertools.chain([stamp], numbered) if free not in stamps)
             self._copy_config(self._root / f"config_{stamp}")
             self._write(f"cmd-args_{stamp}.log", shlex.join(self._argv) + "\n")
             git = git_info()
@@ -115,12 +117,6 @@ class RunLogs:
 
     def _write(self, name: str, text: str) -> None:
         disk.write_new(self._root / name, text.encode("utf-8", errors="backslashreplace"))
-
-    def _unused(self, stamp: str) -> str:
-        """Returns the stamp, with a number appended if a file in the directory already has it."""
-        stamps = {path.stem.partition("_")[2] for path in self._root.iterdir()}
-        return stamp if stamp not in stamps else next(
-            free for number in itertools.count(2) if (free := f"{stamp}-{number}") not in stamps)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:

@@ -31,7 +31,7 @@ from open_seq2seq.config.files import ASSET, DATA, LIST, named_files
 from open_seq2seq.config.known_names import named_object, short_name_paths
 from open_seq2seq.config.loader import ConfigFile, load_config
 from open_seq2seq.config.merge import copy_nested, merge_params
-from open_seq2seq.config.names import part_class, resolve_name
+from open_seq2seq.config.names import part_class
 from open_seq2seq.config.original_defaults import ORIGINAL_DEFAULTS, use_original_defaults
 from open_seq2seq.config.overrides import Override, check_words, gives
 from open_seq2seq.config.params import forget_declarations
@@ -195,11 +195,8 @@ def _is_given(path: tuple[str, ...], section: str, overrides: Sequence[Override]
 
 def _data_layers(base_model: Any, params: Mapping[str, Any]) -> Iterator[tuple[str, type[DataLayer]]]:
     """Yields (name of its parameters, class) for each data layer of a model; skips names that do not exist."""
-    try:
-        model_class = resolve_name(base_model, "model", "base_model")
-    except ConfigError:
-        return
-    for name, part in model_class.all_parts().items():
+    model_class = part_class(base_model, "model")
+    for name, part in model_class.all_parts().items() if model_class is not None else ():
         layer = named_object(model_class, name, params.get(name))
         if inspect.isclass(layer) and issubclass(part.base, DataLayer) and issubclass(layer, DataLayer) \
                 and isinstance(params.get(f"{name}_params"), Mapping):

@@ -63,8 +63,15 @@ class Run:
 
     def __init__(self, config: Config | None = None, values: Mapping[str, Any] | None = None, *,
                  logdir: Folder | Sequence[Folder] | None = None, trust_code: bool = False) -> None:
+        self._config: ConfigFile | str | None = None
         with in_python():
-            self._config = _config_of(config)
+            if isinstance(config, Mapping):
+                self._config = config_of_values(config)
+            elif config is not None:
+                self._config = path = find_recipe(os.fspath(config))
+                check_exists(path)
+                if not lies_in_logdir(path):
+                    possible_keys(path)  # reports that a base does not exist before TensorFlow is imported
             self._overrides = overrides_of(values or {})
         if isinstance(logdir, (str, os.PathLike)):
             self._overrides.append(Override(None, ("logdir",), os.fspath(logdir)))
@@ -400,13 +407,3 @@ def load(logdir: Folder | Sequence[Folder], values: Mapping[str, Any] | None = N
       open_seq2seq.utils.errors.UserError: the log directory has no usable checkpoint, or a value is invalid.
     """
     return Run(None, {**(values or {}), **more_values}, logdir=logdir, trust_code=trust_code).load()
-
-
-def _config_of(config: Config | None) -> ConfigFile | str | None:
-    if config is None or isinstance(config, Mapping):
-        return None if config is None else config_of_values(config)
-    path = find_recipe(os.fspath(config))
-    check_exists(path)
-    if not lies_in_logdir(path):
-        possible_keys(path)  # reports that a base does not exist before TensorFlow is imported
-    return path

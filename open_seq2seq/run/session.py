@@ -25,13 +25,12 @@ from open_seq2seq.models.results import open_results
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.run import training_setup
-from open_seq2seq.run.config_changes import check_config
 from open_seq2seq.run.dry_run import check_run
 from open_seq2seq.run.elastic_session import train_elastically
 from open_seq2seq.run.logdir import LOCK, LogDir, check_logdir
 from open_seq2seq.run.overview import print_model, print_task, print_training, write_overview
 from open_seq2seq.run.resolution import check_verb, resolve_run
-from open_seq2seq.run.restoring import restore_weights
+from open_seq2seq.run.restoring import check_config, restore_weights
 from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_data, time_limit
 from open_seq2seq.runners.processor_speed import settle_precision
@@ -276,8 +275,8 @@ def _restored_model(options: RunOptions, specs: Specs, logdir: LogDir, runner: R
     print_model(model, variables, runner, options.verbose)
     if options.members:
         model.join(dict(_member(member, runner) for member in options.members))
-    for name, folder in model.needed_models(model.params).items():
-        needed = resolve_run(None, "interactive_infer", [Override(None, ("logdir",), unpacked(folder))])
+    for name, other in model.needed_models(model.params).items():
+        needed = resolve_run(None, "interactive_infer", [Override(None, ("logdir",), unpacked(other))])
         model.use(name, _member(needed, runner)[1])
     return model, spec, path
 

@@ -22,10 +22,9 @@ from open_seq2seq.metrics.trackers import Tracker, close_trackers, flattened
 from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
-from open_seq2seq.run.config_changes import check_config
 from open_seq2seq.run.logdir import START_MARK, LogDir, LogDirLock, check_logdir, write_mark
 from open_seq2seq.run.logs import RunLogs
-from open_seq2seq.run.restoring import load_base_model, restore_position, restore_run
+from open_seq2seq.run.restoring import check_config, load_base_model, restore_position, restore_run
 from open_seq2seq.runners import Runner
 from open_seq2seq.runners.preflight import check_agreement, check_data
 from open_seq2seq.training.loop.builtin_hooks import awaits_evaluation
@@ -252,7 +251,11 @@ def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
 
     A run that was stopped during its last evaluation, or before its average was complete, has not finished.
     """
-    if not trainer.finished or awaits_evaluation(trainer) or _lacks_average(trainer):
+    if not trainer.finished or awaits_evaluation(trainer):
+        return False
+    saver = trainer.saver
+    if trainer.saves and trainer.model.params["average_checkpoints"] and not trainer.runner.share(
+            saver is None or saver.has_average(trainer.step, trainer.eval_model is not None)):
         return False
     if trainer.early_stopping.has_ended:
         deco_print(f"Nothing left to do: {trainer.early_stopping}; raise stop_after_evals_without_gain to continue "
@@ -261,12 +264,6 @@ def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
         deco_print(f"Nothing left to do: the run in {logdir.root} already made {trainer.step} of "
                    f"{trainer.last_step} steps; raise max_steps or num_epochs to continue training.")
     return True
-
-
-def _lacks_average(trainer: Trainer) -> bool:
-    saver = trainer.saver
-    return trainer.saves and bool(trainer.model.params["average_checkpoints"]) and not trainer.runner.share(
-        saver is None or saver.has_average(trainer.step, trainer.eval_model is not None))
 
 
 def finish(trainer: Trainer, signum: int | None) -> None:

@@ -30,11 +30,16 @@ def make_runner(params: Mapping[str, Any]) -> Runner:
       ConfigError: a parameter does not work with several processes or replicas.
     """
     task = cluster_task()
+    runner: Runner
     if params.get("use_horovod"):
         if task is not None:
             raise UserError("'use_horovod' is True, but TF_CONFIG names the processes of a cluster: unset TF_CONFIG, "
                             "or leave use_horovod out.")
-        runner = _horovod_runner(params)
+        hvd = load_horovod()
+        from open_seq2seq.runners.horovod.runner import HorovodRunner
+
+        with time_limit(params.get("connect_seconds")):
+            runner = HorovodRunner(hvd, params.get("hvd_compression"))
     elif task is not None:
         runner = _cluster_runner(params, task)
     elif (size := launched_as()[1]) > 1:
@@ -55,18 +60,10 @@ def _cluster_runner(params: Mapping[str, Any], task: ClusterTask) -> Runner:
         raise ConfigError([f"'num_cpu_towers' is {params['num_cpu_towers']}, but with TF_CONFIG each process has only "
                            "one replica on the CPU: leave num_cpu_towers out, and start more processes instead."])
     take_devices(params)
-    from open_seq2seq.runners.cluster import ClusterRunner
+    from open_seq2seq.runners.tower import ClusterRunner
 
     with time_limit(params.get("connect_seconds")):
         return ClusterRunner(task)
-
-
-def _horovod_runner(params: Mapping[str, Any]) -> Runner:
-    hvd = load_horovod()
-    from open_seq2seq.runners.horovod.runner import HorovodRunner
-
-    with time_limit(params.get("connect_seconds")):
-        return HorovodRunner(hvd, params.get("hvd_compression"))
 
 
 def load_horovod() -> Any:

@@ -13,7 +13,6 @@ is not cached, so that the next run measures again.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import math
@@ -333,7 +332,7 @@ def _operation(kind: str) -> tuple[Callable[..., tf.Tensor], list[np.ndarray]]:
     # Scaled so that results are about 1: computing with denormal numbers may be slower.
     arrays = [generator.standard_normal(shape, np.float32) / float(np.sqrt(np.prod(shape[:-1]))) for shape in
               shapes[kind]]
-    return {"product": _product, "recurrence": _recurrence, "convolution": _traced_convolution()}[kind], arrays
+    return {"product": _product, "recurrence": _recurrence, "convolution": _convolution}[kind], arrays
 
 
 def _product(rows: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
@@ -349,16 +348,12 @@ def _recurrence(states: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
     return _corner(states)
 
 
+@tf.function(autograph=False)
 def _convolution(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([x, kernel])
         y = convolve_over_time(x, kernel, Window(_TAPS))
     return _corner(*tape.gradient(y, [x, kernel], output_gradients=y))
-
-
-@functools.cache
-def _traced_convolution() -> Callable[..., tf.Tensor]:
-    return tf.function(_convolution, autograph=False)
 
 
 def _corner(*tensors: Any) -> tf.Tensor:

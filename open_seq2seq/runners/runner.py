@@ -10,9 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.optimizers.clipping import Gradients
 from open_seq2seq.utils.graphs import release_graphs
-
-Gradients = dict[str, Any]
 
 GROUP_BYTES = 64 * 2**20  # gradients are summed over replicas in groups of at most about this size, in bytes
 

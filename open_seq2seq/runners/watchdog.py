@@ -290,7 +290,11 @@ class Watchdog:
             now = time.monotonic()
             # If this thread was delayed, messages sent in the meantime have just been read.
             elapsed, last = min(now - last, self._seconds / 4), now
-            self._send_heartbeat(now)
+            if self._trail.count != self._reported or now >= self._next_heartbeat:
+                self._reported, self._next_heartbeat = self._trail.count, now + self._pause
+                for peer in self._peers.values():
+                    if peer.silence < _UNREAD_SECONDS:
+                        peer.send(self._trail.last)
             failure = failure or self._judge(elapsed)
             if failure is not None and not self._failed:
                 return self._react(failure)
@@ -311,13 +315,6 @@ class Watchdog:
                 return self._about(peer, DIED)
         return None
 
-    def _send_heartbeat(self, now: float) -> None:
-        if self._trail.count != self._reported or now >= self._next_heartbeat:
-            self._reported, self._next_heartbeat = self._trail.count, now + self._pause
-            for peer in self._peers.values():
-                if peer.silence < _UNREAD_SECONDS:
-                    peer.send(self._trail.last)
-
     def _judge(self, elapsed: float) -> Failure | None:
         """Returns the failure of a process that has been silent for too long."""
         for peer in self._peers.values():
@@ -327,16 +324,13 @@ class Watchdog:
             if peer.silence > self._seconds:
                 if peer.connection is not None or peer.member.network == self._member.network:
                     return self._about(peer, SILENT)
-                self._warn_of_firewall(peer)
+                peer.left = True
+                me, other = self._member, peer.member
+                if me.rank == 0:
+                    say(f"WARNING: rank {other.rank} on host {other.host} has not connected to rank 0 on host "
+                        f"{me.host}, port {me.port} at {', '.join(me.addresses)}: the others will not notice at once "
+                        "if it ends. Check that no firewall separates the hosts.\n")
         return None
-
-    def _warn_of_firewall(self, peer: _Peer) -> None:
-        peer.left = True
-        if self._member.rank == 0:
-            me, other = self._member, peer.member
-            say(f"WARNING: rank {other.rank} on host {other.host} has not connected to rank 0 on host {me.host}, port "
-                f"{me.port} at {', '.join(me.addresses)}: the others will not notice at once if it ends. Check that no "
-                "firewall separates the hosts.\n")
 
     def _about(self, peer: _Peer, kind: str) -> Failure:
         return Failure(kind, peer.member.rank, peer.member.host, peer.place, seconds=self._seconds)

@@ -272,26 +272,18 @@ def advise(groups: Ranges, present_scale: float) -> list[str]:
         both half types, and the one to float16 at ``present_scale``.
       present_scale: the loss scale that training uses, or would start with.
     """
-    gradients = _gradients_by_layer(groups)
-    activations = groups[Kind.ACTIVATIONS]
-    lines = _about_nonfinite({**_titled("activations", activations), **_titled("gradients", gradients)})
+    activations, *kinds = (groups[kind] for kind in Kind)
+    gradients = {layer: sum_ranges(kind[layer] for kind in kinds if layer in kind)
+                 for layer in dict.fromkeys(layer for kind in kinds for layer in kind)}
+    titled = {f"{word} of {layer}": numbers for word, ranges in (("activations", activations), ("gradients", gradients))
+              for layer, numbers in ranges.items()}
+    lines = _about_nonfinite(titled)
     for layer, numbers in activations.items():
         lines += _about_activations(layer, numbers)
     for layer, numbers in gradients.items():
         lines += _about_gradients(layer, numbers)
     lines += _about_scale(gradients) + _about_present_scale(gradients, present_scale)
-    lines += _about_bfloat16({**_titled("activations", activations), **_titled("gradients", gradients)})
-    return lines
-
-
-def _titled(word: str, ranges: Mapping[str, NumberRange]) -> dict[str, NumberRange]:
-    return {f"{word} of {layer}": numbers for layer, numbers in ranges.items()}
-
-
-def _gradients_by_layer(groups: Ranges) -> dict[str, NumberRange]:
-    kinds = [groups[Kind.ACTIVATION_GRADIENTS], groups[Kind.WEIGHT_GRADIENTS]]
-    layers = dict.fromkeys(layer for kind in kinds for layer in kind)
-    return {layer: sum_ranges(kind[layer] for kind in kinds if layer in kind) for layer in layers}
+    return lines + _about_bfloat16(titled)
 
 
 def _about_nonfinite(ranges: Mapping[str, NumberRange]) -> list[str]:

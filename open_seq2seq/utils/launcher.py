@@ -30,11 +30,6 @@ _announcer: Announcer | None = None
 _EXAMPLE = '{"cluster": {"worker": ["host-a:12345", "host-b:12345"]}, "task": {"type": "worker", "index": 0}}'
 
 
-def _number(name: str) -> int | None:
-    text = os.environ.get(name, "")
-    return int(text) if is_count(text) else None
-
-
 def launched_as() -> tuple[int, int]:
     """Returns (rank, number of processes); (0, 1) for a process that no launcher started."""
     with contextlib.suppress(UserError):  # ``runners.build`` reports what is wrong with TF_CONFIG
@@ -49,10 +44,10 @@ def launched_here_as() -> tuple[int, int]:
 
 
 def _first_pair(variables: Sequence[tuple[str, str]]) -> tuple[int, int]:
-    for rank_name, size_name in variables:
-        rank, size = _number(rank_name), _number(size_name)
-        if rank is not None and size is not None:
-            return rank, size
+    for names in variables:
+        rank, size = (os.environ.get(name, "") for name in names)
+        if is_count(rank) and is_count(size):
+            return int(rank), int(size)
     return 0, 1
 
 

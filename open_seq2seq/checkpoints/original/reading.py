@@ -77,7 +77,9 @@ def read_original(files: OriginalFiles) -> OriginalCheckpoint:
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         names = sorted(reader.get_variable_to_shape_map())
-        _check_names(prefix, names)
+        if _OBJECTS in names or not any(name.startswith(_WEIGHTS) for name in names):
+            raise CheckpointError(f"{prefix} is not a checkpoint of NVIDIA's OpenSeq2Seq, whose variables are below "
+                                  f"{_WEIGHTS[:-1]}: give one of it, or the logdir of a model of this package.")
         copies = {name.removeprefix(_FP32): name for name in names if name.startswith(_FP32 + _WEIGHTS)}
         arrays = {name: reader.get_tensor(copies.get(name, name)) for name in names if name.startswith(_WEIGHTS)}
         step = int(reader.get_tensor("global_step")) if "global_step" in names else _step_in(prefix)
@@ -94,13 +96,6 @@ def read_original(files: OriginalFiles) -> OriginalCheckpoint:
 def _step_in(prefix: Path) -> int:
     number = prefix.name.rpartition("-")[2]
     return int(number) if number.isdecimal() else 0
-
-
-def _check_names(prefix: Path, names: list[str]) -> None:
-    """Raises CheckpointError unless the names are those of a model of the original that exists here."""
-    if _OBJECTS in names or not any(name.startswith(_WEIGHTS) for name in names):
-        raise CheckpointError(f"{prefix} is not a checkpoint of NVIDIA's OpenSeq2Seq, whose variables are below "
-                              f"{_WEIGHTS[:-1]}: give one of it, or the logdir of a model of this package.")
 
 
 def read_converted(files: OriginalFiles, model: Model) -> tuple[int, Conversion]:

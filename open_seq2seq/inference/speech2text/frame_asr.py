@@ -91,12 +91,18 @@ class FrameASR:
           DataError: the rate is out of range.
         """
         rate = self.rate if rate is None else rate
-        self._pieces = self._audio_pieces(rate)
+        try:
+            self._pieces = AudioPieces(rate, self._settings.sample_freq)
+        except AudioError as error:
+            raise DataError(f"The audio {error.detail}.") from error
         self.rate = rate
         self._features = FeatureStream(self._settings)
         self._logits.reset()
-        self._settled = self._new_transcript()  # from the logits that are never revised
-        self._complete = self._settled.fork()  # from these and those whose whole look-ahead has been received
+        search = self.model.beam_search
+        self._settled: GrowingTranscript = (  # from the logits that are never revised
+            GreedyTranscript(self.model.data_layer.ids_to_text) if search is None else SearchedTranscript(search))
+        # From these and those whose whole look-ahead has been received.
+        self._complete: GrowingTranscript = self._settled.fork()
         self._partial = Partial("", "")
         self._finished = False
 
@@ -153,13 +159,3 @@ class FrameASR:
             whole.advance(logits.tentative)
         self._partial = Partial(whole.text(), self._complete.text())
         self._features.forget(self._logits.first_needed)
-
-    def _audio_pieces(self, rate: int) -> AudioPieces:
-        try:
-            return AudioPieces(rate, self._settings.sample_freq)
-        except AudioError as error:
-            raise DataError(f"The audio {error.detail}.") from error
-
-    def _new_transcript(self) -> GrowingTranscript:
-        search = self.model.beam_search
-        return GreedyTranscript(self.model.data_layer.ids_to_text) if search is None else SearchedTranscript(search)

@@ -13,9 +13,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.optimizers.clipping import UniqueRows, sum_duplicates
+from open_seq2seq.optimizers.clipping import Gradients, UniqueRows, sum_duplicates
 from open_seq2seq.runners.preflight import NETWORK_HINTS
-from open_seq2seq.runners.runner import GROUP_BYTES, Gradients, Runner
+from open_seq2seq.runners.runner import GROUP_BYTES, Runner
 from open_seq2seq.utils.console import mute, unmute
 from open_seq2seq.utils.errors import UserError
 

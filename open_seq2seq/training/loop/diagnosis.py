@@ -84,8 +84,10 @@ class Examiner:
         states = {name: carried.get(name, np.zeros([len(batch["ids"]), *spec.shape[1:]], spec.dtype.as_numpy_dtype))
                   for name, spec in self._carried.items()}
         loss, finite = self._backward(batch, states, micro_batch, loss_scale)
-        diagnosis = Diagnosis(float(loss), inputs=_bad_inputs(batch), values=nonfinite(self._variables),
-                              gradients=[name for name, flag in finite.items() if not flag], num_gradients=len(finite))
+        inputs = [path for path, array in flatten(batch).items()
+                  if np.asarray(array).dtype.kind == "f" and not np.isfinite(array).all()]
+        diagnosis = Diagnosis(float(loss), inputs, nonfinite(self._variables),
+                              [name for name, flag in finite.items() if not flag], len(finite))
         if not np.isfinite(diagnosis.loss) and not diagnosis.values:
             diagnosis.rows = self._bad_rows(batch, states, micro_batch)
         return diagnosis
@@ -125,8 +127,3 @@ class Examiner:
 def _rows(batch: dict[str, Any], begin: int, end: int) -> dict[str, Any]:
     size = len(batch["ids"])
     return tf.nest.map_structure(lambda a: a[begin:end] if np.ndim(a) and len(a) == size else a, batch)
-
-
-def _bad_inputs(batch: dict[str, Any]) -> list[str]:
-    return [path for path, array in flatten(batch).items()
-            if np.asarray(array).dtype.kind == "f" and not np.isfinite(array).all()]

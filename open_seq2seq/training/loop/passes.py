@@ -96,17 +96,20 @@ class EvaluationPass:
         loss = _mean_loss(_in_order(self._runner.gather(losses)))
         deco_print(f"{'Validation loss' if self.model.validates else 'Loss'}: {loss:.4f}", offset=1)
         gathered = _in_order(self._runner.gather(results))
-        # All ranks use the metrics of rank 0.
-        metrics = self._runner.share(self._metrics(gathered, training_step)
-                                     if gathered and self._runner.is_chief else {})
+        metrics: dict[str, float] = {}
+        if gathered and self._runner.is_chief:
+            with _explaining(self.model, "evaluate", "finalize_evaluation"):
+                metrics = self.model.finalize_evaluation(gathered, training_step)
+        metrics = self._runner.share(metrics)  # all ranks use the metrics of rank 0
         self.worst = self.model.worst_examples(gathered, WORST) if self._shows("worst_examples") else []
         self._results = gathered if self._runner.is_chief else []
         return {"val_loss": loss, **metrics}
 
     def _evaluated(self, batches: list[PassBatch]) -> Iterator[tuple[int, Any, Any]]:
         """Yields the number of each batch, its loss (means and units), and the result of the model's ``evaluate``."""
-        for (number, _, batch), fetched in zip(batches, self._step(*_arguments(batches)), strict=True):
-            means, units, outputs = tf.nest.map_structure(np.asarray, fetched)
+        fetched = self._step([batch for _, _, batch in batches], [fresh for _, fresh, _ in batches])
+        for (number, _, batch), of_batch in zip(batches, fetched, strict=True):
+            means, units, outputs = tf.nest.map_structure(np.asarray, of_batch)
             result = self.model.evaluate(*without_empty_rows(batch, outputs)) if self._predicts else None
             yield number, (means, units), result
 
@@ -137,10 +140,6 @@ class EvaluationPass:
                 if now - start > (least if len(seconds) > 2 else most):
                     break
         return seconds[1:] or seconds, -(-len(plan) // replicas)
-
-    def _metrics(self, results: list[Any], training_step: int | None) -> dict[str, float]:
-        with _explaining(self.model, "evaluate", "finalize_evaluation"):
-            return self.model.finalize_evaluation(results, training_step)
 
     def _shows(self, method: str) -> bool:
         """Returns whether this is rank 0 and a method of the model can read the results of the model's ``evaluate``.
@@ -270,10 +269,6 @@ def _one_pass(model: Model, runner: Runner) -> OnePass:
                    rank=runner.replica_rank, replicas=runner.local_replicas)
 
 
-def _arguments(batches: list[PassBatch]) -> tuple[list[dict[str, Any]], list[bool]]:
-    return [batch for _, _, batch in batches], [fresh for _, fresh, _ in batches]
-
-
 def _in_order(numbered: list[tuple[int, Any]]) -> list[Any]:
     """Returns the results of batches, sorted by batch number."""
     return [result for _, result in sorted(numbered, key=lambda row: row[0])]
@@ -331,16 +326,12 @@ class _Progress:
 
     def _show(self, before: int) -> None:
         if self._bar.is_due:
-            self._bar.update(self._done, f"{self._done:,} of {self._total:,} batches{self._left()}")
+            per_round = (time.perf_counter() - self._started) / max(self._timed, 1)
+            left = f", {format_time(per_round * (self._total - self._done))} left" if self._timed else ""
+            self._bar.update(self._done, f"{self._done:,} of {self._total:,} batches{left}")
         if self._report and (before == 0 or self._done // self._stride > before // self._stride
                              or self._done == self._total):
             deco_print(f"Processed {self._done}/{self._total} batches")
-
-    def _left(self) -> str:
-        if not self._timed:
-            return ""
-        seconds = (time.perf_counter() - self._started) / self._timed * (self._total - self._done)
-        return f", {format_time(seconds)} left"
 
     def __enter__(self) -> _Progress:
         return self

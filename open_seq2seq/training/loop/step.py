@@ -134,7 +134,11 @@ class TrainStep:
         tensors = {name: tf.constant(value, tf.float32) for name, value in (tallies or {}).items()}
         per_replica = [tensors, *[{name: tf.constant(0.0, tf.float32) for name in tensors}] * (replicas - 1)]
         if self._overlapping:
-            self._together = self._together or self._make_together(tensors)
+            if self._together is None:
+                scalars = {name: tf.TensorSpec([], tf.float32) for name in tensors}
+                self._together = self._runner.compile(
+                    lambda batch, tallies: self._update_from_sums(self._weigh_one(batch), tallies),
+                    [self._model.data_layer.input_signature, scalars])
             return self._together(batches, per_replica)[0]
         sums = self._weigh(batches[:replicas])
         for start in range(replicas, len(batches), replicas):
@@ -146,11 +150,6 @@ class TrainStep:
         """Total number of traces of the step's functions; more than one per function means retracing."""
         functions = (self._update_at_once, self._weigh, self._finish, self._together)
         return sum(f.traces for f in functions if f is not None)
-
-    def _make_together(self, tallies: Tensors) -> Any:
-        signature = [self._model.data_layer.input_signature, {name: tf.TensorSpec([], tf.float32) for name in tallies}]
-        return self._runner.compile(
-            lambda batch, tallies: self._update_from_sums(self._weigh_one(batch), tallies), signature)
 
     def _forward(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Runs the forward pass of a micro-batch; returns its mean losses and numbers of units, see ``local_means``."""

@@ -17,7 +17,7 @@ from open_seq2seq.optimizers.dtype import precision_of, resolve_dtype
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.runners.processor_speed import choice_of
-from open_seq2seq.training.loop.diagnosis import Diagnosis, Examiner
+from open_seq2seq.training.loop.diagnosis import Diagnosis
 from open_seq2seq.training.loop.divergence import Attempt, Divergence, listed
 from open_seq2seq.training.loop.kept_batch import write_batch
 from open_seq2seq.training.loop.trainer import Trainer
@@ -72,11 +72,6 @@ class SuspectBatch:
     carried: Mapping[str, np.ndarray]
     loss_scale: float
     diagnosis: Diagnosis
-
-    def loss_with(self, examiner: Examiner) -> float:
-        """Returns the loss with the current weights, or inf if running the batch finds anything non-finite."""
-        examination = examiner.examine(self.batch, self.micro_batch, self.loss_scale, self.carried)
-        return examination.loss if examination.finite else float("inf")
 
     def examples(self, describe: Callable[[int], str]) -> list[str]:
         """Returns descriptions of the examples whose loss is not finite or, if none is known, of all examples.
@@ -161,10 +156,6 @@ class Incident:
                    "the precision.")
         if folder is not None:
             yield f"The batch is saved in {folder}; scripts/replay_batch.py runs it again."
-
-    def title(self) -> str:
-        """Returns a description in one line."""
-        return f"DIVERGED at step {self.step}, after {self.counters.updates} updates: {self.divergence.reason}."
 
     def verdict(self, problem: str | None, saves: bool, folder: Path | None) -> str:
         """Returns the error message of a run that stops.
@@ -263,10 +254,15 @@ class Recovery:
             if self._policy == "stop" or problem:
                 self._stop(incident, problem)
             tried = self._choose(incident, older)
-            if self._policy == "roll_back":
-                self._roll_back(incident, tried)
-            else:
-                self._lower(incident, tried)
+            factor = incident.counters.rate_factor
+            if self._policy == "lower_precision":
+                self._history.lowered_to = dtype = _NEXT_TYPE[precision_of(self._params).compute]
+                self._record(incident, f"continues in {dtype} from {tried.state.name}", tried)
+                raise PrecisionLowered(self._restart(incident, tried, factor), dtype)
+            factor *= self._params["divergence_lr_factor"]
+            self._record(incident, f"rolled back to {tried.state.name}; from now on, the policy's learning rate is "
+                                   f"multiplied by {factor:g}", tried)
+            self._restart(incident, tried, factor).put_into(trainer)
         trainer.is_whole = True
 
     def _investigate(self, divergence: Divergence) -> tuple[Incident, Iterator[GoodState]]:
@@ -306,7 +302,8 @@ class Recovery:
 
         def tried(state: GoodState) -> Tried:
             state.put_into(trainer.state)
-            return Tried(state, suspect.loss_with(trainer.examiner))
+            found = trainer.examiner.examine(suspect.batch, suspect.micro_batch, suspect.loss_scale, suspect.carried)
+            return Tried(state, found.loss if found.finite else float("inf"))
 
         # If the batch itself contains inf or NaN, its loss says nothing about the weights: go back to the newest state.
         candidates = itertools.chain([incident.newest], () if suspect.diagnosis.inputs else older)
@@ -320,18 +317,6 @@ class Recovery:
         verdicts = trainer.runner.gather([(not incident.suspect.diagnosis.finite, verdict)])
         raise DivergenceError(next((text for at_fault, text in verdicts if at_fault), verdicts[0][1]))
 
-    def _roll_back(self, incident: Incident, tried: Tried) -> None:
-        factor = incident.counters.rate_factor * self._params["divergence_lr_factor"]
-        self._record(incident, f"rolled back to {tried.state.name}; from now on, the policy's learning rate is "
-                               f"multiplied by {factor:g}", tried)
-        self._restart(incident, tried, factor).put_into(self._trainer)
-
-    def _lower(self, incident: Incident, tried: Tried) -> NoReturn:
-        dtype = _NEXT_TYPE[precision_of(self._params).compute]
-        self._history.lowered_to = dtype
-        self._record(incident, f"continues in {dtype} from {tried.state.name}", tried)
-        raise PrecisionLowered(self._restart(incident, tried, incident.counters.rate_factor), dtype)
-
     def _restart(self, incident: Incident, tried: Tried, rate_factor: float) -> Restart:
         return Restart(tried.state, incident.step, self._trainer.micro_batch, incident.counters, rate_factor,
                        self._history.state())
@@ -341,7 +326,8 @@ class Recovery:
         events = self._history.events
         events.append({**incident.summary(None if tried is None else tried.state), "action": action})
         folder = self._keep(incident, {**events[-1], "number": len(events)})
-        deco_print(incident.title())
+        deco_print(f"DIVERGED at step {incident.step}, after {incident.counters.updates} updates: "
+                   f"{incident.divergence.reason}.")
         for line in incident.lines(tried, folder):
             deco_print(line, offset=1)
         if tried is not None:

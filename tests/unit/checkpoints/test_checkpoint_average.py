@@ -74,7 +74,7 @@ def test_script_writes_a_whole_checkpoint(run_with_three, tmp_path):
     expected = average_checkpoints([run_with_three / "model.ckpt-2", run_with_three / "model.ckpt-3"])
     for name, value in expected.weights.items():
         np.testing.assert_array_equal(loaded.weights[name], value)
-    assert (loaded.assets_dir / "vocab.txt").is_file() and loaded.config_yaml == expected.config_yaml
+    assert (loaded.path / "assets/vocab.txt").is_file() and loaded.config_yaml == expected.config_yaml
 
 
 @pytest.mark.long

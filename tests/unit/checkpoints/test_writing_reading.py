@@ -58,7 +58,7 @@ def test_round_trip_is_exact(logdir, make_snapshot):
     assert same_bits(loaded.weights, snapshot.weights) and same_bits(loaded.optimizer, snapshot.optimizer)
     assert snapshot.state.items() <= loaded.state.items()
     assert loaded.config_yaml == snapshot.config_yaml
-    assert (loaded.assets_dir / "vocab.txt").read_text(encoding="utf-8") == "ä\nb\n"
+    assert (loaded.path / "assets/vocab.txt").read_text(encoding="utf-8") == "ä\nb\n"
     assert loaded.path == logdir / "model.ckpt-7"
 
 

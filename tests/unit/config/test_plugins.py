@@ -12,7 +12,7 @@ import open_seq2seq.models  # noqa: F401 (it registers the kinds of names)
 from open_seq2seq.config.names import plugins, resolve_name
 from open_seq2seq.config.user_code import untrusted
 from open_seq2seq.encoders import Encoder
-from open_seq2seq.run import doctor
+from open_seq2seq.run import tools
 from open_seq2seq.utils.errors import ConfigError
 
 MODULE = """
@@ -78,14 +78,14 @@ def test_mistakes_name_the_package(installed, name, kind, said):
 
 
 def test_the_doctor_lists_plugins_without_importing_them(installed):
-    lines = [*doctor._plugins()]
+    lines = [*tools._plugins()]
     assert lines[0] == "Plugins:" and "  open-seq2seq-birds 1.2: Bird, Inner, gone, lost" in lines
     assert not (installed / "imported").exists()
 
 
 def test_without_plugins_there_are_none(monkeypatch):
     monkeypatch.setattr("open_seq2seq.config.names.entry_points", lambda group: metadata.EntryPoints(()))
-    assert [*plugins()] == [] and [*doctor._plugins()] == ["Plugins: none"]
+    assert [*plugins()] == [] and [*tools._plugins()] == ["Plugins: none"]
 
 
 def test_importing_the_package_reads_no_entry_points():

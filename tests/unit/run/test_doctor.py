@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.run import doctor
+from open_seq2seq.run import tools
 from open_seq2seq.utils.errors import UserError
 
 SETUP = Path(__file__).parents[3] / "setup.py"
@@ -31,15 +31,15 @@ def extras() -> dict[str, set[str]]:
 
 def test_the_optional_parts_are_the_extras():
     of_setup = {extra: packages for extra, packages in extras().items() if extra not in OF_DEVELOPERS | {"cpu", "gpu"}}
-    assert {extra: set(packages) for extra, (_, packages) in doctor.PARTS.items()} == of_setup
+    assert {extra: set(packages) for extra, (_, packages) in tools.PARTS.items()} == of_setup
 
 
 def test_versions_devices_speeds_and_parts_are_printed(capsys, monkeypatch):
     speeds = {"float32": 1234.4, "bfloat16": 5.6}
-    monkeypatch.setattr(doctor, "product_speed", lambda device, dtype, size: speeds[dtype])
+    monkeypatch.setattr(tools, "product_speed", lambda device, dtype, size: speeds[dtype])
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
-    monkeypatch.setattr(doctor, "version", version_without("onnxruntime", "tf2onnx", "pocketsphinx"))
-    assert doctor.doctor() == 0
+    monkeypatch.setattr(tools, "version", version_without("onnxruntime", "tf2onnx", "pocketsphinx"))
+    assert tools.doctor() == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("open-seq2seq ") and f"tensorflow {tf.__version__}" in lines[0]
     assert "Products on CPU:0: float32 1,234 GFLOP/s, bfloat16 6 GFLOP/s" in lines
@@ -52,7 +52,7 @@ def test_versions_devices_speeds_and_parts_are_printed(capsys, monkeypatch):
 def version_without(*missing: str):
     def version(package: str) -> str:
         if package in missing:
-            raise doctor.PackageNotFoundError(package)
+            raise tools.PackageNotFoundError(package)
         return "1.0"
 
     return version
@@ -62,10 +62,10 @@ def test_a_device_that_cannot_compute_is_reported(capsys, monkeypatch):
     def fail(*_: object) -> float:
         raise tf.errors.InternalError(None, None, "no kernel\nmore")
 
-    monkeypatch.setattr(doctor, "product_speed", fail)
+    monkeypatch.setattr(tools, "product_speed", fail)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["gpu"])
     monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: {"device_name": "NVIDIA H100"})
-    assert doctor.doctor() == 0
+    assert tools.doctor() == 0
     lines = capsys.readouterr().out.splitlines()
     assert "Products on CPU:0: cannot be computed: no kernel" in lines and "GPU:0: NVIDIA H100" in lines
 
@@ -74,8 +74,8 @@ def test_without_tensorflow_the_rest_is_printed(capsys, monkeypatch):
     def fail() -> None:
         raise UserError("TensorFlow is not installed: run `pip install open-seq2seq[cpu]`.")
 
-    monkeypatch.setattr(doctor, "import_tensorflow", fail)
-    assert doctor.doctor() == 2
+    monkeypatch.setattr(tools, "import_tensorflow", fail)
+    assert tools.doctor() == 2
     text = capsys.readouterr().out
     assert "TensorFlow is not installed" in text and "Optional parts:" in text and "Products" not in text
 
@@ -83,6 +83,6 @@ def test_without_tensorflow_the_rest_is_printed(capsys, monkeypatch):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_speed_is_that_of_a_product(dtype: str, monkeypatch):
     seen = []
-    monkeypatch.setattr(doctor, "_seconds_of", lambda matrix, tf: seen.append((matrix.dtype.name, matrix.shape)) or 0.5)
-    assert doctor.product_speed("CPU:0", dtype, 64, seconds=0.0) == pytest.approx(2 * 64**3 / 0.5 / 1e9)
+    monkeypatch.setattr(tools, "_seconds_of", lambda matrix, tf: seen.append((matrix.dtype.name, matrix.shape)) or 0.5)
+    assert tools.product_speed("CPU:0", dtype, 64, seconds=0.0) == pytest.approx(2 * 64**3 / 0.5 / 1e9)
     assert seen == [(dtype, (64, 64))] * 2

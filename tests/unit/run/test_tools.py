@@ -84,7 +84,7 @@ def test_the_schema_is_printed(printed):
 
 
 def test_doctor_returns_whether_all_is_well(printed, monkeypatch):
-    monkeypatch.setattr("open_seq2seq.run.doctor.doctor", lambda: 2)
+    monkeypatch.setattr("open_seq2seq.run.tools.doctor", lambda: 2)
     assert printed("doctor") == (2, "")
 
 

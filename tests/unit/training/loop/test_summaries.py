@@ -13,7 +13,6 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from open_seq2seq.models.reporter import Reporter
-from open_seq2seq.training.loop import samples
 from open_seq2seq.training.loop.summaries import RunReporter, Summaries
 from open_seq2seq.utils.errors import UserError
 
@@ -121,7 +120,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path):
 
 
 def test_the_folders_written_last_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(samples, "KEPT_STEPS", 3)
+    monkeypatch.setattr("open_seq2seq.training.loop.summaries.KEPT_STEPS", 3)
     (tmp_path / "samples/mine").mkdir(parents=True)
     for number, step in enumerate((900, 1000, 1100, 200, 300)):  # as after a recovery
         RunReporter(step, None, tmp_path / "samples").sound("voice", TONE, 8000)
@@ -131,7 +130,7 @@ def test_the_folders_written_last_are_kept(tmp_path, monkeypatch):
 
 
 def test_files_of_others_among_samples_stay(tmp_path, monkeypatch):
-    monkeypatch.setattr(samples, "KEPT_STEPS", 2)
+    monkeypatch.setattr("open_seq2seq.training.loop.summaries.KEPT_STEPS", 2)
     folder = tmp_path / "samples"
     (folder / "step-5").mkdir(parents=True)
     (folder / "step-5/voice.wav").write_text("mine")

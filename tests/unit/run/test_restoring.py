@@ -8,7 +8,7 @@ import pytest
 
 from open_seq2seq.config.params import FREE, REFUSE, SAY, Param
 from open_seq2seq.models import Speech2Text, Text2Text
-from open_seq2seq.run.config_changes import changes
+from open_seq2seq.run.restoring import changes
 
 TEXT: dict[str, Any] = {
     "batch_size_per_gpu": 8, "data_layer": "ParallelTextDataLayer", "encoder": "TransformerEncoder",
