@@ -17,9 +17,8 @@ from open_seq2seq.data.speech2text.transcripts import NORMALIZATION
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
-from open_seq2seq.decoding.ctc.frames import says_nothing
+from open_seq2seq.decoding.ctc.frames import Alignment, says_nothing
 from open_seq2seq.decoding.ctc.logits_file import LogitsFile, is_pickle
-from open_seq2seq.decoding.ctc.word_times import Alignment
 from open_seq2seq.decoding.n_best import HEADER, Candidate, best_choices, rows_of
 from open_seq2seq.encoders.speech_encoder import time_windows_of
 from open_seq2seq.metrics.wer import count_errors, error_rates, report
