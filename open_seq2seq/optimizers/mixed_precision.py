@@ -197,7 +197,7 @@ class MixedPrecisionOptimizer(Module):
         if not gradients:
             raise ConfigError(["The loss does not depend on any trainable variable: check 'freeze_variables_regex', "
                                "and the encoder, decoder and loss for operations without gradients."])
-        gradients = {name: map_values(_to_fp32, g) for name, g in gradients.items()}
+        gradients = {name: map_values(lambda values: tf.cast(values, tf.float32), g) for name, g in gradients.items()}
         if reduce is not None:
             gradients = reduce(gradients)
         # Duplicate rows are summed once, for both the norm and the optimizer.
@@ -297,7 +297,3 @@ class MixedPrecisionOptimizer(Module):
             variable.assign(tf.where(finite, variable, value))
         self.skipped.assign_add(tf.cast(tf.logical_not(finite), tf.int64))
         return finite
-
-
-def _to_fp32(values: tf.Tensor) -> tf.Tensor:
-    return tf.cast(values, tf.float32)
