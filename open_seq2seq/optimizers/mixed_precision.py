@@ -9,8 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs, scaled
-from open_seq2seq.optimizers.larc import Larc, LarcInfo
-from open_seq2seq.optimizers.layer_rates import LayerRates
+from open_seq2seq.optimizers.layer_rates import Larc, LarcInfo, LayerRates
 from open_seq2seq.optimizers.loss_scaling import LossScaler, StaticScaler
 from open_seq2seq.optimizers.lr_policies import Schedule, checksum_of_rates, has_jump
 from open_seq2seq.optimizers.optimizer import Optimizer, Variables

@@ -16,8 +16,7 @@ from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.config.params import Param, coerce
 from open_seq2seq.optimizers.adaptive import Adafactor, Adagrad, Adam, AdamW, Ftrl, LazyAdam, Nadam, RMSProp
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer, is_keras_optimizer
-from open_seq2seq.optimizers.larc import Larc
-from open_seq2seq.optimizers.layer_rates import LayerRates
+from open_seq2seq.optimizers.layer_rates import Larc, LayerRates
 from open_seq2seq.optimizers.loss_scaling import make_loss_scaler
 from open_seq2seq.optimizers.lr_policies import make_schedule
 from open_seq2seq.optimizers.muon import Muon
