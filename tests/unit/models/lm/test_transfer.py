@@ -12,7 +12,7 @@ from open_seq2seq.data.lm.tokenizers import PieceTokenizer
 from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
 from open_seq2seq.data.sentencepiece_models import train_sentencepiece
 from open_seq2seq.models import LSTMLM, LanguageModel
-from open_seq2seq.models.lm.transfer import rows_by_token
+from open_seq2seq.models.lm.language_model import rows_by_token
 from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer
 from open_seq2seq.parts.component import named_variables
 
