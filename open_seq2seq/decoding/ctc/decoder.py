@@ -18,7 +18,7 @@ from open_seq2seq.decoding.ctc.prefix_search import Hypothesis, PrefixSearch
 from open_seq2seq.decoding.ctc.scorers import CharacterScorer, WordScorer
 from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ngram import LanguageModel, load_language_model
-from open_seq2seq.decoding.ngram.text import CASES, SPACE
+from open_seq2seq.decoding.ngram.estimation import CASES, SPACE
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 
