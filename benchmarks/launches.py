@@ -44,7 +44,7 @@ KINDS_OF_STEP = {
     "moved data": r"Gather|Concat|Transpose|Slice|Pad|Unpack|Pack|Split|Tile|Broadcast|Scatter",
     "element by element, sums": "",
 }
-_SEARCH = re.compile(rb"(^|/)search(_\d+)?$")  # the name of the loop in decoding.search_loop
+_SEARCH = re.compile(rb"(^|/)search(_\d+)?$")  # the name of the loop in decoding.beam_search
 
 
 def part_of(name: str, kind: str, is_backward: bool) -> str:

@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.decoding.ngram import LanguageModel, estimate, load_language_model, perplexity, write_arpa
-from open_seq2seq.decoding.ngram.text import characters_of_lines, read_transcripts, words_of_lines
+from open_seq2seq.decoding.ngram.estimation import characters_of_lines, read_transcripts, words_of_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.output_file import check_no_input

@@ -46,8 +46,8 @@ from open_seq2seq.decoding.n_best import (
     write_n_best,
 )
 from open_seq2seq.decoding.ngram import load_language_model
+from open_seq2seq.decoding.ngram.estimation import CASES, characters_of_lines, words_of_lines
 from open_seq2seq.decoding.ngram.model import sentence_scores
-from open_seq2seq.decoding.ngram.text import CASES, characters_of_lines, words_of_lines
 from open_seq2seq.metrics.wer import ErrorRates, error_rates, report
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError

@@ -21,9 +21,8 @@ from open_seq2seq.parts.dropout import add_dropped, dropout, keep_scale
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.output_layer import OutputProjection, needs_logits
 from open_seq2seq.parts.recompute import run_layers
-from open_seq2seq.parts.transformer.attention import Cache, CrossAttention, SelfAttention
+from open_seq2seq.parts.transformer.attention import Cache, CrossAttention, FeedForward, SelfAttention
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding, mask_extra_ids
-from open_seq2seq.parts.transformer.feed_forward import FeedForward
 from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
 from open_seq2seq.parts.transformer.position import causal_bias, padding_bias, position_signal
 from open_seq2seq.utils.errors import ConfigError

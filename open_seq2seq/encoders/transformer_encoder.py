@@ -15,9 +15,8 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import add_dropped, dropout, keep_scale
 from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.recompute import run_layers
-from open_seq2seq.parts.transformer.attention import Cache, SelfAttention
+from open_seq2seq.parts.transformer.attention import Cache, FeedForward, SelfAttention
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding, scaled_rows
-from open_seq2seq.parts.transformer.feed_forward import FeedForward
 from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
 from open_seq2seq.parts.transformer.position import MASKED, causal_bias, distance_bias, padding_bias, position_signal
 from open_seq2seq.utils.errors import ConfigError

@@ -1,4 +1,4 @@
-"""Writes Transformers, translators and language models, for CTranslate2 (https://opennmt.net/CTranslate2).
+"""Writes Transformers for CTranslate2 (https://opennmt.net/CTranslate2), and translators for Argos Translate.
 
 CTranslate2's Transformer is the same network as this toolkit's: normalisation before each sublayer, scaled embeddings,
 ReLU. Three things differ from CTranslate2's defaults and are set explicitly: the table of sinusoids, because sines and
@@ -11,7 +11,11 @@ token that ends lines, and this token does not end its texts.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import json
+import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,8 +29,8 @@ from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer, SentenceP
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.decoders import TransformerDecoder
 from open_seq2seq.encoders import TransformerEncoder, TransformerLMEncoder
+from open_seq2seq.export import outside
 from open_seq2seq.export.formats import Format
-from open_seq2seq.export.outside import SEPARATOR
 from open_seq2seq.export.runtime_texts import (
     SAMPLING_OFF,
     TEXTS,
@@ -48,6 +52,9 @@ from open_seq2seq.parts.transformer.position import position_signal
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
 
+_PIECES = "sentencepiece.model"
+_PACKAGE_VERSION = "1.0"
+_CODES = {"source_language": "en", "target_language": "de"}  # of packages of Argos Translate; examples
 _LEAST_POSITIONS = 1024  # of a written model; CTranslate2 refuses longer texts
 
 
@@ -115,7 +122,7 @@ def translating(model: Any) -> RuntimeFunction:
                 "longest": np.array(layer.params["max_length"] - layer.num_special)}
 
     def answer(found: bytes, score: float) -> Answer:
-        tokens = [ids[token] for token in found.decode().split(SEPARATOR) if token] if not is_raw else []
+        tokens = [ids[token] for token in found.decode().split(outside.SEPARATOR) if token] if not is_raw else []
         return Answer((found.decode() if is_raw else layer.ids_to_text(tokens),), (float(score),))
 
     def answers(outputs: Mapping[str, np.ndarray]) -> list[Answer]:
@@ -143,7 +150,8 @@ def _continue(model: Any) -> RuntimeFunction:
 def _joined(tokenizer: Any, rows: Sequence[Any]) -> dict[str, np.ndarray]:
     """Returns the tokens of ids as the input ``tokens`` of ``outside``: the tokens of each row, separated."""
     names = _tokens(tokenizer)
-    return {"tokens": np.array([SEPARATOR.join(names[number] for number in row).encode() for row in rows], object)}
+    texts = [outside.SEPARATOR.join(names[number] for number in row).encode() for row in rows]
+    return {"tokens": np.array(texts, object)}
 
 
 def write_model(model: Any, folder: Path, quantization: str = "float32") -> None:
@@ -191,7 +199,7 @@ def piece_files(model: Any) -> list[str]:
     tokenizers = _tokenizers(model)
     if not isinstance(tokenizers[0], SentencePieceTokenizer):
         return []
-    return ["sentencepiece.model"] if tokenizers[0] is tokenizers[-1] else ["source.model", "target.model"]
+    return [_PIECES] if tokenizers[0] is tokenizers[-1] else ["source.model", "target.model"]
 
 
 def _translator(model: Any) -> Any:
@@ -323,3 +331,88 @@ def _format(name: str, title: str, quantization: str, least_equal: float, most_d
 FORMAT = _format("ctranslate2", "CTranslate2", "float32", 0.99, 1e-3)
 FLOAT16 = _format("ctranslate2_float16", "CTranslate2 in float16", "float16", 0.95, 0.05)
 INT8 = _format("ctranslate2_int8", "CTranslate2 in int8", "int8", 0.8, 0.5)
+
+
+def _functions_of_argos(model: Any) -> list[ServingFunction]:
+    """Returns the function ``translate``.
+
+    Raises:
+      UserError: CTranslate2 cannot compute the same function as the model, the model has no SentencePiece model for
+        both languages, or no languages.
+    """
+    if not isinstance(model, Text2Text):
+        raise UserError(f"Argos Translate translates, but the model is a {type(model).__name__}: export another model, "
+                        "or choose another format.")
+    check_exportable(model)
+    if piece_files(model) != [_PIECES]:
+        raise UserError("A package of Argos Translate needs one SentencePiece model for both languages, which this "
+                        "model was not trained with: choose the format ctranslate2.")
+    _languages(model)
+    function = translating(model)
+
+    def expected(result: Any) -> Answer:
+        answer = function.expected(result)
+        return Answer((outside.as_argos(answer.texts[0]),), answer.numbers)
+
+    return [dataclasses.replace(function, expected=expected, loading=lambda folder: _lines_of_argos(model, folder))]
+
+
+def _languages(model: Any) -> tuple[str, str]:
+    """Returns the codes of the languages.
+
+    Raises:
+      UserError: the config does not name them.
+    """
+    missing = [name for name in _CODES if not model.params[name]]
+    if missing:
+        raise UserError(f"A package of Argos Translate names its languages, but {' and '.join(missing)} "
+                        f"{'is' if len(missing) == 1 else 'are'} not in the config: give the codes, as in "
+                        f"{' '.join(f'--{name}={_CODES[name]}' for name in missing)}.")
+    return model.params["source_language"], model.params["target_language"]
+
+
+def _name_of_package(model: Any) -> str:
+    return f"translate-{'_'.join(_languages(model))}-{_PACKAGE_VERSION.replace('.', '_')}"
+
+
+def _write_argos(model: Any, declared: Sequence[ServingFunction], folder: Path) -> None:
+    """Writes the package of a model that ``_functions_of_argos`` accepts, ``translate-en_de-1_0.argosmodel``.
+
+    A package, which LibreTranslate also serves, is a zip archive of a folder with ``metadata.json``, the SentencePiece
+    model, and a model of CTranslate2 in ``model/``. See ``argostranslate/package.py`` of
+    https://github.com/argosopentech/argos-translate 1.11. Argos Translate divides texts into sentences with a model
+    that it downloads by itself, and translates with a beam of at least 4 and the length penalty 0.2.
+    """
+    source, target = _languages(model)
+    metadata = {"package_version": _PACKAGE_VERSION, "argos_version": "1.11", "from_code": source, "from_name": source,
+                "to_code": target, "to_name": target, "links": [], "type": "translate"}
+    name = _name_of_package(model)
+    with tempfile.TemporaryDirectory() as place:
+        whole = Path(place)
+        (whole / "model").mkdir()
+        write_model(model, whole / "model")
+        disk.copy_new(model.data_layer.tokenizers[0].path, whole / _PIECES)
+        disk.write_new(whole / "metadata.json", json.dumps(metadata, indent=2) + "\n")
+        disk.write_new(whole / "README.md", f"# {source} to {target}\n\nA translation model of OpenSeq2Seq.\n")
+        with zipfile.ZipFile(folder / f"{name}.argosmodel", "x", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(path for path in whole.rglob("*") if path.is_file()):
+                archive.write(path, f"{name}/{path.relative_to(whole)}")
+
+
+def _lines_of_argos(model: Any, folder: str) -> list[str]:
+    """Returns lines of Python that install the package and translate."""
+    source, target = _languages(model)
+    return ["import argostranslate.package", "import argostranslate.translate", "",
+            f"argostranslate.package.install_from_path('{folder}/{_name_of_package(model)}.argosmodel')",
+            f"print(argostranslate.translate.translate('…', {source!r}, {target!r}))"]
+
+
+def _search_of_argos(model: Any) -> dict[str, Any]:
+    """Returns the values with which inference searches as Argos Translate does."""
+    values = search(model)
+    return {**values, "decoder_params": {**values["decoder_params"], "beam_size": outside.ARGOS["beam_size"],
+                                         "alpha": outside.ARGOS["length_penalty"]}}
+
+
+ARGOS = Format("argos", "package of Argos Translate", True, _write_argos, loading, "pip install argostranslate", 0.99,
+               1e-3, _functions_of_argos, _search_of_argos)

@@ -26,7 +26,7 @@ _MODULES: dict[str, tuple[str, str, tuple[str, ...], str]] = {
     "ctranslate2": ("ctranslate2", "FORMAT", ("ctranslate2",), "ctranslate2"),
     "ctranslate2_float16": ("ctranslate2", "FLOAT16", ("ctranslate2",), "ctranslate2"),
     "ctranslate2_int8": ("ctranslate2", "INT8", ("ctranslate2",), "ctranslate2"),
-    "argos": ("argos", "FORMAT", ("ctranslate2",), "ctranslate2"),
+    "argos": ("ctranslate2", "ARGOS", ("ctranslate2",), "ctranslate2"),
     "huggingface": ("hugging_face", "FORMAT", (), ""),
 }
 

@@ -270,13 +270,19 @@ def functions(model: Any) -> list[ServingFunction]:
     Raises:
       UserError: the format cannot hold the model.
     """
-    refusal = _refusal_of_translation if type(model) is Text2Text else (
-        _refusal_of_language if isinstance(model, LanguageModel) else lambda model: f"it is a {type(model).__name__}")
-    if problem := refusal(model):
+    if type(model) is Text2Text:
+        problem = _refusal_of_translation(model)
+    elif isinstance(model, LanguageModel):
+        problem = _refusal_of_language_network(model) or _refusal_of_tokenizer(model.data_layer.tokenizer)
+    else:
+        problem = f"it is a {type(model).__name__}"
+    if problem:
         raise UserError(f"The model cannot be written for Hugging Face, because {problem}: the format holds models of "
                         "TransformerEncoder and TransformerDecoder with one vocabulary, and language models of "
                         "TransformerLMEncoder with sinusoids and without a bias of the output layer.")
-    return [_translate(model) if isinstance(model, Text2Text) else _continue(model)]
+    if isinstance(model, Text2Text):
+        return [_translate(model)]
+    return [continuing(model, {"texts": TEXTS}, {"texts": "prompts and continuations [batch]"}, feed_of_texts({}))]
 
 
 def _refusal_of_translation(model: Any) -> str | None:
@@ -289,10 +295,6 @@ def _refusal_of_translation(model: Any) -> str | None:
     return _refusal_of_tokenizer(source)
 
 
-def _refusal_of_language(model: Any) -> str | None:
-    return _refusal_of_language_network(model) or _refusal_of_tokenizer(model.data_layer.tokenizer)
-
-
 def _translate(model: Any) -> ServingFunction:
     def feed(inputs: Sequence[Any], numbers: np.ndarray) -> dict[str, np.ndarray]:
         lengths = model.data_layer.make_interactive_batch(inputs)["source_tensors"][1]
@@ -300,10 +302,6 @@ def _translate(model: Any) -> ServingFunction:
 
     return runtime_function("translate", {"texts": TEXTS}, {"texts": "translations [batch]"}, feed, answers_of_texts,
                             lambda result: Answer((result[0].text,)))
-
-
-def _continue(model: Any) -> ServingFunction:
-    return continuing(model, {"texts": TEXTS}, {"texts": "prompts and continuations [batch]"}, feed_of_texts({}))
 
 
 def write(model: Any, declared: Sequence[ServingFunction], folder: Path) -> None:
@@ -431,13 +429,10 @@ def _pieces(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
     metaspace = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": False}
     scores = [(piece.piece, float(piece.score)) for piece in proto.pieces]
     is_unigram = proto.trainer_spec.model_type == proto.trainer_spec.UNIGRAM
+    unigram = {"type": "Unigram", "unk_id": int(SpecialTextTokens.UNK_ID), "byte_fallback": False,
+               "vocab": [list(pair) for pair in scores]}
     return {"normalizer": {"type": "Sequence", "normalizers": steps}, "pre_tokenizer": metaspace,
-            "decoder": metaspace, "model": _unigram(scores) if is_unigram else _bpe(scores)}
-
-
-def _unigram(scores: Sequence[tuple[str, float]]) -> dict[str, Any]:
-    return {"type": "Unigram", "unk_id": int(SpecialTextTokens.UNK_ID), "byte_fallback": False,
-            "vocab": [list(pair) for pair in scores]}
+            "decoder": metaspace, "model": unigram if is_unigram else _bpe(scores)}
 
 
 def _bpe(scores: Sequence[tuple[str, float]]) -> dict[str, Any]:

@@ -92,23 +92,6 @@ def check_shapes(model: Model, shapes: Shapes) -> None:
         + ", ".join(f"{name} {list(shape)} of {_gib(4 * math.prod(shape))}" for name, shape in largest) + "."])
 
 
-def check_carried(model: Model, needed: int) -> None:
-    """Checks that a model's carried states fit into memory.
-
-    Args:
-      model: the model.
-      needed: size of the states on one replica in bytes.
-
-    Raises:
-      ConfigError: the states do not fit into memory.
-    """
-    left, needed = _memory_left(), needed * (model.params["num_cpu_towers"] or 1)
-    if left is not None and needed > left:
-        raise ConfigError([f"The state that the model carries from batch to batch needs {_gib(needed)} of memory, but "
-                           f"only {_gib(left)} are left: reduce the batch size (batch_size_per_gpu, "
-                           "eval_batch_size_per_gpu) or, in training, iter_size."])
-
-
 def describe_variables(model: Model, make_parts: Callable[[], None]) -> Shapes:
     """Returns the shapes, by name, of the variables that a model's parts would create, without creating them.
 
@@ -175,9 +158,12 @@ def allocate_carried_states(model: Model) -> None:
     if problems:
         raise ConfigError(problems)
     slots, rows = model.params["iter_size"] if training else 1, layer.params["batch_size"]
-    if states:
-        check_carried(model, sum(slots * rows * math.prod(state.shape) * state.dtype.size
-                                 for state in states.values()))
+    needed = sum(slots * rows * math.prod(state.shape) * state.dtype.size for state in states.values())
+    left, needed = _memory_left(), needed * (model.params["num_cpu_towers"] or 1)
+    if left is not None and needed > left:
+        raise ConfigError([f"The state that the model carries from batch to batch needs {_gib(needed)} of memory, but "
+                           f"only {_gib(left)} are left: reduce the batch size (batch_size_per_gpu, "
+                           "eval_batch_size_per_gpu) or, in training, iter_size."])
     for state in states.values():
         state.allocate(slots, rows)
 

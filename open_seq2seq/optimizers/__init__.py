@@ -3,7 +3,7 @@
 from open_seq2seq.optimizers.adaptive import Adafactor, Adagrad, Adam, AdamW, Ftrl, LazyAdam, Nadam, RMSProp
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of, resolve_dtype
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer
-from open_seq2seq.optimizers.larc import Larc, LarcInfo
+from open_seq2seq.optimizers.layer_rates import Larc, LarcInfo
 from open_seq2seq.optimizers.loss_scaling import (
     BackoffScaler,
     LogMaxScaler,

@@ -76,12 +76,8 @@ def values_of(gradients: Gradients) -> list[tf.Tensor]:
 
 def max_abs(gradients: Gradients) -> tf.Tensor:
     """Returns the largest absolute value in all gradients, an FP32 scalar."""
-    return tf.reduce_max(tf.stack([_peak(values) for values in values_of(gradients)]))
-
-
-def _peak(values: tf.Tensor) -> tf.Tensor:
     # The maximum of no values (no lookups) would be -inf.
-    return tf.maximum(tf.reduce_max(tf.abs(values)), 0.0)
+    return tf.reduce_max(tf.stack([tf.maximum(tf.reduce_max(tf.abs(values)), 0.0) for values in values_of(gradients)]))
 
 
 def global_norm(gradients: Gradients, joins: bool = True, for_xla: bool = False) -> tf.Tensor:

@@ -72,10 +72,8 @@ class KerasOptimizer(Optimizer):
         self._state: Variables = {}
 
     def build(self, variables: Variables) -> None:
-        if self._slots is not None:
-            raise RuntimeError("The optimizer has already been built.")
+        super().build({})  # Keras has the slots
         self._keras.build(list(variables.values()))
-        self._slots = {}
         self._state = dict(self._named_state(list(variables)))
 
     def state(self) -> Variables:

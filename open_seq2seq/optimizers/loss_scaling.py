@@ -245,8 +245,10 @@ def make_loss_scaler(loss_scaling: float | str | type = 1.0, params: Mapping[str
     loss_scaling = named_scaler(loss_scaling)
     if isinstance(loss_scaling, type):
         scaler: LossScaler = loss_scaling(**(params or {}))
+    elif isinstance(loss_scaling, bool) or not isinstance(loss_scaling, (int, float, str)):
+        raise ConfigError([f"'loss_scaling' must be a number, 'Backoff' or 'LogMax', got {loss_scaling!r}."])
     else:
-        scaler = StaticScaler(_as_number(loss_scaling))
+        scaler = StaticScaler(float(loss_scaling))
         if params:
             raise ConfigError(["'loss_scaling_params' have no effect with a fixed 'loss_scaling': leave them out, "
                                "or set 'loss_scaling' to 'Backoff' or 'LogMax'."])
@@ -272,12 +274,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _as_number(loss_scaling: Any) -> float:
-    if isinstance(loss_scaling, bool) or not isinstance(loss_scaling, (int, float, str)):
-        raise ConfigError([f"'loss_scaling' must be a number, 'Backoff' or 'LogMax', got {loss_scaling!r}."])
-    return float(loss_scaling)
 
 
 register("loss_scaler", lambda: {**_ALGORITHMS, **with_package({s.__name__: s for s in _ALGORITHMS.values()},

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs, scaled
-from open_seq2seq.optimizers.larc import Larc, LarcInfo
-from open_seq2seq.optimizers.layer_rates import LayerRates
+from open_seq2seq.optimizers.layer_rates import Larc, LarcInfo, LayerRates
 from open_seq2seq.optimizers.loss_scaling import LossScaler, StaticScaler
 from open_seq2seq.optimizers.lr_policies import Schedule, checksum_of_rates, has_jump
 from open_seq2seq.optimizers.optimizer import Optimizer, Variables
@@ -197,7 +196,7 @@ class MixedPrecisionOptimizer(Module):
         if not gradients:
             raise ConfigError(["The loss does not depend on any trainable variable: check 'freeze_variables_regex', "
                                "and the encoder, decoder and loss for operations without gradients."])
-        gradients = {name: map_values(_to_fp32, g) for name, g in gradients.items()}
+        gradients = {name: map_values(lambda values: tf.cast(values, tf.float32), g) for name, g in gradients.items()}
         if reduce is not None:
             gradients = reduce(gradients)
         # Duplicate rows are summed once, for both the norm and the optimizer.
@@ -297,7 +296,3 @@ class MixedPrecisionOptimizer(Module):
             variable.assign(tf.where(finite, variable, value))
         self.skipped.assign_add(tf.cast(tf.logical_not(finite), tf.int64))
         return finite
-
-
-def _to_fp32(values: tf.Tensor) -> tf.Tensor:
-    return tf.cast(values, tf.float32)

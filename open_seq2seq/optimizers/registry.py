@@ -16,8 +16,7 @@ from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.config.params import Param, coerce
 from open_seq2seq.optimizers.adaptive import Adafactor, Adagrad, Adam, AdamW, Ftrl, LazyAdam, Nadam, RMSProp
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer, is_keras_optimizer
-from open_seq2seq.optimizers.larc import Larc
-from open_seq2seq.optimizers.layer_rates import LayerRates
+from open_seq2seq.optimizers.layer_rates import Larc, LayerRates
 from open_seq2seq.optimizers.loss_scaling import make_loss_scaler
 from open_seq2seq.optimizers.lr_policies import make_schedule
 from open_seq2seq.optimizers.muon import Muon
@@ -83,17 +82,13 @@ def trainable_variables(variables: Mapping[str, tf.Variable],
         raise ConfigError([f"{key}, which is not a valid regular expression: {error}."]) from error
     kept = {name: variable for name, variable in trainable.items() if not expression.match(name)}
     if len(kept) == len(trainable):
+        some = [*trainable][::max(1, len(trainable) // 4)][:4]
         raise ConfigError([f"{key}, but no variable's name starts with a match. Examples of names: "
-                           f"{', '.join(repr(name) for name in _spread(list(trainable)))}."])
+                           f"{', '.join(map(repr, some))}."])
     if not kept:
         raise ConfigError([f"{key}, which freezes all {len(trainable)} variables: choose an expression that matches "
                            "fewer."])
     return kept
-
-
-def _spread(names: list[str], count: int = 4) -> list[str]:
-    """Returns up to ``count`` names, spread over the whole list."""
-    return names[::max(1, len(names) // count)][:count]
 
 
 def _is_optimizer(value: Any) -> bool:

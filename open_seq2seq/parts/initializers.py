@@ -25,7 +25,9 @@ def _keras_classes(room: str, base: str) -> dict[str, Any]:
     wanted = getattr(module, base)
     classes = {name: value for name, value in vars(module).items()
                if inspect.isclass(value) and issubclass(value, wanted) and value is not wanted}
-    bare = {**classes, **{_snake_case(name): value for name, value in classes.items()},
+    in_snake_case = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() if name != "L1L2" else "l1_l2": value
+                     for name, value in classes.items()}
+    bare = {**classes, **in_snake_case,
             **{alias: classes[name] for alias, name in _ALIASES.items() if name in classes}}
     return with_package(bare, f"tf.keras.{room}")
 
@@ -78,10 +80,6 @@ class ContribXavier(ContribVarianceScaling):
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments."""
         return {"uniform": self.uniform, "seed": super().get_config()["seed"]}
-
-
-def _snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() if name != "L1L2" else "l1_l2"
 
 
 def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -101,45 +101,36 @@ def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True
     app.include_router(monitoring(metrics))
     metrics.paths = {*app.openapi()["paths"]}
     app.mount("/", StaticFiles(directory=STATIC, html=True))
-    _add_errors(app)
+    for kind, refusal_of in _ERRORS.items():
+        app.add_exception_handler(kind, functools.partial(_answer, refusal_of))
     return Guard(app, limits, Key(api_key), metrics, log, hosts)
 
 
-def _add_errors(app: FastAPI) -> None:
-    def answer(request: Request, refused: Refused) -> JSONResponse:
-        headers = {"Retry-After": str(refused.retry_after)} if refused.retry_after is not None else None
-        return JSONResponse(error_of(request.url.path, refused), refused.status, headers)
-
-    @app.exception_handler(Refused)
-    async def refuse(request: Request, error: Refused) -> JSONResponse:
-        return answer(request, error)
-
-    @app.exception_handler(UserError)
-    async def explain(request: Request, error: UserError) -> JSONResponse:
-        return answer(request, Refused(400, str(error)))
-
-    @app.exception_handler(RequestValidationError)
-    @app.exception_handler(ValidationError)
-    async def name_field(request: Request, error: Any) -> JSONResponse:
-        return answer(request, _wrong_field(error.errors()[0]))
-
-    @app.exception_handler(HTTPException)
-    async def status(request: Request, error: HTTPException) -> JSONResponse:
-        what = str(error.detail).rstrip(".")
-        return answer(request, Refused(error.status_code, f"The body of the request cannot be read ({what}): check its "
-                                       "form and its encoding (UTF-8)." if error.status_code == 400 else
-                                       f"{what}: see /openapi.json for what there is."))
-
-    @app.exception_handler(Exception)
-    async def fail(request: Request, error: Exception) -> JSONResponse:
-        return answer(request, Refused(500, "The server failed at this request; its log says why."))
+async def _answer(refusal_of: Callable[[Any], Refused], request: Request, error: Exception) -> JSONResponse:
+    refused = refusal_of(error)
+    headers = {"Retry-After": str(refused.retry_after)} if refused.retry_after is not None else None
+    return JSONResponse(error_of(request.url.path, refused), refused.status, headers)
 
 
-def _wrong_field(problem: Any) -> Refused:
+def _wrong_request(error: HTTPException) -> Refused:
+    what = str(error.detail).rstrip(".")
+    return Refused(error.status_code, f"The body of the request cannot be read ({what}): check its form and its "
+                   "encoding (UTF-8)." if error.status_code == 400 else f"{what}: see /openapi.json for what there is.")
+
+
+def _wrong_field(error: Any) -> Refused:
     """Returns the error of a body with a wrong field, in one sentence, without the value that the client gave."""
+    problem = error.errors()[0]
     place = ".".join(str(one) for one in problem["loc"] if one != "body")
     if problem["type"].startswith("json"):
         return Refused(400, "The body of the request is no JSON: check quotation marks and encoding (UTF-8).")
     what = problem["msg"][:1].lower() + problem["msg"][1:]
     return Refused(400, f"The field '{place}' is wrong: {what}." if place else f"The body is wrong: {what}.",
                    place or None)
+
+
+# Class of an error → the function that returns what the client is told.
+_ERRORS: dict[type[Exception], Callable[[Any], Refused]] = {
+    Refused: lambda error: error, UserError: lambda error: Refused(400, str(error)),
+    RequestValidationError: _wrong_field, ValidationError: _wrong_field, HTTPException: _wrong_request,
+    Exception: lambda error: Refused(500, "The server failed at this request; its log says why.")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import Any
 
 from open_seq2seq.utils.errors import UserError
 
@@ -66,6 +67,13 @@ def check_texts(texts: list[str], limits: Limits, param: str = "input") -> None:
     check_characters(texts, limits.characters, param)
     if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
         raise Refused(400, "A text is not valid Unicode: it has half of a surrogate pair.", param)
+
+
+def checked_number(given: Any, least: int, most: int, param: str) -> int:
+    """Returns the whole number in a field; raises Refused if it is none, or out of range."""
+    if isinstance(given, bool) or not str(given).isdecimal() or len(str(given)) > 4 or not least <= int(given) <= most:
+        raise Refused(400, f"The field {param!r} must be a number from {least} to {most}.", param)
+    return int(given)
 
 
 def check_characters(texts: list[str], most: int, param: str | None = None) -> None:

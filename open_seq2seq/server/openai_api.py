@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 import numpy as np
@@ -163,10 +163,6 @@ async def _completion_events(completion: dict[str, Any]) -> AsyncIterator[str]:
     yield "data: [DONE]\n\n"
 
 
-def _granularities(form: Any) -> Sequence[str]:
-    return form.getlist("timestamp_granularities[]") or form.getlist("timestamp_granularities")
-
-
 async def _transcribed(models: Models, limits: Limits, request: Request) -> Response | dict[str, Any]:
     form = await request.form()
     served = models.named(str(form.get("model", "")), "transcribe")
@@ -185,7 +181,8 @@ async def _transcribed(models: Models, limits: Limits, request: Request) -> Resp
     if kind == "json":
         return {"text": result.text}
     answer = _verbose(result, len(recording[0]) / recording[1], str(form.get("language", "")))
-    wanted = _granularities(form) or ["segment", "word"]
+    wanted = (form.getlist("timestamp_granularities[]") or form.getlist("timestamp_granularities")
+              or ["segment", "word"])
     return {name: value for name, value in answer.items() if name not in ("words", "segments") or name[:-1] in wanted}
 
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request, Response
 
 from open_seq2seq.server.guard import key_in
-from open_seq2seq.server.limits import Limits, Refused, check_texts
+from open_seq2seq.server.limits import Limits, Refused, check_texts, checked_number
 from open_seq2seq.server.openai_api import spoken
 from open_seq2seq.server.own_api import hypotheses
 from open_seq2seq.server.served import Models, Served
@@ -61,7 +61,7 @@ def libre_translate(models: Models, limits: Limits) -> APIRouter:
             raise Refused(400, "Only the format 'text' is translated.", "format")
         served = models.translating(str(fields.get("source", "auto")), str(fields.get("target", "")))
         check_texts(texts, limits, "q")
-        count = _count(fields.get("alternatives", 0))
+        count = checked_number(fields.get("alternatives", 0), 0, 1000, "alternatives")
         translations = await hypotheses(served, texts, 1 + count)
         best = [one[0].text for one in translations]
         answer: dict[str, Any] = {"translatedText": best if isinstance(given, list) else best[0]}
@@ -81,12 +81,6 @@ def libre_translate(models: Models, limits: Limits) -> APIRouter:
                 for code in codes]
 
     return routes
-
-
-def _count(given: Any) -> int:
-    if isinstance(given, bool) or not str(given).isdecimal() or int(given) > 1000:
-        raise Refused(400, "The field 'alternatives' must be a number from 0 to 1000.", "alternatives")
-    return int(given)
 
 
 def _number(given: Any) -> float | None:
@@ -127,17 +121,14 @@ def piper(models: Models, limits: Limits) -> APIRouter:
         content, media = await asyncio.to_thread(sound_file, result.samples, result.rate, "wav")
         return Response(content, media_type=media)
 
-    def described() -> dict[str, Any]:
+    @routes.get("/voices")
+    async def voices() -> dict[str, Any]:
         return {one.name: {"audio": {"sample_rate": one.rate}, "num_speakers": max(1, len(one.speakers)),
                            "speaker_id_map": {name: number for number, name in enumerate(one.speakers)}, **one.about}
                 for one in models.of_task("synthesize")}
 
-    @routes.get("/voices")
-    async def voices() -> dict[str, Any]:
-        return described()
-
     @routes.get("/info")
     async def info() -> dict[str, Any]:
-        return {"voices": described()}
+        return {"voices": await voices()}
 
     return routes

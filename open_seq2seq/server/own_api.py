@@ -12,7 +12,7 @@ from starlette.datastructures import UploadFile
 
 from open_seq2seq.models.speech2text.subtitles import plain, subtitles_of
 from open_seq2seq.server import streaming
-from open_seq2seq.server.limits import Limits, Refused, check_texts
+from open_seq2seq.server.limits import Limits, Refused, check_texts, checked_number
 from open_seq2seq.server.served import Models, Served
 from open_seq2seq.server.uploads import picture_of, recording_of, sound_file
 from open_seq2seq.utils.errors import UserError
@@ -89,13 +89,6 @@ async def file_of(form: Any, name: str = "file") -> bytes:
     return await file.read()
 
 
-def _count(form: Any) -> int:
-    given = str(form.get("n_best", 1))
-    if not given.isdecimal() or len(given) > 4 or not 1 <= int(given) <= 1000:
-        raise Refused(400, "The field 'n_best' must be a number from 1 to 1000.", "n_best")
-    return int(given)
-
-
 def given_input(served: Served, content: bytes, limits: Limits) -> Any:
     """Returns the content of a file as an input of the model.
 
@@ -136,7 +129,8 @@ def router(models: Models, limits: Limits, allows: Any, uploads: asyncio.Semapho
             served = models.named(str(form.get("model", "")))
             async with uploads:
                 given = await asyncio.to_thread(given_input, served, await file_of(form), limits)
-                return {"model": served.name, "results": await answers(served, [given], _count(form))}
+                count = checked_number(form.get("n_best", 1), 1, 1000, "n_best")
+                return {"model": served.name, "results": await answers(served, [given], count)}
         asked = Asked.model_validate_json(await request.body())
         served = models.named(asked.model)
         if served.input != "text":
@@ -160,9 +154,7 @@ def router(models: Models, limits: Limits, allows: Any, uploads: asyncio.Semapho
             await socket.close()
         except TimeoutError:
             await streaming.refuse(socket, UserError("The utterance took too long: start another one."))
-        except Refused as refused:
-            await streaming.refuse(socket, UserError(refused.message))
-        except UserError as error:
+        except (Refused, UserError) as error:
             await streaming.refuse(socket, error)
         except WebSocketDisconnect:
             pass

@@ -147,7 +147,7 @@ async def _piece(socket: WebSocket, idle_seconds: float) -> bytes | None:
     return message.get("bytes")
 
 
-async def refuse(socket: WebSocket, error: UserError) -> None:
+async def refuse(socket: WebSocket, error: Exception) -> None:
     """Sends an error as ``{"error"}``, and closes the connection."""
     await socket.send_json({"error": str(error)})
     await socket.close(_TRY_LATER if isinstance(error, Busy) else _REFUSED)

@@ -13,13 +13,12 @@ import numpy as np
 
 from open_seq2seq.config.files import LARGE
 from open_seq2seq.config.params import FREE, Param, check_params, with_change
-from open_seq2seq.decoding.ctc.frames import Pruning
+from open_seq2seq.decoding.ctc.frames import Pruning, Word, align, words_of
 from open_seq2seq.decoding.ctc.prefix_search import Hypothesis, PrefixSearch
 from open_seq2seq.decoding.ctc.scorers import CharacterScorer, WordScorer
 from open_seq2seq.decoding.ctc.symbols import Symbols
-from open_seq2seq.decoding.ctc.word_times import Word, align, words_of
 from open_seq2seq.decoding.ngram import LanguageModel, load_language_model
-from open_seq2seq.decoding.ngram.text import CASES, SPACE
+from open_seq2seq.decoding.ngram.estimation import CASES, SPACE
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 

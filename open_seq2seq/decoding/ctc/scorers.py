@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from open_seq2seq.decoding.ctc.symbols import Symbols
+from open_seq2seq.decoding.ngram.estimation import CASES, SPACE
 from open_seq2seq.decoding.ngram.model import LanguageModel
-from open_seq2seq.decoding.ngram.text import CASES, SPACE
 from open_seq2seq.utils.unicode_text import TextIds
 
 _NONE = -1

@@ -46,6 +46,8 @@ class LSTMLM(LanguageModel, Text2Label):
     Most methods call the method of the same name of ``Text2Label`` or ``LanguageModel``, depending on the data layer.
     """
 
+    evaluate: Any  # is set below, as others are, but its results have a type for each task
+
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {

@@ -17,9 +17,8 @@ from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
-from open_seq2seq.decoding.ctc.frames import says_nothing
+from open_seq2seq.decoding.ctc.frames import Alignment, says_nothing
 from open_seq2seq.decoding.ctc.logits_file import LogitsFile, is_pickle
-from open_seq2seq.decoding.ctc.word_times import Alignment
 from open_seq2seq.decoding.n_best import HEADER, Candidate, best_choices, rows_of
 from open_seq2seq.encoders.speech_encoder import time_windows_of
 from open_seq2seq.metrics.wer import count_errors, error_rates, report
@@ -212,7 +211,7 @@ class Speech2Text(EncoderDecoderModel):
         """Returns (example, file, reference, hypothesis) for each utterance of the batch."""
         layer = self.data_layer
         return [(example, layer.file_name(example), layer.reference_text(example), recognition.text)
-                for example, recognition in self._recognized(input_values, output_values)]
+                for example, recognition in self.infer(input_values, output_values)]
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = sorted(row for batch in results_per_batch for row in batch)
@@ -235,10 +234,6 @@ class Speech2Text(EncoderDecoderModel):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
         """Returns (example, recognition) for each utterance of the batch."""
-        return self._recognized(input_values, output_values)
-
-    def _recognized(self, input_values: dict[str, Any],
-                    output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
         batch, outputs = without_empty_rows(input_values, output_values)
         examples = np.asarray(batch["ids"]).tolist()
         return list(zip(examples, self._recognitions(outputs, examples), strict=True))
@@ -271,9 +266,6 @@ class Speech2Text(EncoderDecoderModel):
             candidates.setdefault(text, Candidate(text, score, acoustic, lm))
         return list(candidates.values())
 
-    def _joined_examples(self, examples: list[int], results: list[Recognition]) -> Recognition:
-        return self._joined(results, [self.data_layer.window_of(example)[1] for example in examples])
-
     def answer(self, result: Any) -> str:
         return result.text
 
@@ -293,7 +285,8 @@ class Speech2Text(EncoderDecoderModel):
         else:
             writer = SubtitleWriter(output_file, layer.file_name, self.params["transcript_format"],
                                     layer.window_of(layer.num_examples - 1)[0] + 1)
-        writer.join_windows(lambda example: layer.window_of(example)[0], self._joined_examples)
+        writer.join_windows(lambda example: layer.window_of(example)[0], lambda examples, results: self._joined(
+            results, [layer.window_of(example)[1] for example in examples]))
         return writer
 
     def _recognitions(self, values: list[np.ndarray], examples: list[int]) -> list[Recognition]:

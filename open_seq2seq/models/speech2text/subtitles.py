@@ -116,7 +116,11 @@ def formatted(recognition: Any, format: str, name: str | None = None) -> str:
     lines = subtitles_of(words or ())
     if format == "json":
         return json.dumps(plain(name, recognition.text, words, lines), ensure_ascii=False) + "\n"
-    return _as_srt(lines) if format == "srt" else _as_vtt(lines)
+    if format == "srt":
+        return "\n".join(f"{number}\n{clock(line.start, ',')} --> {clock(line.end, ',')}\n{_rows(line.text)}\n"
+                         for number, line in enumerate(lines, 1))
+    return "WEBVTT\n" + "".join(f"\n{clock(line.start)} --> {clock(line.end)}\n{html.escape(_rows(line.text), False)}\n"
+                                for line in lines)
 
 
 def plain(name: str | None, text: str, words: Sequence[SpokenWord] | None, lines: Sequence[Subtitle],
@@ -127,16 +131,6 @@ def plain(name: str | None, text: str, words: Sequence[SpokenWord] | None, lines
                    "confidence": round(word.confidence, 4)} for word in words],
         "segments": [{"start": round(line.start, 3), "end": round(line.end, 3), "text": line.text} for line in lines]}
     return {**({} if name is None else {"recording": name}), "text": text, **timed}
-
-
-def _as_srt(lines: Sequence[Subtitle]) -> str:
-    return "\n".join(f"{number}\n{clock(line.start, ',')} --> {clock(line.end, ',')}\n{_rows(line.text)}\n"
-                     for number, line in enumerate(lines, 1))
-
-
-def _as_vtt(lines: Sequence[Subtitle]) -> str:
-    return "WEBVTT\n" + "".join(f"\n{clock(line.start)} --> {clock(line.end)}\n{html.escape(_rows(line.text), False)}\n"
-                                for line in lines)
 
 
 def _rows(text: str) -> str:

@@ -152,10 +152,6 @@ class Text2Text(EncoderDecoderModel):
     def _scores_targets(self) -> bool:
         return self.mode == "infer" and bool(self.data_layer.params.get("score_file"))
 
-    @property
-    def _aligns(self) -> bool:
-        return self.mode != "eval" and (self.params["save_alignments"] or self.params["replace_unknowns"])
-
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         """Returns what ``infer`` and ``evaluate`` need.
 
@@ -174,7 +170,8 @@ class Text2Text(EncoderDecoderModel):
                                   "others": others}, False)
         outputs = self.prediction_tensors(decoded)
         outputs += [decoder.limits(encoded)] if prefix is not None else []
-        return outputs + ([self._attention(encoded, decoded)] if self._aligns else [])
+        aligns = self.mode != "eval" and (self.params["save_alignments"] or self.params["replace_unknowns"])
+        return outputs + ([self._attention(encoded, decoded)] if aligns else [])
 
     @property
     def can_score(self) -> bool:
@@ -397,17 +394,11 @@ def as_read(batch: Mapping[str, Any], layer: Any, other: Any) -> dict[str, Any]:
       layer: the data layer that has made it.
       other: the other data layer, which has the same tokenizers.
     """
-    more = other.num_special - layer.num_special
-    names = [name for name in ("source_tensors", "target_tensors") if batch.get(name) is not None and more]
-    return {**batch, **{name: (_with_start if more > 0 else _without_start)(*batch[name][:2]) for name in names}}
-
-
-def _with_start(ids: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
-    return [tf.pad(ids, [[0, 0], [1, 0]], constant_values=int(SpecialTextTokens.S_ID)), lengths + 1]
-
-
-def _without_start(ids: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
-    return [ids[:, 1:], lengths - 1]
+    more, start = other.num_special - layer.num_special, int(SpecialTextTokens.S_ID)
+    texts = {name: batch[name][:2] for name in ("source_tensors", "target_tensors") if batch.get(name) is not None}
+    return {**batch, **{
+        name: [tf.pad(ids, [[0, 0], [1, 0]], constant_values=start), lengths + 1] if more > 0 else
+        [ids[:, 1:], lengths - 1] for name, (ids, lengths) in texts.items() if more}}
 
 
 def check_joins(first: Any, other: Any, name: str) -> None:

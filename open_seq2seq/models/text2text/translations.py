@@ -152,8 +152,9 @@ class TranslationWriter(ResultWriter):
         if self._pictures is not None:
             self._folder = self.outputs.folder(beside(self._name, ".alignments"))
             self._alignments = open(self._folder / _ALIGNMENTS, "x", encoding="utf-8")
-            if self._pictures:
-                check_pictures()
+            if self._pictures and not has_matplotlib():
+                raise UserError("Pictures of alignments need matplotlib: run `pip install matplotlib`, or set "
+                                "alignment_pictures to 0.")
 
     def write(self, example: int, result: Translations) -> None:
         self._line = example + 1
@@ -206,13 +207,6 @@ def read_scores(path: str) -> dict[int, list[Candidate]]:
         raise DataError(f"{shown(path)} lacks lines of the source, or is not in their order: give the table that "
                         "inference has written.")
     return candidates
-
-
-def check_pictures() -> None:
-    """Raises UserError if matplotlib is missing."""
-    if not has_matplotlib():
-        raise UserError("Pictures of alignments need matplotlib: run `pip install matplotlib`, or set "
-                        "alignment_pictures to 0.")
 
 
 def draw_alignment(alignment: Alignment, path: Path) -> None:

@@ -329,14 +329,10 @@ def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], 
         wide = convolve_on_device(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations)
         return tf.cast(wide, x.dtype)
     keeps_size = padding == "SAME" and {*strides, *dilations} == {1}
-    if x.shape.rank == 4 and keeps_size and _is_odd_window(kernel) and _lacks_onednn(x.dtype):
+    is_odd = all(size % 2 for size in kernel.shape[:2]) and max(kernel.shape[:2]) > 1  # and has more than one tap
+    if x.shape.rank == 4 and keeps_size and is_odd and _lacks_onednn(x.dtype):
         return convolve_images(x, kernel)
     return convolve(x, kernel, strides, padding, dilations)
-
-
-def _is_odd_window(kernel: tf.Tensor) -> bool:
-    """Returns whether the filters have odd heights and widths and more than one tap."""
-    return all(size % 2 for size in kernel.shape[:2]) and max(kernel.shape[:2]) > 1
 
 
 def _lacks_onednn(dtype: tf.DType) -> bool:

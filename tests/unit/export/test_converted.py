@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.export import check as checking
-from open_seq2seq.export import conversion, converted, formats
-from open_seq2seq.export.check import check
+from open_seq2seq.export import conversion, converted, export, formats
 from open_seq2seq.export.converted import reason
+from open_seq2seq.export.export import check
 from open_seq2seq.models.serving import Answer, ServingFunction
 from open_seq2seq.parts.component import Module
 from open_seq2seq.utils.errors import UserError
@@ -107,7 +106,7 @@ def test_a_core_is_converted_checked_and_refused(tmp_path: Path, name: str):
 def test_numbers_that_inference_does_not_return_are_compared_and_have_to_exist(monkeypatch, tmp_path, rows, refused):
     function = dataclasses.replace(core(None, None), expected=lambda result: Answer(()),
                                    numbers=lambda inputs: [np.array(row) for row in inputs])
-    monkeypatch.setattr(checking, "_run", lambda chosen, folder, calls: (
+    monkeypatch.setattr(export, "_run", lambda chosen, folder, calls: (
         [{"scaled": np.array([rows] * len(feed["values"]))} for _, feed in calls], np.ones(len(calls))))
     run = functools.partial(check, formats.format_of("savedmodel"), [function], tmp_path, list, [[1.0, 2.0, 3.0]] * 2)
     if refused:

@@ -20,7 +20,7 @@ from open_seq2seq.data.text2text.vocabulary import Vocabulary
 from open_seq2seq.decoding.ctc.logits_file import read_logits
 from open_seq2seq.decoding.n_best import read_n_best
 from open_seq2seq.decoding.ngram import load_language_model
-from open_seq2seq.decoding.ngram.text import read_transcripts
+from open_seq2seq.decoding.ngram.estimation import read_transcripts
 from open_seq2seq.utils import data_files, given_files
 from open_seq2seq.utils.data_files import read_data, read_lines, shown
 from open_seq2seq.utils.errors import DataError

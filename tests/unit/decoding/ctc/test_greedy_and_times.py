@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, align, words_of
+from open_seq2seq.decoding.ctc.frames import Alignment
 from open_seq2seq.decoding.ctc.greedy import greedy_decode
-from open_seq2seq.decoding.ctc.word_times import Alignment
 
 
 def plain_greedy(logits):

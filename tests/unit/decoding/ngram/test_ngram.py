@@ -15,8 +15,8 @@ from open_seq2seq.decoding.ngram import (
     write_arpa,
 )
 from open_seq2seq.decoding.ngram.arpa import KenlmModel
+from open_seq2seq.decoding.ngram.estimation import characters_of_lines, words_of_lines
 from open_seq2seq.decoding.ngram.model import sentence_scores
-from open_seq2seq.decoding.ngram.text import characters_of_lines, words_of_lines
 from open_seq2seq.utils.errors import DataError
 from tests.unit.decoding.arpa_text import arpa_text
 

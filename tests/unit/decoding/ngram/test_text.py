@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from open_seq2seq.decoding.ngram.text import read_transcripts
+from open_seq2seq.decoding.ngram.estimation import read_transcripts
 from open_seq2seq.utils.errors import DataError
 
 LISTS = {

@@ -11,7 +11,7 @@ import tensorflow as tf
 from open_seq2seq.data.lm.tokenizers import LMVocabulary, PieceTokenizer, count_tokens
 from open_seq2seq.data.sentencepiece_models import train_sentencepiece
 from open_seq2seq.models import LSTMLM, LanguageModel
-from open_seq2seq.models.lm.transfer import rows_by_token
+from open_seq2seq.models.lm.language_model import rows_by_token
 from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer
 from open_seq2seq.parts.component import named_variables
 

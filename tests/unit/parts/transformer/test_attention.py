@@ -4,8 +4,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
-from open_seq2seq.parts.transformer.attention import CrossAttention, SelfAttention, attend
-from open_seq2seq.parts.transformer.feed_forward import FeedForward
+from open_seq2seq.parts.transformer.attention import CrossAttention, FeedForward, SelfAttention, attend
 from open_seq2seq.parts.transformer.position import causal_bias, padding_bias
 
 HIDDEN, HEADS = 12, 3
