@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import SAY, Param
@@ -14,6 +14,9 @@ from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.language_model import PENALTIES, LanguageModel
+from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.text2label import Text2Label
 from open_seq2seq.parts.adaptive_softmax import AdaptiveProjection
 from open_seq2seq.parts.cross_entropy import SoftTargets
@@ -45,8 +48,6 @@ class LSTMLM(LanguageModel, Text2Label):
     With ``load_model``, training starts from the weights of a language model; see ``LanguageModel.adapted_weights``.
     Most methods call the method of the same name of ``Text2Label`` or ``LanguageModel``, depending on the data layer.
     """
-
-    evaluate: Any  # is set below, as others are, but its results have a type for each task
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -113,6 +114,12 @@ class LSTMLM(LanguageModel, Text2Label):
                             "encoder does: set 'decoder' to SoftmaxDecoder, or leave 'lm_loss_weight' out.")
         return problems
 
+    def connect(self) -> None:
+        self._task.connect(self)
+
+    def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
+        return self._task.loss_terms(self, batch, training)
+
     def penalties(self, encoded: dict[str, Any], batch: dict[str, Any]) -> list[LossTerm]:
         """Returns the penalties of ``LanguageModel`` and, for ``lm_loss_weight``, the loss of the next tokens."""
         terms, weight = super().penalties(encoded, batch), self.params["lm_loss_weight"]
@@ -121,16 +128,37 @@ class LSTMLM(LanguageModel, Text2Label):
         ids, lengths = batch["source_tensors"][:2]
         return [*terms, next_token_loss(encoded["projection"], ids, lengths, weight)]
 
+    def evaluation_outputs(self, batch: dict[str, Any], terms: list[LossTerm],
+                           decoded: dict[str, Any]) -> list[tf.Tensor]:
+        return self._task.evaluation_outputs(self, batch, terms, decoded)
 
-def _of_task(name: str) -> Any:
-    """Returns a method that calls the method of this name of ``Text2Label`` or of ``LanguageModel``."""
-    @functools.wraps(getattr(LanguageModel, name))
-    def method(self: LSTMLM, *args: Any, **named: Any) -> Any:
-        return getattr(self._task, name)(self, *args, **named)
+    def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        return self._task.predict(self, batch)
 
-    return method
+    def num_objects(self, batch: dict[str, Any]) -> int:
+        """Counts tokens without padding."""
+        return self._task.num_objects(self, batch)
 
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        self._task.report_sample(self, batch, outputs, reporter)
 
-for _name in ("connect", "loss_terms", "evaluation_outputs", "predict", "num_objects", "report_sample", "evaluate",
-              "finalize_evaluation", "report_evaluation", "infer", "serving_functions", "answer", "open_results"):
-    setattr(LSTMLM, _name, _of_task(_name))
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
+        return self._task.evaluate(self, input_values, output_values)
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        return self._task.finalize_evaluation(self, results_per_batch, training_step)
+
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        self._task.report_evaluation(self, results_per_batch, reporter)
+
+    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:
+        return self._task.infer(self, input_values, output_values)
+
+    def serving_functions(self) -> list[ServingFunction]:
+        return self._task.serving_functions(self)
+
+    def answer(self, result: Any) -> str:
+        return self._task.answer(self, result)
+
+    def open_results(self, output_file: str) -> ResultWriter:
+        return self._task.open_results(self, output_file)
