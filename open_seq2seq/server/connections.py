@@ -112,6 +112,14 @@ class _Impatient(AutoHTTPProtocol):  # type: ignore[misc,valid-type]  # which of
         else:
             self.transport.abort()
 
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
     def eof_received(self) -> bool:
         """Returns whether the connection goes on: while the answer to a whole request is due."""
         cycle = self.cycle
@@ -120,19 +128,18 @@ class _Impatient(AutoHTTPProtocol):  # type: ignore[misc,valid-type]  # which of
         cycle.keep_alive = False
         return True
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
         super().connection_lost(exc)
-
-
-def _watching(name: str) -> Any:
-    """Returns the method of this name, after which the timer is set."""
-    def method(self: _Impatient, *args: Any) -> None:
-        getattr(AutoHTTPProtocol, name)(self, *args)
-        self._watch()
-
-    return method
-
-
-for _name in ("connection_made", "data_received", "on_response_complete", "pause_writing", "resume_writing"):
-    setattr(_Impatient, _name, _watching(_name))
