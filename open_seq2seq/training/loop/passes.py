@@ -96,11 +96,9 @@ class EvaluationPass:
         loss = _mean_loss(_in_order(self._runner.gather(losses)))
         deco_print(f"{'Validation loss' if self.model.validates else 'Loss'}: {loss:.4f}", offset=1)
         gathered = _in_order(self._runner.gather(results))
-        metrics: dict[str, float] = {}
-        if gathered and self._runner.is_chief:
-            with _explaining(self.model, "evaluate", "finalize_evaluation"):
-                metrics = self.model.finalize_evaluation(gathered, training_step)
-        metrics = self._runner.share(metrics)  # all ranks use the metrics of rank 0
+        # All ranks use the metrics of rank 0.
+        metrics = self._runner.share(self._metrics(gathered, training_step)
+                                     if gathered and self._runner.is_chief else {})
         self.worst = self.model.worst_examples(gathered, WORST) if self._shows("worst_examples") else []
         self._results = gathered if self._runner.is_chief else []
         return {"val_loss": loss, **metrics}
@@ -140,6 +138,10 @@ class EvaluationPass:
                 if now - start > (least if len(seconds) > 2 else most):
                     break
         return seconds[1:] or seconds, -(-len(plan) // replicas)
+
+    def _metrics(self, results: list[Any], training_step: int | None) -> dict[str, float]:
+        with _explaining(self.model, "evaluate", "finalize_evaluation"):
+            return self.model.finalize_evaluation(results, training_step)
 
     def _shows(self, method: str) -> bool:
         """Returns whether this is rank 0 and a method of the model can read the results of the model's ``evaluate``.

@@ -110,7 +110,8 @@ class TrainStep:
         signature = [model.data_layer.input_signature]
         self._update_at_once = runner.compile(self._update_from_one, signature, use_xla_jit)
         self._weigh = runner.compile(self._weigh_one, signature, use_xla_jit)
-        self._add = runner.compile(_add_sums)
+        self._add = runner.compile(
+            lambda first, second: {unit: sums.plus(second[unit]) for unit, sums in first.items()})
         self._finish = runner.compile(self._update_from_sums)
         self._together: Any = None
 
@@ -245,10 +246,6 @@ class TrainStep:
         if self._underflow is not None:
             results["underflow"] = self._underflow(gradients, self.batches // self._iter_size)
         return results
-
-
-def _add_sums(first: dict[str, WeightedSums], second: dict[str, WeightedSums]) -> dict[str, WeightedSums]:
-    return {unit: sums.plus(second[unit]) for unit, sums in first.items()}
 
 
 def _add_to(gradients: Tensors, more: Tensors) -> None:
