@@ -36,14 +36,8 @@ class EncoderDecoderModel(Model):
         encoded = self.encoder.encode(encoder_input(batch), training)
         decoded = self.decoder.decode(
             {"encoder_output": encoded, "target_tensors": batch["target_tensors"]}, training)
-        terms = self._compute_loss(decoded, batch["target_tensors"], batch["ids"])
+        terms = loss_of(self, decoded, batch["target_tensors"], batch["ids"])
         return [*terms, *self.penalties(encoded, batch)] if training else terms, decoded
-
-    def _compute_loss(self, output: dict[str, Any], targets: Any, ids: tf.Tensor) -> list[LossTerm]:
-        """Returns the terms of the part ``loss``, whose input has the decoder's output, targets and ids of examples."""
-        if self.params["loss"] is None:
-            raise ConfigError(["'loss' is missing: training and evaluation need one."])
-        return self.loss.compute_loss({"decoder_output": output, "target_tensors": targets, "ids": ids})
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         return self.prediction_tensors(decoded_freely(self, batch))
@@ -55,6 +49,18 @@ class EncoderDecoderModel(Model):
           decoded: the decoder's output; see ``parts.keys.DecoderOutput``.
         """
         return list(decoded["outputs"])
+
+
+def loss_of(model: Any, output: dict[str, Any], targets: Any, ids: tf.Tensor) -> list[LossTerm]:
+    """Returns the terms of a model's part ``loss``, whose input has the decoder's output, targets and ids of examples.
+
+    Raises:
+      ConfigError: the model has no such part.
+    """
+    if model.params["loss"] is None:
+        raise ConfigError(["'loss' is missing: training and evaluation need one."])
+    terms: list[LossTerm] = model.loss.compute_loss({"decoder_output": output, "target_tensors": targets, "ids": ids})
+    return terms
 
 
 def decoded_freely(model: Any, batch: dict[str, Any], reads: Sequence[str] = ("ids",)) -> dict[str, Any]:

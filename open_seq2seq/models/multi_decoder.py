@@ -11,6 +11,7 @@ from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.decoders.multi_decoder import MultiDecoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.metrics.bleu import TOKENIZERS
+from open_seq2seq.models.encoder_decoder import loss_of
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.text2text import Text2Text
@@ -99,7 +100,7 @@ class MultiDecoderModel(Text2Text):
         decoded = self.decoder.decode({"encoder_output": encoded, "target_tensors": batch["target_tensors"],
                                        "languages": batch["target_tensors"][2]}, training)
         terms = [term for rows, targets, output in decoded["by_language"]
-                 for term in self._compute_loss(output, targets, tf.gather(batch["ids"], rows))]
+                 for term in loss_of(self, output, targets, tf.gather(batch["ids"], rows))]
         return _added(terms), decoded
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:

@@ -17,7 +17,7 @@ from open_seq2seq.encoders.vocos_encoder import VocosEncoder
 from open_seq2seq.encoders.wavenet_encoder import WavenetEncoder
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.metrics.speech import log_spectral_distance, spectral_signature
-from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
+from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input, loss_of
 from open_seq2seq.models.part import Part
 from open_seq2seq.models.reporter import Reporter, SignedScores
 from open_seq2seq.models.results import ResultWriter
@@ -137,7 +137,7 @@ class Text2SpeechVocoder(SpectrogramReader):
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         encoded = self.encoder.encode(encoder_input(batch), training)
-        terms = self._compute_loss(encoded, batch["target_tensors"], batch["ids"])
+        terms = loss_of(self, encoded, batch["target_tensors"], batch["ids"])
         return terms, {**encoded, "outputs": [encoded["sound"]]}
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:

@@ -42,8 +42,10 @@ def voice(tmp_path_factory: pytest.TempPathFactory):
 
 
 def options_of(kind: str, mode: str = "interactive_infer", **values):
+    # Each iteration amplifies differences by rounding, as that between a text alone and in a batch: 1e-5 after one
+    # iteration, 1e-4 after ten.
     return Run(EXAMPLES / f"text2speech/{RECIPES[kind]}.py", {
-        **FILES, **SHORT[kind], "griffin_lim_iterations": 10, "dtype": "float32", **values}).options(mode)
+        **FILES, **SHORT[kind], "griffin_lim_iterations": 3, "dtype": "float32", **values}).options(mode)
 
 
 def untrained(kind: str, **values) -> TrainedModel:
