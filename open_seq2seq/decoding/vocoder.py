@@ -42,34 +42,48 @@ def griffin_lim(magnitudes: tf.Tensor, lengths: tf.Tensor, iterations: int = 60,
       samples of each example.
     """
     magnitudes, lengths = tf.cast(magnitudes, tf.float32), tf.convert_to_tensor(lengths)
-    batch, frames = tf.shape(magnitudes)[0], tf.shape(magnitudes)[1]
-    points = 2 * (magnitudes.shape[2] - 1)
-    window = tf.constant(np.hanning(points + 1)[:-1], tf.float32)
-    inside = tf.sequence_mask(lengths, frames, tf.float32)[:, :, tf.newaxis]
-    scale = _inverse_window_sum(inside, lengths, window)
-    magnitudes *= inside
+    frames, bins = tf.shape(magnitudes)[1], magnitudes.shape[2]
+    magnitudes *= tf.sequence_mask(lengths, frames, tf.float32)[:, :, tf.newaxis]
     if phases is None:
         # The phases of a frame do not depend on the number of frames, so they are the same in every batch.
-        phases = 2 * math.pi * tf.random.stateless_uniform([frames, magnitudes.shape[2]], [seed, 0])
+        phases = 2 * math.pi * tf.random.stateless_uniform([frames, bins], [seed, 0])
+    if not phases.dtype.is_complex:
+        phases = tf.complex(tf.cos(phases), tf.sin(phases))
+    spectra = tf.complex(magnitudes * tf.math.real(phases), magnitudes * tf.math.imag(phases))
+    if not iterations:
+        return _samples(spectra, _window_factors(lengths, frames, bins))
 
-    def audio_of(spectrum: tf.Tensor) -> tf.Tensor:
-        return _overlapped(tf.signal.irfft(spectrum, [points]) * window) * scale
+    def samples_of_clip(clip: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        magnitudes, spectrum, length = clip[0][tf.newaxis, :clip[2]], clip[1][tf.newaxis, :clip[2]], clip[2]
+        factors = _window_factors(length[tf.newaxis], length, bins)
+        samples = _samples(_consistent(magnitudes, spectrum, factors, iterations, momentum), factors)[0]
+        return tf.pad(samples, [[0, tf.maximum(frames - 1, 0) * (bins // 2) - tf.size(samples)]])
 
-    def improved(spectrum: tf.Tensor, last_audio: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    # A clip alone has no padding, and its tensors stay in the cache: 16 clips take 0.7 times as long as in a batch. The
+    # additional clip without frames is there because the results of no clips cannot be stacked.
+    clips = [tf.pad(values, [[0, 1]] + [[0, 0]] * (len(values.shape) - 1)) for values in (magnitudes, spectra, lengths)]
+    return tf.map_fn(samples_of_clip, tuple(clips), fn_output_signature=tf.TensorSpec([None]), parallel_iterations=2)[:-1]
+
+
+def _consistent(magnitudes: tf.Tensor, spectra: tf.Tensor, factors: tf.Tensor, iterations: int,
+                momentum: float) -> tf.Tensor:
+    """Returns spectra with the given magnitudes, and phases that are approximately those of audio."""
+
+    def improved(spectra: tf.Tensor, last_audio: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         # The transform is linear: the momentum is applied to the audio, which is smaller than the spectrum.
-        audio = audio_of(spectrum)
-        rebuilt = tf.signal.rfft(_framed(audio - momentum / (1 + momentum) * last_audio) * window)
+        audio = _audio(spectra, factors)
+        rebuilt = _spectra(audio - momentum / (1 + momentum) * last_audio)
         real, imaginary = tf.math.real(rebuilt), tf.math.imag(rebuilt)
-        factors = magnitudes * tf.math.rsqrt(tf.maximum(real * real + imaginary * imaginary, _TINY))
-        return tf.ensure_shape(tf.complex(real * factors, imaginary * factors), spectrum.shape), audio
+        scale = magnitudes * tf.math.rsqrt(tf.maximum(real * real + imaginary * imaginary, _TINY))
+        return tf.ensure_shape(tf.complex(real * scale, imaginary * scale), spectra.shape), audio
 
-    if phases.dtype.is_complex:
-        start = tf.complex(magnitudes * tf.math.real(phases), magnitudes * tf.math.imag(phases)), tf.zeros_like(scale)
-    else:
-        start = tf.complex(magnitudes * tf.cos(phases), magnitudes * tf.sin(phases)), tf.zeros_like(scale)
-    spectrum = _repeated(improved, start, iterations)[0] if iterations else start[0]
-    hop = points // _OVERLAP
-    return tf.reshape(audio_of(spectrum)[:, 2:-2], [batch, tf.maximum(frames - 1, 0) * hop])
+    return _repeated(improved, (spectra, tf.zeros_like(factors)), iterations)[0]
+
+
+def _samples(spectra: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+    """Returns the audio between the middles of the first and the last frame ``[batch, (frames - 1) * hop]``."""
+    audio = _audio(spectra, factors)[:, 2:-2]
+    return tf.reshape(audio, [tf.shape(audio)[0], tf.shape(audio)[1] * audio.shape[2]])
 
 
 def mel_to_magnitude(mel: tf.Tensor, basis: np.ndarray, iterations: int = 100) -> tf.Tensor:
@@ -179,8 +193,22 @@ def spectra_of_hops(audio: tf.Tensor) -> tf.Tensor:
     Returns:
       complex64 ``[batch, frames, 2 * hop + 1]``.
     """
-    window = tf.constant(np.hanning(_OVERLAP * audio.shape[2] + 1)[:-1], tf.float32)
-    return tf.signal.rfft(_framed(tf.pad(audio, [[0, 0], [2, 2], [0, 0]])) * window)
+    return _spectra(tf.pad(audio, [[0, 0], [2, 2], [0, 0]]))
+
+
+def _spectra(audio: tf.Tensor) -> tf.Tensor:
+    """Returns the spectra ``[batch, frames, 2 * hop + 1]`` of audio by hops ``[batch, frames + 3, hop]``."""
+    return tf.signal.rfft(_framed(audio) * _window(_OVERLAP * audio.shape[2]))
+
+
+def _audio(spectra: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+    """Returns audio by hops ``[batch, frames + 3, hop]`` from spectra ``[batch, frames, 2 * hop + 1]``."""
+    points = 2 * (spectra.shape[2] - 1)
+    return _overlapped(tf.signal.irfft(spectra, [points]) * _window(points)) * factors
+
+
+def _window(points: int) -> tf.Tensor:
+    return tf.constant(np.hanning(points + 1)[:-1], tf.float32)
 
 
 def _repeated(function: Any, values: tuple[tf.Tensor, ...], times: int) -> tuple[tf.Tensor, ...]:
@@ -188,9 +216,10 @@ def _repeated(function: Any, values: tuple[tf.Tensor, ...], times: int) -> tuple
     return tf.while_loop(lambda *_: True, function, values, parallel_iterations=1, maximum_iterations=times)
 
 
-def _inverse_window_sum(inside: tf.Tensor, lengths: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
-    """Returns the factors ``[batch, hops, hop]`` of overlapped frames; 0 before and after the audio."""
-    total = _overlapped(inside * tf.square(window))
+def _window_factors(lengths: tf.Tensor, frames: tf.Tensor, bins: int) -> tf.Tensor:
+    """Returns the factors ``[batch, frames + 3, hop]`` of overlapped frames; 0 before and after the audio."""
+    inside = tf.sequence_mask(lengths, frames, tf.float32)[:, :, tf.newaxis]
+    total = _overlapped(inside * tf.square(_window(2 * (bins - 1))))
     hops = tf.range(tf.shape(total)[1])
     middle = _OVERLAP // 2
     in_audio = (hops >= middle) & (hops < lengths[:, tf.newaxis] - 1 + middle)

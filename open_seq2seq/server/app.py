@@ -129,7 +129,7 @@ def _wrong_field(error: Any) -> Refused:
                    place or None)
 
 
-# Class of an error → the function that returns what the client is told.
+# Handlers by exception class.
 _ERRORS: dict[type[Exception], Callable[[Any], Refused]] = {
     Refused: lambda error: error, UserError: lambda error: Refused(400, str(error)),
     RequestValidationError: _wrong_field, ValidationError: _wrong_field, HTTPException: _wrong_request,

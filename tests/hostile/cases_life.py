@@ -164,7 +164,7 @@ def outputs() -> list[Case]:
              Refused("No space left"), task="speech"),
         Case("the output replaces earlier results", INFER, Same(), fault=write("out.txt", "old\n"), writes=["out.txt"]),
     ]
-    names = {"of 300 characters": ("x" * 300, "File name too long"), "with NUL": ("a\0b", "null byte"),
+    names = {"of 300 characters": ("x" * 300, "File name too long"), "with NUL": ("a\0b", "embedded null"),
              "that is empty": ("", "is empty"), "that is a folder": ("wanted", "is a folder"),
              "below a file": ("vocab.txt/out.txt", "is a file, not a folder")}
     for (what, (name, words)), task in itertools.product(names.items(), inputs):

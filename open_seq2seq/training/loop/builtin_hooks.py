@@ -155,11 +155,11 @@ def hooks_of(trainer: Trainer) -> list[Hook]:
     saves = params["save_checkpoint_steps"] if trainer.saves else None
     if saves and trainer.runner.num_processes > 1:
         # So that the state can be saved even if the hooks in between fail; one process can settle it after an error.
-        hooks.append(PeriodicHook(saves, Trainer.settle))
+        hooks.append(PeriodicHook(saves, lambda trainer: trainer.settle()))
     if every := params["save_summaries_steps"] or params["print_loss_steps"]:
         hooks.append(SummaryHook(every, params["summaries"]))
     if params["print_samples_steps"] and is_chief:
-        hooks.append(PeriodicHook(params["print_samples_steps"], Trainer.print_samples))
+        hooks.append(PeriodicHook(params["print_samples_steps"], lambda trainer: trainer.print_samples()))
     if saves:
         hooks.append(CheckpointHook(saves))
     # --benchmark sets logdir to an empty string.
@@ -212,20 +212,20 @@ class BenchmarkHook(Hook):
 
 
 class PeriodicHook(Hook):
-    """Calls a method of the trainer every few updates.
+    """Calls a function of the trainer every few updates.
 
     Args:
       every: number of updates from one call to the next.
-      method: the method.
+      function: the function.
     """
 
-    def __init__(self, every: int, method: Callable[[Trainer], Any]) -> None:
+    def __init__(self, every: int, function: Callable[[Trainer], Any]) -> None:
         super().__init__()
-        self._every, self._method = every, method
+        self._every, self._function = every, function
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
         if trainer.step % self._every == 0:
-            self._method(trainer)
+            self._function(trainer)
 
 
 class SummaryHook(Hook):
@@ -258,7 +258,7 @@ class CheckpointHook(PeriodicHook):
     """Saves a checkpoint every ``save_checkpoint_steps`` updates and at the end."""
 
     def __init__(self, every: int) -> None:
-        super().__init__(every, Trainer.save_checkpoint)
+        super().__init__(every, lambda trainer: trainer.save_checkpoint())
 
     def end(self, trainer: Trainer) -> None:
         trainer.save_checkpoint()
@@ -269,7 +269,7 @@ class EvaluationHook(PeriodicHook):
     """Evaluates every ``eval_steps`` updates and at the end, and saves the best models; see ``Trainer.evaluate``."""
 
     def __init__(self, every: int) -> None:
-        super().__init__(every, Trainer.evaluate)
+        super().__init__(every, lambda trainer: trainer.evaluate())
 
     def begin(self, trainer: Trainer) -> None:
         if awaits_evaluation(trainer):
