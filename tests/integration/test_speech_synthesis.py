@@ -60,6 +60,8 @@ def test_training_resumes_to_the_bit_and_speaks(folder, capfd, tmp_path):
     samples, rate = soundfile.read(tmp_path / "one.wav")
     assert rate == RATE and len(samples) and np.abs(samples).max() <= 1
     assert "did not stop" in capfd.readouterr().out
+    assert main(["speak", str(whole), "", f"--output={tmp_path}/silence.wav"]) == 0
+    assert not len(soundfile.read(tmp_path / "silence.wav")[0]) and "did not stop" not in capfd.readouterr().out
     model = os2s.load(str(whole))
     spoken, rate = model.synthesize("ae i")
     assert rate == RATE and np.abs(spoken[:len(samples)] - samples).max() < 1e-3

@@ -232,6 +232,8 @@ class Text2Speech(SoundModel):
             names = self.data_layer.names_of(batch["source_tensors"][0][row, :symbols])
             if not any(names):  # a text without anything to speak
                 frames = samples = 0
+                if ENDINGS[ending] != DURATIONS:
+                    ending = 0  # the model has not failed to stop
             alignment = alignment[:frames, :symbols]
             if not len(durations):
                 durations = np.bincount(alignment.argmax(1), minlength=symbols)

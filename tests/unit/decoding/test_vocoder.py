@@ -56,6 +56,12 @@ def test_a_batch_is_its_examples_alone(magnitudes):
         np.testing.assert_allclose(row, np.pad(alone, (0, len(row) - len(alone))), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (1, 0), (0, 0)])
+def test_no_clips_and_no_frames_are_no_samples(shape):
+    audio = tf.function(griffin_lim)(tf.zeros([*shape, POINTS // 2 + 1]), tf.zeros([shape[0]], tf.int32), 2)
+    assert audio.shape == (shape[0], max(shape[1] - 1, 0) * HOP)
+
+
 @pytest.mark.parametrize("power", [1, 2])
 def test_inverted_mel_is_as_good_as_librosas(magnitudes, power):
     basis = htk_mel_filters(16000, POINTS, 30).astype(np.float32)
