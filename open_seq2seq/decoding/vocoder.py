@@ -60,8 +60,8 @@ def griffin_lim(magnitudes: tf.Tensor, lengths: tf.Tensor, iterations: int = 60,
         samples = _samples(_consistent(magnitudes, spectrum, factors, iterations, momentum), factors)[0]
         return tf.pad(samples, [[0, tf.maximum(frames - 1, 0) * (bins // 2) - tf.size(samples)]])
 
-    # A clip alone has no padding, and its tensors stay in the cache: 16 clips take 0.7 times as long as in a batch. The
-    # additional clip without frames is there because the results of no clips cannot be stacked.
+    # A clip alone has no padding, and its tensors stay in the cache: on a CPU, 16 clips take half as long as in a
+    # batch. The additional clip without frames is there because the results of no clips cannot be stacked.
     clips = [tf.pad(values, [[0, 1]] + [[0, 0]] * (len(values.shape) - 1)) for values in (magnitudes, spectra, lengths)]
     samples = tf.map_fn(samples_of_clip, tuple(clips), fn_output_signature=tf.TensorSpec([None]), parallel_iterations=2)
     return samples[:-1]
