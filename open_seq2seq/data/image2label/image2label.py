@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import io
 import os
-import pickle
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -34,6 +32,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_data, read_lines, shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.machine import GIB, available_bytes
+from open_seq2seq.utils.pickled_arrays import load_arrays
 
 CIFAR_10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SIDE = 32  # height and width of an image
@@ -42,9 +41,6 @@ _PIXELS = 3 * SIDE * SIDE
 _NAMES = {(10, True): [f"data_batch_{number}" for number in range(1, 6)], (10, False): ["test_batch"],
           (100, True): ["train"], (100, False): ["test"]}
 _FOLDERS = {10: ("", "cifar-10-batches-bin", "cifar-10-batches-py"), 100: ("", "cifar-100-binary", "cifar-100-python")}
-# The only functions and classes that a pickle may name: those that the published files need to store arrays.
-_ALLOWED = {("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct"),
-            ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 
 
 def _read_cifar(path: str, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -72,18 +68,9 @@ def _read_binary(path: str, content: bytes, num_classes: int) -> tuple[np.ndarra
     return records[:, num_labels:], records[:, num_labels - 1].astype(np.int64)
 
 
-class _DataUnpickler(pickle.Unpickler):
-    """Reads arrays, and refuses everything that could execute code."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which is not data")
-        return super().find_class(module, name)
-
-
 def _read_pickle(path: str, content: bytes, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
     try:
-        loaded = _DataUnpickler(io.BytesIO(content), encoding="bytes").load()
+        loaded = load_arrays(content, encoding="bytes")
         values = {key.decode() if isinstance(key, bytes) else key: value for key, value in loaded.items()} \
             if isinstance(loaded, Mapping) else {}
     except Exception as error:  # a damaged pickle can raise anything

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 import zipfile
@@ -14,6 +13,7 @@ import numpy as np
 from open_seq2seq.utils.data_files import opened_data
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.output_file import OutputFiles
+from open_seq2seq.utils.pickled_arrays import load_arrays
 
 _PICKLES = (".pickle", ".pkl")
 _PROTOCOL = 3
@@ -167,7 +167,7 @@ def _read_arrays(dump: IO[bytes], labels: Sequence[str] | None) -> LogitsDump:
 
 
 def _read_pickle(dump: IO[bytes], labels: Sequence[str] | None) -> LogitsDump:
-    content = _ArraysOnly(io.BytesIO(dump.read())).load()
+    content = load_arrays(dump.read())
     logits = content.get("logits", content)
     vocab = content.get("vocab")
     found = list(labels) if labels else [vocab[number] for number in range(len(vocab))] if vocab else None
@@ -177,25 +177,3 @@ def _read_pickle(dump: IO[bytes], labels: Sequence[str] | None) -> LogitsDump:
         raise ValueError("its logits are not arrays")
     return LogitsDump({str(name): np.asarray(value, np.float32) for name, value in logits.items()}, found,
                       float(content.get("step_size", 0.02)), json.loads(content.get("normalization", "{}")))
-
-
-def _empty_array(*_: Any) -> np.ndarray:
-    """Replaces NumPy's constructor, which would allocate any shape that a pickle names; the values are set later."""
-    return np.empty(0)
-
-
-class _ArraysOnly(pickle._Unpickler):
-    """An unpickler that refuses functions and classes that logits do not need, because a pickle may call any function.
-
-    The base class is the pure-Python unpickler, because a damaged byte can make the C version allocate memory for
-    2 ** 32 objects.
-    """
-
-    _ALLOWED = {("_reconstruct", "multiarray"), ("scalar", "multiarray"), ("ndarray", "numpy"), ("dtype", "numpy"),
-                ("_frombuffer", "numeric"), ("OrderedDict", "collections"), ("encode", "_codecs")}
-
-    def find_class(self, module: str, name: str) -> Any:
-        root, last = module.split(".")[0], module.rsplit(".", 1)[-1]
-        if (name, last) not in self._ALLOWED or root not in ("numpy", "collections", "_codecs"):
-            raise pickle.UnpicklingError(f"it refers to {module}.{name}, which logits do not need")
-        return {"_reconstruct": _empty_array, "ndarray": _empty_array}.get(name) or super().find_class(module, name)
