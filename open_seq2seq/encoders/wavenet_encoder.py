@@ -96,15 +96,15 @@ class FoldedLayer(NamedTuple):
     offset: tf.Tensor
     outputs: tf.Tensor
 
-    def __call__(self, taps: tf.Tensor, x: tf.Tensor, added: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def __call__(self, inputs: tf.Tensor, x: tf.Tensor, added: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns what ``GatedLayer`` returns, at one position ``[batch, filters]``.
 
         Args:
-          taps: the inputs that the convolutions read, the newest last ``[batch, taps * filters]``.
+          inputs: what the taps of the convolutions read, the newest last ``[batch, taps * filters]``.
           x: the newest of them ``[batch, filters]``.
           added: the offset and the condition ``[batch, 2 * filters]``.
         """
-        first, second = tf.split(tf.matmul(taps, self.kernel) + added, 2, 1)
+        first, second = tf.split(tf.matmul(inputs, self.kernel) + added, 2, 1)
         residual, skip = tf.split(tf.matmul(tf.tanh(first) * tf.sigmoid(second), self.outputs), 2, 1)
         return x + residual, skip
 
@@ -426,16 +426,17 @@ class WavenetEncoder(Encoder):
     def _with_cache(self, quiet: tf.Tensor, conditions: list[tf.Tensor],
                     context: int) -> tuple[Any, list[tf.TensorArray]]:
         """Returns a function that reads samples, and its first state, what each layer keeps; see ``_naively``."""
-        first, folded = of_weights(lambda: (self.preprocess.folded(), [layer.folded() for layer in self.layers]))
-        first = as_matrix(first[0]), first[1]
-        offsets = tf.stack([layer.offset for layer in folded])[:, tf.newaxis]
+        (kernel, offset), layers = of_weights(
+            lambda: (self.preprocess.folded(), [layer.folded() for layer in self.layers]))
+        folded = [(as_matrix(kernel), offset), *layers]
+        offsets = tf.stack([layer.offset for layer in layers])[:, tf.newaxis]
         joined = tf.concat(conditions, 2) if conditions else None
 
         def predicted(position: tf.Tensor, sample: tf.Tensor, rings: Any) -> tuple[tf.Tensor, Any]:
             # A sample is predicted at the position of the one before it, with the condition of that position.
             place = (position + context - 1) // self._samples_per_condition
             added = offsets if joined is None else offsets + tf.gather(joined, place, axis=1)
-            return self._step(position, sample, rings, tf.unstack(added), [first, *folded])
+            return self._step(position, sample, rings, tf.unstack(added), folded)
 
         return predicted, self._filled_rings(quiet, conditions, context)
 
@@ -466,14 +467,14 @@ class WavenetEncoder(Encoder):
         earlier = self.params["kernel_size"] - 1
         for number, (ring, reach) in enumerate(zip(rings, self._reaches, strict=True)):
             # The oldest input is where the newest one will be written.
-            taps = tf.concat([*[ring.read((position + reach // earlier * tap) % reach) for tap in range(earlier)],
-                              value], 1)
-            with tf.control_dependencies([taps]):  # so that the ring need not be copied
+            inputs = tf.concat([*[ring.read((position + reach // earlier * tap) % reach) for tap in range(earlier)],
+                                value], 1)
+            with tf.control_dependencies([inputs]):  # so that the ring need not be copied
                 new_rings.append(ring.write(position % reach, value))
             if number:
-                value, skip = folded[number](taps, value, added[number - 1])
+                value, skip = folded[number](inputs, value, added[number - 1])
                 skips.append(skip)
             else:
                 kernel, offset = folded[0]
-                value = tf.matmul(taps, kernel) + offset
+                value = tf.matmul(inputs, kernel) + offset
         return self._logits(tf.add_n([*skips, value])), new_rings
