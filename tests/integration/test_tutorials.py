@@ -21,7 +21,8 @@ TUTORIALS = [
     Tutorial("README.md", tutorials.all_of_ones_own, shorter=OWN_TEXT | {
         f"{name}.py --mode=train_eval": f"{name}.py --mode=train_eval {words}" for name, words in (
             ("own-speech", UPDATES), ("own-images", "--num_epochs=1"))} | {
-        "--logdir=mine\n": f"--logdir=mine {UPDATES}\n"}),
+        "--logdir=mine\n": f"--logdir=mine {UPDATES}\n",
+        "--continue_learning\n": "--continue_learning --max_steps=8 --eval_steps=4\n"}),
     Tutorial("docs/index.md", tutorials.sentence_pairs, shorter=OWN_TEXT),
     Tutorial("docs/getting-started.md", training=UPDATES),
     Tutorial("docs/own-text.md", tutorials.sentence_pairs, training=UPDATES),
