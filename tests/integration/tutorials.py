@@ -45,13 +45,14 @@ NOT_RUN = {
     "make horovod        # builds Horovod for the installed TensorFlow; needs a C++ compiler":
         "takes minutes; continuous integration runs it",
     "pip install -e '.[cpu,serve]'": "the tests do not change their environment",
+    "pip install -e '.[cpu,serve,wyoming]'": "the tests do not change their environment",
     "pip install -e '.[cpu,align,numbers]'": "the tests do not change their environment",
 }
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _TRAINS = re.compile(r"--mode=train(_eval)?\b")
 _READY = """\
 for second in $(seq 240); do
-  curl --silent --fail --output /dev/null http://127.0.0.1:{port}/ready && break
+  curl --output /dev/null http://127.0.0.1:{port}/ready && break
   kill -0 $! && sleep 1
 done"""
 
@@ -129,7 +130,7 @@ def script(tutorial: Tutorial, port: int) -> str:
         elif not tutorial.joined or block.text == programs[0]:
             program = "\n".join(programs) if tutorial.joined else block.text
             lines.append(f"python - <<'END_OF_FILE'\n{program}END_OF_FILE")
-    text = "\n".join(lines).replace("8000", str(port)) if "serve" in tutorial.page else "\n".join(lines)
+    text = "\n".join(lines).replace("8000", str(port)) if "serving" in tutorial.page else "\n".join(lines)
     for before, after in tutorial.shorter.items():
         assert before in text, f"{tutorial.page} no longer contains {before!r}"
         text = text.replace(before, after)
