@@ -48,7 +48,8 @@ def writer(kind: str, title: str, ending: str) -> Callable[[Any, Sequence[Servin
             targets = {function.name: str(folder / f"{function.name}{ending}") for function in kept}
             with tempfile.TemporaryDirectory() as place:
                 saved = os.path.join(place, "model")
-                save(model, kept, saved)
+                # These runtimes have no Fourier transform, or only its absolute value.
+                save(model, kept, saved, fourier_by_matrix=True)
                 refused |= _converted(kind, saved, targets)
         if len(refused) == len(functions):
             raise UserError(f"The format {title} cannot hold the model: "

@@ -20,10 +20,16 @@ from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.graphs import release_graphs
 
 
-def save(model: Model, functions: Sequence[ServingFunction], folder: str) -> None:
+def save(model: Model, functions: Sequence[ServingFunction], folder: str, fourier_by_matrix: bool = False) -> None:
     """Writes a SavedModel with one signature for each function; the first is also ``serving_default``.
 
     It contains the variables of the model and the resources of the functions, and nothing else of them.
+
+    Args:
+      model: the model.
+      functions: the functions.
+      folder: the folder to write.
+      fourier_by_matrix: see ``ForwardPass``. The matrix is a constant of each signature, often of megabytes.
 
     Raises:
       NoGraphForm: a function has no graph form.
@@ -31,16 +37,16 @@ def save(model: Model, functions: Sequence[ServingFunction], folder: str) -> Non
     module: Any = tf.Module()
     module.weights = dict(named_variables(model))
     module.resources = [resource for function in functions for resource in function.resources()]
-    signatures = {function.name: portable(function) for function in functions}
+    signatures = {function.name: portable(function, fourier_by_matrix) for function in functions}
     tf.saved_model.save(module, folder, {"serving_default": signatures[functions[0].name], **signatures})
     for traced in signatures.values():
         release_graphs(traced)
 
 
-def portable(function: ServingFunction) -> Any:
+def portable(function: ServingFunction, fourier_by_matrix: bool = False) -> Any:
     """Returns a ``tf.function`` that is traced portably, whose arguments are named as the inputs of ``function``."""
     def call(inputs: Tensors) -> Tensors:
-        with forward_pass(portable=True):
+        with forward_pass(portable=True, fourier_by_matrix=fourier_by_matrix):
             return function.function(inputs)
 
     specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in function.inputs.items()}

@@ -41,6 +41,7 @@ class ForwardPass:
         values (padding is computed and then ignored), and only operations that XLA supports are used.
       portable: whether layers are traced in a form that other runtimes can hold, with the same results up to rounding.
         A portable pass is also one for XLA.
+      fourier_by_matrix: whether Fourier transforms are products with a matrix, for runtimes that have no transform.
       weights_are_fixed: whether the weights do not change after the pass is traced, so that what is computed from them
         alone can be computed once; see ``precision.of_weights``.
       ranks: a ``JoinedRanks``, which computes sums over ranks; None if ranks are not joined.
@@ -56,6 +57,7 @@ class ForwardPass:
     update: tf.Tensor | None = None
     for_xla: bool = False
     portable: bool = False
+    fourier_by_matrix: bool = False
     weights_are_fixed: bool = False
     ranks: Any = None
     carried: Any = None
@@ -94,15 +96,15 @@ def entered(forward: ForwardPass) -> Iterator[None]:
 
 
 def forward_pass(seed: int = 0, micro_batch: Any = None, *, update: Any = None, for_xla: bool = False,
-                 portable: bool = False, weights_are_fixed: bool = False, ranks: Any = None,
-                 carried: Any = None) -> contextlib.AbstractContextManager[None]:
+                 portable: bool = False, fourier_by_matrix: bool = False, weights_are_fixed: bool = False,
+                 ranks: Any = None, carried: Any = None) -> contextlib.AbstractContextManager[None]:
     """Returns a context manager within which a new pass is the current one; see ``ForwardPass`` for the arguments."""
     index, number = (None if value is None else tf.cast(value, tf.int64) for value in (micro_batch, update))
     # The first word is that of ``randomness.next_seed`` for the index 0, which no draw has.
     key = None if index is None else tf.raw_ops.StatelessRandomGetKeyCounter(
         seed=tf.stack([tf.constant(seed << 20, tf.int64), index]))[0]
-    return entered(ForwardPass(seed, index, number, for_xla or portable, portable, weights_are_fixed, ranks, carried,
-                               key))
+    return entered(ForwardPass(seed, index, number, for_xla or portable, portable, fourier_by_matrix, weights_are_fixed,
+                               ranks, carried, key))
 
 
 # Function from (tensors by name, name of the reduction) to the sums of the tensors over ranks.

@@ -173,7 +173,7 @@ def power_of(windows: tf.Tensor, factors: np.ndarray, points: int) -> tf.Tensor:
       factors: the window function ``[samples]``.
       points: number of points of the Fourier transform.
     """
-    if current_pass().portable:  # other runtimes have no Fourier transform, or hold only its absolute value
+    if current_pass().fourier_by_matrix:
         angles = np.outer(np.arange(len(factors)), np.arange(points // 2 + 1)) % points * (2 * np.pi / points)
         matrix = np.concatenate([np.cos(angles), np.sin(angles)], 1) * factors[:, np.newaxis]
         real, imaginary = tf.split(tf.matmul(windows, tf.constant(matrix, tf.float32)), 2, -1)
