@@ -85,9 +85,8 @@ def _with_a_row(value: tf.Tensor) -> tf.Tensor:
 
 def write(model: Any, functions: Sequence[ServingFunction], folder: Path) -> None:
     """Writes a SavedModel; see ``save``."""
-    # A second search makes the file larger, so cores, which are meant for batches, have only one.
-    save(model, [dataclasses.replace(function, function=for_any_number_of_rows(
-        function.function, model.searches and not function.is_core)) for function in functions], str(folder))
+    save(model, [dataclasses.replace(function, function=for_any_number_of_rows(function.function, model.searches))
+                 for function in functions], str(folder))
 
 
 def loading(function: ServingFunction, folder: str) -> list[str]:
