@@ -13,6 +13,7 @@ from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.batch_norm import BatchNorm
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.convolution import Convolution1D, Window
+from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight, of_weights
 from open_seq2seq.parts.sample_values import LogisticMixture, MuLaw
 from open_seq2seq.utils.errors import ConfigError
@@ -52,7 +53,7 @@ class CausalConvolution(Module):
 
     def __init__(self, in_channels: int, dilation: int, settings: LayerSettings) -> None:
         super().__init__(name="causal_convolution")
-        window = Window(settings.taps, 1, dilation, "CAUSAL")
+        window = Window(settings.taps, 1, dilation, "VALID")
         self.convolution = Convolution1D(in_channels, settings.filters, window, settings.initializer,
                                          settings.regularizer)
         self.norm = BatchNorm(settings.filters, settings.momentum, settings.epsilon)
@@ -67,15 +68,17 @@ class CausalConvolution(Module):
           training: whether to use the statistics of the batch.
           dtype: dtype of the result.
         """
-        complete = tf.range(tf.shape(x)[1]) >= self.reach
-        y = self._of_ids(x, dtype) if x.dtype.is_integer else self.convolution(x)
-        y = self.norm(y, mask & complete, training)
-        return tf.where(complete[:, tf.newaxis], y, tf.zeros([], y.dtype))
+        time = tf.shape(x)[1]
+        y = self._of_ids(x, dtype) if x.dtype.is_integer else self.convolution(
+            tf.pad(x, [[0, 0], [tf.maximum(self.reach - time, 0), 0], [0, 0]]))
+        y = self.norm(y, mask[:, self.reach:], training)
+        y = tf.pad(y, [[0, 0], [time - tf.shape(y)[1], 0], [0, 0]])
+        return in_shape(y, [None, None, self.convolution.out_channels], is_padded=True)
 
     def _of_ids(self, ids: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         kernel, taps = cast_weight(self.convolution.kernel, dtype), self.convolution.window.size
-        padded = tf.pad(ids, [[0, 0], [self.reach, 0]])
-        return tf.add_n([tf.gather(kernel[tap], padded[:, tap:tf.shape(ids)[1] + tap]) for tap in range(taps)])
+        count = tf.maximum(tf.shape(ids)[1] - self.reach, 0)
+        return tf.add_n([tf.gather(kernel[tap], ids[:, tap:tap + count]) for tap in range(taps)])
 
     def folded(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the kernel ``[taps, in_channels, filters]`` and the offset, with batch norm by moving statistics."""
@@ -331,12 +334,12 @@ class WavenetEncoder(Encoder):
                 dtype: tf.DType) -> Hidden:
         """Applies the layers to samples ``[batch, time]``; see ``GatedLayer`` for the other arguments."""
         inputs = samples if samples.dtype.is_integer else tf.cast(self.samples.read(samples), dtype)
-        x, total, read = self.preprocess(inputs, mask, training, dtype), None, [inputs]
+        x, skips, read = self.preprocess(inputs, mask, training, dtype), list[tf.Tensor](), [inputs]
         for layer in self.layers:
             read.append(x)
             x, skip = layer(x, condition, mask, training)
-            total = skip if total is None else total + skip
-        return Hidden(read, total + x)
+            skips.append(skip)
+        return Hidden(read, tf.add_n([*skips, x]))
 
     def _condition(self, spectrogram: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
         """Returns what is added to filter and gate, ``[batch, frames or samples, filters]`` each; [] without one.

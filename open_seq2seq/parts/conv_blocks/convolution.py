@@ -143,8 +143,8 @@ def _of_kernel_by_products(x: tf.Tensor, dy: tf.Tensor, shape: tf.TensorShape, s
                      for begin in begins])
 
 
-# Number of input channels from which the gradient of a kernel is computed faster by matrix products than by oneDNN's
-# convolution (docs/speed.md).
+# Number of input channels from which the gradient of a kernel without dilation is computed faster by matrix products
+# than by oneDNN's convolution (docs/speed.md). With a dilation, it always is, because the input need not be rearranged.
 _CHANNELS_FOR_PRODUCTS = {tf.bfloat16: 256, tf.float32: 512}
 KINDS = ("conv1d", "sep_conv1d", "conv2d", "tcn")
 """Kinds of convolutions: ``conv1d`` over time, ``sep_conv1d`` depthwise-separable over time, ``conv2d`` over time and
@@ -287,7 +287,7 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
 
     On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the gradients of ``convolve_1d``,
     which are usually faster than TensorFlow's. On a CPU with oneDNN, a convolution with a stride of 1 and many channels
-    keeps its dtype, and ``convolve_1d`` computes the gradient of the kernel by matrix products.
+    or a dilation keeps its dtype, and ``convolve_1d`` computes the gradient of the kernel by matrix products.
 
     Returns:
       ``[batch, time', out_channels]`` in the dtype of ``x``.
@@ -295,7 +295,7 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
     if current_pass().portable:
         padding = "SAME" if window.is_plain_same else "VALID"
         return convolve(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
-    if window.stride == 1 and _gains_from_products(kernel):
+    if window.stride == 1 and _gains_from_products(kernel, window.dilation):
         return convolve_1d(x, kernel, Steps(1, window.dilation, window.pads(window.span)), by_products=True)
     if not _lacks_onednn(x.dtype):
         padding = "SAME" if window.is_plain_same else "VALID"
@@ -340,11 +340,12 @@ def _lacks_onednn(dtype: tf.DType) -> bool:
     return not (has_onednn() or dtype == tf.float16 or tf.config.get_visible_devices("GPU"))
 
 
-def _gains_from_products(kernel: tf.Tensor) -> bool:
-    """Returns whether matrix products compute the gradient of a kernel ``[taps, in_channels, out_channels]`` faster."""
+def _gains_from_products(kernel: tf.Tensor, dilation: int) -> bool:
+    """Returns whether ``convolve_1d`` by products is faster for a kernel ``[taps, in_channels, out_channels]``."""
     if not has_onednn() or tf.config.get_visible_devices("GPU") or (kernel.dtype == tf.bfloat16 and not has_bfloat16()):
         return False
-    return kernel.shape[1] >= _CHANNELS_FOR_PRODUCTS.get(kernel.dtype, float("inf"))
+    least = _CHANNELS_FOR_PRODUCTS.get(kernel.dtype)
+    return least is not None and (dilation > 1 or kernel.shape[1] >= least)
 
 
 def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:
