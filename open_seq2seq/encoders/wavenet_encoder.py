@@ -13,7 +13,6 @@ from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.batch_norm import BatchNorm
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.convolution import Convolution1D, Window
-from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.precision import cast_weight, of_weights
 from open_seq2seq.parts.sample_values import LogisticMixture, MuLaw
 from open_seq2seq.utils.errors import ConfigError
@@ -63,21 +62,18 @@ class CausalConvolution(Module):
         """Returns ``[batch, time, filters]``.
 
         Args:
-          x: ``[batch, time, in_channels]``, or integers ``[batch, time]``, which are convolved as one-hot vectors.
+          x: ``[batch, time, in_channels]``, or integers ``[batch, time]``, which are convolved as one-hot vectors;
+            ``time`` is larger than the reach.
           mask: which positions belong to clips ``[batch, time]``.
           training: whether to use the statistics of the batch.
           dtype: dtype of the result.
         """
-        time = tf.shape(x)[1]
-        y = self._of_ids(x, dtype) if x.dtype.is_integer else self.convolution(
-            tf.pad(x, [[0, 0], [tf.maximum(self.reach - time, 0), 0], [0, 0]]))
-        y = self.norm(y, mask[:, self.reach:], training)
-        y = tf.pad(y, [[0, 0], [time - tf.shape(y)[1], 0], [0, 0]])
-        return in_shape(y, [None, None, self.convolution.out_channels], is_padded=True)
+        y = self._of_ids(x, dtype) if x.dtype.is_integer else self.convolution(x)
+        return tf.pad(self.norm(y, mask[:, self.reach:], training), [[0, 0], [self.reach, 0], [0, 0]])
 
     def _of_ids(self, ids: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         kernel, taps = cast_weight(self.convolution.kernel, dtype), self.convolution.window.size
-        count = tf.maximum(tf.shape(ids)[1] - self.reach, 0)
+        count = tf.shape(ids)[1] - self.reach
         return tf.add_n([tf.gather(kernel[tap], ids[:, tap:tap + count]) for tap in range(taps)])
 
     def folded(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -325,9 +321,11 @@ class WavenetEncoder(Encoder):
         condition = [self._by_sample(one)[:, :count] for one in self._condition(
             tf.cast(spectrogram, dtype), -(-lengths // self.params["hop"]))]
         samples = self.samples.of_audio(audio)[:, :-1]
-        mask = tf.sequence_mask(lengths - 1, count)
-        hidden = self._hidden(samples, condition, mask, self.training, dtype)
-        logits = self._logits(hidden.total[:, self.receptive_field - 1:])
+        missing = tf.maximum(max(self._reaches) + 1 - count, 0)  # of clips that are too short for the longest window
+        condition = [tf.pad(one, [[0, 0], [0, missing], [0, 0]]) for one in condition]
+        hidden = self._hidden(tf.pad(samples, [[0, 0], [0, missing]]), condition,
+                              tf.sequence_mask(lengths - 1, count + missing), self.training, dtype)
+        logits = self._logits(hidden.total[:, self.receptive_field - 1:count])
         return {"logits": logits, "outputs_length": tf.maximum(lengths - self.receptive_field, 0)}
 
     def _hidden(self, samples: tf.Tensor, condition: list[tf.Tensor], mask: tf.Tensor, training: bool,

@@ -140,7 +140,8 @@ def test_results_are_those_of_inference(folder: Path, name: str, format_name: st
         return
     report = export(model.model, format_name, target, model.infer, lambda: examples, str(target))
     if format_name == "savedmodel":
-        assert report["bytes"] < sum(variable.numpy().nbytes for variable in named_variables(model.model).values()) + 3e6
+        weights = sum(variable.numpy().nbytes for variable in named_variables(model.model).values())
+        assert report["bytes"] < weights + 3e6
     for function, found in report["functions"].items():
         assert f"{found['equal']} of {found['examples']}" == recorded, \
             f"{function}: correct docs/export-results.json, and run python docs/make_reference.py"

@@ -29,10 +29,14 @@ def make_encoder(**changes):
     return encoder
 
 
-def logits_of(encoder, audio, lengths, spectrogram, training=False):
+def encode(encoder, audio, lengths, spectrogram, training=False):
     with forward_pass(0, 0):
         return encoder.encode({"source_tensors": [tf.constant(audio, tf.float32), tf.constant(lengths),
-                                                  tf.constant(spectrogram, tf.float32)]}, training)["logits"].numpy()
+                                                  tf.constant(spectrogram, tf.float32)]}, training)
+
+
+def logits_of(encoder, audio, lengths, spectrogram, training=False):
+    return encode(encoder, audio, lengths, spectrogram, training)["logits"].numpy()
 
 
 def clip(frames, seed=0, rows=1):
@@ -52,6 +56,17 @@ def test_a_prediction_depends_on_the_receptive_field_and_the_first_convolution()
     field = encoder.receptive_field + PARAMS["kernel_size"] - 1
     last = np.flatnonzero([row[-1] for row in reached])  # the last prediction is that of sample 47 from the ones before
     assert (last.min(), last.max()) == (47 - field, 46)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_clip_shorter_than_the_reach_of_a_layer_gives_no_predictions(training):
+    encoder = make_encoder()
+    audio, spectrogram = clip(1)
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(encode(encoder, audio, [4], spectrogram, training)["logits"])
+    assert total == 0.0
+    gradient = tape.gradient(total, encoder.layers[-1].filter.convolution.kernel)
+    np.testing.assert_array_equal(gradient, np.zeros([3, 4, 8]))
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -40,9 +40,13 @@ def test_batch_norm_outside_training_uses_moving_statistics_and_leaves_them(x):
     np.testing.assert_array_equal(norm.moving_mean, before)
 
 
-def test_batch_norm_without_rows_keeps_statistics():
+@pytest.mark.parametrize("mask", [None, tf.zeros([0, 3], tf.bool)])
+def test_batch_norm_without_rows_keeps_statistics(mask):
     norm = BatchNorm(HIDDEN)
-    norm(tf.zeros([0, 3, HIDDEN]), tf.zeros([0, 3], tf.bool), training=True)
+    with tf.GradientTape() as tape:
+        y = norm(tf.zeros([0, 3, HIDDEN]), mask, training=True)
+    for gradient in tape.gradient(y, [norm.gamma, norm.beta]):
+        np.testing.assert_array_equal(gradient, np.zeros(HIDDEN))
     np.testing.assert_array_equal(norm.moving_mean, np.zeros(HIDDEN))
     np.testing.assert_array_equal(norm.moving_variance, np.ones(HIDDEN))
 
@@ -69,8 +73,8 @@ def test_a_batch_with_nan_leaves_no_trace_in_the_statistics():
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(tf.float32, 1e-5), (tf.bfloat16, 1e-2), (tf.float16, 2e-3)])
-@pytest.mark.parametrize("share", [0.7, 1.0])
-def test_results_and_gradients_are_those_of_the_rows_that_count(x, dtype, tolerance, share):
+@pytest.mark.parametrize(("share", "has_mask"), [(0.7, True), (1.0, True), (1.0, False)])
+def test_results_and_gradients_are_those_of_the_rows_that_count(x, dtype, tolerance, share, has_mask):
     rng = np.random.default_rng(1)
     gamma, beta = rng.normal(1, 0.2, HIDDEN), rng.normal(0, 0.2, HIDDEN)
     keep = rng.random(30) < share
@@ -78,7 +82,7 @@ def test_results_and_gradients_are_those_of_the_rows_that_count(x, dtype, tolera
     arguments = [x, tf.constant(gamma, tf.float32), tf.constant(beta, tf.float32)]
     with tf.GradientTape() as tape:
         tape.watch(arguments)
-        y, mean, variance = normalize_batch(x, tf.constant(keep), *arguments[1:], 1e-3)
+        y, mean, variance = normalize_batch(x, tf.constant(keep) if has_mask else None, *arguments[1:], 1e-3)
         y = tf.boolean_mask(y, keep)
     got = [y, mean, variance, *tape.gradient(y, arguments, tf.boolean_mask(upstream, keep))]
     real = tf.cast(tf.boolean_mask(x, keep), tf.float64)
