@@ -28,8 +28,9 @@ FAMILIES = {
     "transformer language model": (),
 }
 SGD = ("--optimizer=SGD", "--optimizer_params={}", "--lr_policy=fixed_lr")
-# With 0.01, one unit in the last place of a kernel of Jasper grows to 5e-4 in 20 updates, also without XLA.
-RATES = dict.fromkeys(FAMILIES, 0.01) | {"jasper": 0.001}
+# With 0.01, one unit in the last place of a kernel grows in 20 updates without XLA, too: to 5e-4 in Jasper, and to 1e-3
+# in ResNet.
+RATES = dict.fromkeys(FAMILIES, 0.01) | {"jasper": 0.001, "resnet": 0.001}
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,8 @@ def test_weights_are_those_of_the_plain_step(toy_data, recipe):
     assert results["applied"].all()
     assert max(np.abs(plain.variables[name].numpy() - value).max() for name, value in before.items()) > 1e-3
     for name, variable in compiled.variables.items():
-        np.testing.assert_allclose(variable.numpy(), plain.variables[name].numpy(), atol=1e-5, rtol=0, err_msg=name)
+        rtol = 1e-5 if name.endswith("moving_variance") else 0  # sums of thousands of squares
+        np.testing.assert_allclose(variable.numpy(), plain.variables[name].numpy(), atol=1e-5, rtol=rtol, err_msg=name)
     assert_one_program(compiled)
 
 
