@@ -12,6 +12,7 @@ from open_seq2seq.parts.forward_pass import current_pass, entered, sum_over_rank
 
 # Profiles identify normalisation by this name scope.
 _SCOPE = "norm"
+_BLOCK = 64  # number of rows that XLA adds at once
 
 
 def normalize_batch(x: tf.Tensor, mask: tf.Tensor | None, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float,
@@ -117,10 +118,9 @@ def _normalized_by_mask(x: tf.Tensor, mask: tf.Tensor, gamma: tf.Tensor, beta: t
                         count: tf.Tensor) -> tuple[tf.Tensor, _Statistics, _Kept]:
     """Returns what ``_normalized`` returns, by the statistics of the rows whose ``mask`` ``[1, rows]`` is 1."""
     wide = tf.cast(x, tf.float32)
-    # A matrix product with the mask (zeros and ones) is the fastest masked sum over rows.
-    mean = sum_over_ranks(tf.matmul(mask, wide)[0])[0] / count
+    mean = sum_over_ranks(_sums(wide, mask))[0] / count
     centered = wide - mean
-    variance = sum_over_ranks(tf.matmul(mask, tf.square(centered))[0])[0] / count
+    variance = sum_over_ranks(_sums(tf.square(centered), mask))[0] / count
     inverse = tf.math.rsqrt(variance + epsilon)
     y = tf.cast(centered * (inverse * gamma) + beta, x.dtype)
     return y, _Statistics(mean, variance, inverse), _Kept(*[tf.zeros([0])] * 3)
@@ -135,13 +135,22 @@ def _gradients_by_mask(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, mask: tf.T
     mean, _, inverse = statistics
     centered = tf.cast(_copy_after(dy, x), tf.float32) - mean
     wide_dy = tf.cast(dy, tf.float32) * tf.transpose(mask)
-    d_beta = tf.matmul(mask, wide_dy)[0]
-    d_gamma = tf.matmul(mask, wide_dy * centered)[0] * inverse
+    d_beta = _sums(wide_dy, mask)
+    d_gamma = _sums(wide_dy * centered, mask) * inverse
     # The statistics depend on the rows of all ranks, so their gradient is a sum over all ranks.
     slope, offset = sum_over_ranks(d_gamma, d_beta)
     shared = centered * (slope * inverse / count) + offset / count
     dx = (wide_dy - shared) * (gamma * inverse) * tf.transpose(mask)
     return tf.cast(dx, x.dtype), d_gamma, d_beta
+
+
+def _sums(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns the sums ``[channels]`` of the rows of ``x`` ``[rows, channels]`` whose ``mask`` ``[1, rows]`` is 1."""
+    if not current_pass().for_xla:
+        return tf.matmul(mask, x)[0]  # the fastest way, because the mask is zeros and ones
+    # XLA adds row after row, so rounding errors grow with the number of rows; sums of blocks keep them small.
+    rows = tf.pad(x * tf.transpose(mask), [[0, -tf.shape(x)[0] % _BLOCK], [0, 0]])
+    return tf.reduce_sum(tf.reduce_sum(tf.reshape(rows, [-1, _BLOCK, x.shape[1]]), 1), 0)
 
 
 def _copy_after(dy: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

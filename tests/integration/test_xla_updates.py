@@ -94,8 +94,7 @@ def test_weights_are_those_of_the_plain_step(toy_data, recipe):
     assert results["applied"].all()
     assert max(np.abs(plain.variables[name].numpy() - value).max() for name, value in before.items()) > 1e-3
     for name, variable in compiled.variables.items():
-        rtol = 1e-5 if name.endswith("moving_variance") else 0  # sums of thousands of squares
-        np.testing.assert_allclose(variable.numpy(), plain.variables[name].numpy(), atol=1e-5, rtol=rtol, err_msg=name)
+        np.testing.assert_allclose(variable.numpy(), plain.variables[name].numpy(), atol=1e-5, rtol=0, err_msg=name)
     assert_one_program(compiled)
 
 
