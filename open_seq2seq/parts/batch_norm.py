@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -19,7 +19,7 @@ def normalize_batch(x: tf.Tensor, mask: tf.Tensor | None, gamma: tf.Tensor, beta
                     count: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Normalises rows by the statistics of the valid rows (Ioffe and Szegedy 2015, section 3).
 
-    If all rows are valid, TensorFlow's operation does it, which takes half the time and has no mask. To save memory,
+    If all rows are valid, ``FusedBatchNormV3`` normalises them in about half the time; it has no mask. To save memory,
     ``x`` is the only tensor ``[rows, channels]`` that is kept for the backward pass. If ``ForwardPass.ranks`` joins
     ranks, the statistics and the sums of the backward pass are computed over all ranks.
 
@@ -46,12 +46,13 @@ def normalize_batch(x: tf.Tensor, mask: tf.Tensor | None, gamma: tf.Tensor, beta
     @tf.custom_gradient
     def normalize(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> Any:
         with tf.name_scope(_SCOPE):
-            y, statistics, kept = _either(all_valid, lambda: _normalized(x, gamma, beta, epsilon),
-                                          lambda: _normalized_by_mask(x, valid, gamma, beta, epsilon, count))
+            y, statistics, reserves = _either(
+                all_valid, lambda: _normalized(x, gamma, beta, epsilon),
+                lambda: _normalized_by_mask(x, valid, gamma, beta, epsilon, count))
 
         def grad(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             with tf.name_scope(_SCOPE), entered(forward):
-                return _either(all_valid, lambda: _gradients(dy, x, gamma, epsilon, kept),
+                return _either(all_valid, lambda: _gradients(dy, x, gamma, epsilon, reserves),
                                lambda: _gradients_by_mask(dy, x, gamma, valid, count, statistics))
 
         return (y, statistics.mean, statistics.variance), grad
@@ -80,33 +81,29 @@ class _Statistics(NamedTuple):
     inverse: tf.Tensor
 
 
-class _Kept(NamedTuple):
-    """What TensorFlow's operation keeps for its gradient."""
-
-    first: tf.Tensor
-    second: tf.Tensor
-    third: tf.Tensor
+# The normalised rows, the statistics, and the reserve spaces of the operation, which are empty if it is not used.
+_Normalized = tuple[tf.Tensor, _Statistics, tuple[tf.Tensor, ...]]
 
 
-def _normalized(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor,
-                epsilon: float) -> tuple[tf.Tensor, _Statistics, _Kept]:
-    """Returns ``x`` normalised by the statistics of all rows, the statistics, and what the gradient needs."""
-    done = tf.raw_ops.FusedBatchNormV3(x=_as_image(x), scale=gamma, offset=beta, mean=[], variance=[], epsilon=epsilon,
-                                       is_training=True)
+def _normalized(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> _Normalized:
+    """Returns ``x`` normalised by the statistics of all rows, the statistics, and what ``_gradients`` needs."""
+    outputs = tf.raw_ops.FusedBatchNormV3(x=_as_image(x), scale=gamma, offset=beta, mean=[], variance=[],
+                                          epsilon=epsilon, is_training=True)
     rows = tf.cast(tf.shape(x)[0], tf.float32)
-    variance = done.batch_variance * ((rows - 1.0) / rows)  # the operation has divided by rows - 1
-    return (tf.reshape(done.y, tf.shape(x)),
-            _Statistics(done.batch_mean, variance, tf.math.rsqrt(variance + epsilon)),
-            _Kept(done.reserve_space_1, done.reserve_space_2, done.reserve_space_3))
+    variance = outputs.batch_variance * ((rows - 1.0) / rows)  # the operation has divided by rows - 1
+    return (tf.reshape(outputs.y, tf.shape(x)),
+            _Statistics(outputs.batch_mean, variance, tf.math.rsqrt(variance + epsilon)),
+            (outputs.reserve_space_1, outputs.reserve_space_2, outputs.reserve_space_3))
 
 
 def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, epsilon: float,
-               kept: _Kept) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+               reserves: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns what ``_gradients_by_mask`` returns, for ``_normalized``."""
-    done = tf.raw_ops.FusedBatchNormGradV3(
-        y_backprop=_as_image(dy), x=_as_image(x), scale=gamma, reserve_space_1=kept.first, reserve_space_2=kept.second,
-        reserve_space_3=kept.third, epsilon=epsilon, is_training=True)
-    return tf.reshape(done.x_backprop, tf.shape(x)), done.scale_backprop, done.offset_backprop
+    first, second, third = reserves
+    outputs = tf.raw_ops.FusedBatchNormGradV3(
+        y_backprop=_as_image(dy), x=_as_image(x), scale=gamma, reserve_space_1=first, reserve_space_2=second,
+        reserve_space_3=third, epsilon=epsilon, is_training=True)
+    return tf.reshape(outputs.x_backprop, tf.shape(x)), outputs.scale_backprop, outputs.offset_backprop
 
 
 def _as_image(x: tf.Tensor) -> tf.Tensor:
@@ -115,7 +112,7 @@ def _as_image(x: tf.Tensor) -> tf.Tensor:
 
 
 def _normalized_by_mask(x: tf.Tensor, mask: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float,
-                        count: tf.Tensor) -> tuple[tf.Tensor, _Statistics, _Kept]:
+                        count: tf.Tensor) -> _Normalized:
     """Returns what ``_normalized`` returns, by the statistics of the rows whose ``mask`` ``[1, rows]`` is 1."""
     wide = tf.cast(x, tf.float32)
     mean = sum_over_ranks(_sums(wide, mask))[0] / count
@@ -123,7 +120,7 @@ def _normalized_by_mask(x: tf.Tensor, mask: tf.Tensor, gamma: tf.Tensor, beta: t
     variance = sum_over_ranks(_sums(tf.square(centered), mask))[0] / count
     inverse = tf.math.rsqrt(variance + epsilon)
     y = tf.cast(centered * (inverse * gamma) + beta, x.dtype)
-    return y, _Statistics(mean, variance, inverse), _Kept(*[tf.zeros([0])] * 3)
+    return y, _Statistics(mean, variance, inverse), (tf.zeros([0]),) * 3
 
 
 def _gradients_by_mask(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, mask: tf.Tensor, count: tf.Tensor,
