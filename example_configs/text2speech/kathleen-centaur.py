@@ -3,6 +3,8 @@
 Data: the recordings of https://github.com/rhasspy/dataset-voice-kathleen (CC0) at 22,050 Hz in kathleen/wavs/, with
       kathleen/metadata.csv; then python scripts/align_speech.py --data_dir=kathleen
 Run:  python run.py --config_file=example_configs/text2speech/kathleen-centaur.py --mode=train_eval
+Time: 28 minutes on two cores of an AMD EPYC with avx512_bf16
+Score: 36.2 % of the characters are misheard by a recogniser (docs/speech-synthesis.md)
 Use:  python run.py speak kathleen-centaur "He turned sharply." > out.wav
 """
 base_config = "centaur_float.py"
