@@ -10,7 +10,16 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.parts.image_blocks import DATA_FORMAT, Kernels, Layer, Shape, global_mean, image_source, make_layer
+from open_seq2seq.parts.image_blocks import (
+    DATA_FORMAT,
+    Kernels,
+    Layer,
+    Shape,
+    Whitening,
+    global_mean,
+    image_source,
+    make_layer,
+)
 from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.utils.errors import ConfigError
 
@@ -25,6 +34,7 @@ class CNNEncoder(Encoder):
     An entry is a pair of a layer and its parameters: ``("conv2d", {"filters": 64, "kernel_size": 3})``. Layers are
     conv2d, max_pooling2d, average_pooling2d, batch_normalization, dropout and dense, with the parameters of the
     functions of the same names in TensorFlow 1 (``tf.layers``), or an activation without parameters: ``("relu", {})``.
+    The first layer may be ``("whitening", {"kernel_size": 2})``; see ``parts.image_blocks.Whitening``.
 
     Attributes:
       output_size: number of channels of the outputs.
@@ -75,9 +85,19 @@ class CNNEncoder(Encoder):
         kernels = Kernels(self.make_initializer(), self.make_regularizer())
         layers: list[Layer] = []
         for number, entry in enumerate(self.params[name]):
-            layers.append(make_layer(entry, shape, kernels, f"{self.params_path}/{name}/{number}"))
+            path = f"{self.params_path}/{name}/{number}"
+            layers.append(make_layer(entry, shape, kernels, path))
+            if isinstance(layers[-1], Whitening) and (name, number) != ("cnn_layers", 0):
+                raise ConfigError([f"'{path}' is whitening, which reads the images themselves: make it the first of "
+                                   f"'{self.params_path}/cnn_layers'."])
             shape = layers[-1].out_shape
         return layers, shape
+
+    @property
+    def whitening(self) -> Whitening | None:
+        """The first layer, if it is one that whitens images; otherwise None."""
+        first = next(iter(self.layers), None)
+        return first if isinstance(first, Whitening) else None
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Encodes images.

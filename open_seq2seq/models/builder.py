@@ -371,6 +371,8 @@ def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = Non
         allocate_carried_states(model)
         if variables_of is None and has_unbuilt_layers(model):
             _build_keras_layers(model)
+        if variables_of is None and model.mode == "train":
+            model.initialize_from_data()
     if variables_of is not None:
         share_variables(model, variables_of)
     return model

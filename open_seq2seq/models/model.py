@@ -161,6 +161,12 @@ class Model(Component):
         cannot handle.
         """
 
+    def initialize_from_data(self) -> None:
+        """Sets those new variables whose initial values depend on the training data; by default there are none.
+
+        The builder calls this in training, also before the variables are restored from a checkpoint.
+        """
+
     def join(self, others: Mapping[str, Any]) -> None:
         """Makes an ensemble of this model and others, which have been built for ``interactive_infer`` and restored.
 

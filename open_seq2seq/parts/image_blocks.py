@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, check_params
@@ -267,6 +268,47 @@ class _Convolution(Layer):
         return _activated(self.convolution(x), self._activation)
 
 
+class Whitening(Layer):
+    """A convolution whose filters whiten the patches of the training images, and the negatives of these filters.
+
+    The filters are the eigenvectors of the patches' second moments, each divided by the square root of its eigenvalue,
+    so that the results are uncorrelated and have the same size. They are set once, by ``fit``, and not trained; the
+    biases are trained. See Jordan 2024, https://arxiv.org/abs/2404.00498, section 3.2.
+    """
+
+    def __init__(self, shape: Shape, params: Mapping[str, Any]) -> None:
+        super().__init__(name="whitening")
+        self.size, self._epsilon = pair(params["kernel_size"]), params["epsilon"]
+        values = math.prod(self.size) * shape[2]
+        self.kernel = self.weight([*self.size, shape[2], values], "orthogonal", trainable=False)
+        self.bias = self.weight([2 * values], "zeros")
+        sizes = zip(shape, self.size, strict=False)
+        self.out_shape = (*(outputs_of(pixels, window, 1, "VALID") for pixels, window in sizes), 2 * values)
+
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
+        y = convolve_on_device(x, cast_weight(self.kernel, x.dtype), (1, 1), "VALID", (1, 1))
+        both = tf.concat([y, -y], axis=-1)
+        return tf.reshape(add_bias(tf.reshape(both, [-1, self.out_shape[-1]]), tf.convert_to_tensor(self.bias)),
+                          tf.shape(both))
+
+    def fit(self, images: np.ndarray) -> None:
+        """Sets the filters.
+
+        Args:
+          images: some of the training images, ``[images, height, width, channels]``.
+        """
+        values = self.kernel.shape[-1]
+        moments, patches = np.zeros([values, values]), 0
+        for image in images:
+            windows = np.lib.stride_tricks.sliding_window_view(image, self.size, axis=(0, 1))
+            rows = np.moveaxis(windows, 2, -1).reshape(-1, values).astype(np.float64)
+            moments += rows.T @ rows
+            patches += len(rows)
+        eigenvalues, vectors = np.linalg.eigh(moments / max(patches, 1))
+        filters = vectors / np.sqrt(eigenvalues + self._epsilon)
+        self.kernel.assign(filters.reshape(self.kernel.shape).astype(np.float32))
+
+
 class _Pooling(Layer):
     def __init__(self, shape: Shape, params: Mapping[str, Any], pool: Callable[..., tf.Tensor]) -> None:
         super().__init__(name="pooling")
@@ -335,6 +377,7 @@ _POOL = ({"pool_size": _SIZE, "strides": _SIZE}, {"padding": _PADDING})
 _SPECS: dict[str, tuple[dict[str, Param], dict[str, Param]]] = {
     "conv2d": ({"filters": _CHANNELS, "kernel_size": _SIZE},
                {"strides": _STRIDES, "padding": _PADDING, "activation": _ACTIVATION, "use_bias": Param(bool, True)}),
+    "whitening": ({"kernel_size": _SIZE}, {"epsilon": Param(float, 5e-4, above=0.0)}),
     "max_pooling2d": _POOL,
     "average_pooling2d": _POOL,
     "batch_normalization": ({}, {"momentum": Param(float, 0.99, minimum=0.0, below=1.0),
@@ -372,7 +415,7 @@ def make_layer(entry: Any, shape: Shape, kernels: Kernels, path: str) -> Layer:
     problems += [f"'{path}/{name}' must be an integer or a pair of integers (height, width), got {value!r}."
                  for name, value in params.items() if required.get(name, optional.get(name)) in (_SIZE, _STRIDES)
                  and not isinstance(value, int) and (len(value) != 2 or any(type(one) is not int for one in value))]
-    if len(shape) != 3 and kind in ("conv2d", "max_pooling2d", "average_pooling2d"):
+    if len(shape) != 3 and kind in ("conv2d", "whitening", "max_pooling2d", "average_pooling2d"):
         problems.append(f"'{path}' is {kind}, which needs images, but a dense layer before it returns vectors: move it "
                         "before the first dense layer.")
     if problems:
@@ -389,6 +432,8 @@ def make_layer(entry: Any, shape: Shape, kernels: Kernels, path: str) -> Layer:
 def _make(kind: str, params: Mapping[str, Any], shape: Shape, kernels: Kernels) -> Layer:
     if kind == "conv2d":
         return _Convolution(shape, params, kernels)
+    if kind == "whitening":
+        return Whitening(shape, params)
     if kind == "batch_normalization":
         return _Norm(shape, params, kernels)
     if kind == "dropout":

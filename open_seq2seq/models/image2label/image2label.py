@@ -73,6 +73,7 @@ def mistakes_picture(images: np.ndarray) -> np.ndarray:
 
 
 TOP = 5
+_WHITENED_PIXELS = 2_000_000  # of the images from which filters that whiten images are computed
 _MOST_CLASSES = 1000  # largest number of classes for which a confusion matrix is computed
 
 
@@ -134,6 +135,15 @@ class Image2Label(EncoderDecoderModel):
                                    "jasper."])
             derived["time_steps"] = self.encoder.output_lengths(source[1])
         return derived
+
+    def initialize_from_data(self) -> None:
+        """Sets the filters of an encoder that whitens images, from images spread over the training set."""
+        whitening = getattr(self.encoder, "whitening", None)
+        if whitening is not None:
+            count, (height, width, _) = self.data_layer.num_examples, self.encoder.params["image_shape"]
+            chosen = min(count, max(1, _WHITENED_PIXELS // (height * width)))
+            examples = np.linspace(0, count - 1, chosen).astype(np.int64)
+            whitening.fit(self.data_layer.make_batch(examples)["source_tensors"][0])
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         """Returns the logits ``[batch, classes]``, with ``average_mirrored`` those of the mean probabilities."""

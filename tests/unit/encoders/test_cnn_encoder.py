@@ -77,7 +77,27 @@ def test_regulariser_and_names():
     assert len(list(regularized_variables(encoder))) == 5
 
 
+def test_whitening():
+    with creating_variables(1):
+        encoder = CNNEncoder({"cnn_layers": [("whitening", {"kernel_size": (2, 3), "epsilon": 1e-9})],
+                              "image_shape": [13, 14, 3]}, name="encoder")
+    images = tf.nn.avg_pool2d(pixels(20), 3, 1, "SAME").numpy() * [1.0, 2.0, 0.5]  # neighbours and colours differ
+    encoder.whitening.fit(images)
+    x = tf.constant(images, tf.float32)
+    results = encoder.whitening(x, None, True)
+    assert results.shape == (20, 12, 12, 36) and encoder.output_size == 36
+    first, second = tf.split(tf.reshape(results, [-1, 36]), 2, axis=1)
+    np.testing.assert_allclose(tf.transpose(first) @ first / len(first), np.eye(18), atol=1e-3)
+    np.testing.assert_array_equal(second, -first)
+    patches = tf.image.extract_patches(x, [1, 2, 3, 1], [1, 1, 1, 1], [1, 1, 1, 1], "VALID")
+    kernel = tf.reshape(encoder.whitening.kernel, [18, 18])
+    np.testing.assert_allclose(first, tf.reshape(patches, [-1, 18]) @ kernel, atol=1e-4)
+    trainable = [name for name, variable in named_variables(encoder).items() if variable.trainable]
+    assert trainable == ["layer_0/bias"]
+
+
 @pytest.mark.parametrize("layers,words", [
+    ([("relu", {}), ("whitening", {"kernel_size": 2})], "make it the first"),
     ([("conv3d", {"filters": 3})], "'encoder_params/cnn_layers/0' is 'conv3d', which is not a layer .*'conv2d'"),
     (["conv2d"], "must be a layer and its parameters"),
     ([("relux", {})], "neither an activation nor one of conv2d"),

@@ -49,6 +49,16 @@ def test_accuracy_does_not_depend_on_the_division_into_batches(folder, capfd):  
     assert model.finalize_evaluation([]) == {}
 
 
+def test_whitening_filters_are_computed_from_the_training_images(folder):  # noqa: F811
+    layers = {"encoder_params": {"cnn_layers": [("whitening", {"kernel_size": 1})]}}
+    model = make(folder, "train", **layers)
+    whitening = model.encoder.whitening
+    filters = whitening.kernel.numpy()
+    whitening.fit(model.data_layer.make_batch(np.arange(model.data_layer.num_examples))["source_tensors"][0])
+    np.testing.assert_array_equal(whitening.kernel, filters)
+    assert make(folder, "eval", model, **layers).encoder.whitening.kernel is whitening.kernel
+
+
 def test_mistakes_are_shown(folder):  # noqa: F811
     model, reporter = make(folder, "train"), Shown(3)
     model.report_sample(batch([0, 1, 1, 0]), [np.array([[1.0, 0], [1, 0], [1, 0], [0, 1]])], reporter)
