@@ -4,6 +4,8 @@ The learning rate falls to zero. There is less dropout, because the run is short
 
 Data: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-multi30k-muon.py --mode=train_eval
+Time: 13.5 minutes on two cores of an AMD EPYC with avx512_bf16
+Score: 38.4 BLEU on test_2016_flickr, 38.8 on the validation set (docs/translation.md)
 """
 base_config = "transformer-multi30k.py"
 dropout = 0.2
