@@ -1,8 +1,9 @@
-"""Seven convolutions for CIFAR-10, trained with Muon: more accurate than ResNet-20 after an hour on two CPU cores.
+"""Seven convolutions for CIFAR-10, trained with Muon for about an hour on two CPU cores.
 
 The network, and most of the recipe, are those of airbench94 (Jordan 2024, https://arxiv.org/abs/2404.00498): a first
 layer that whitens patches of 2 × 2 pixels, and three groups of two convolutions. Evaluation averages the predictions
-for each image and its mirror image. docs/image-classification.md has the accuracies.
+for each image and its mirror image. docs/image-classification.md has the accuracies of an earlier form; this one has
+not been trained to the end.
 
 Data: data_root/cifar-10-batches-bin, the unpacked binary files of CIFAR-10. For folders of JPEG or PNG files,
       see the end of cifar10-resnet20.py.
