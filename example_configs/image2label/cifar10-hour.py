@@ -31,9 +31,9 @@ def group(filters):
 
 base_params = {
     "batch_size_per_gpu": 500,
-    "num_epochs": 27,
-    "eval_steps": 192,
-    "save_checkpoint_steps": 192,
+    "num_epochs": 26,
+    "eval_steps": 480,
+    "save_checkpoint_steps": 480,
     "logdir": "cifar10-hour",
     "optimizer": "Muon",
     "optimizer_params": {"momentum": 0.6, "use_nesterov": True, "rms_rate": None, "adam_lr_ratio": 0.03,
@@ -47,6 +47,7 @@ base_params = {
     "encoder_params": {
         "cnn_layers": [("whitening", {"kernel_size": 2}), gelu, *group(64), *group(256), *group(256), pool(3)],
     },
-    "data_layer_params": {"standardize": "imagenet"},
+    "average_shifted": 1,
+    "data_layer_params": {"standardize": "imagenet", "alternating_flip": True, "cutout": 8},
 }
 base_params["loss_params"] = {"label_smoothing": 0.2}

@@ -98,13 +98,13 @@ class TrainedModel:
         """Returns the result of each input, none of which has to be divided."""
         layer = self.model.data_layer
 
-        def results(examples: np.ndarray) -> list[tuple[int, Any]]:
+        def batch_of(examples: np.ndarray) -> dict[str, Any]:
             batch = layer.make_interactive_batch([inputs[example] for example in examples])
-            batch["ids"] = np.asarray(examples, np.int64) + first
-            return [(number - first, result) for number, result in self._pass.predict([batch])[0]]
+            return {**batch, "ids": np.asarray(examples, np.int64) + first}
 
         with self._lock:
-            return self._in_batches(np.asarray(layer.interactive_lengths(inputs)), results, first)
+            return self._in_batches(np.asarray(layer.interactive_lengths(inputs)), batch_of, self._pass.predict_each,
+                                    first)
 
     def infer_file(self, path: str) -> list[Any]:
         """Returns the full result of each line of a UTF-8 text file, in order.
@@ -281,28 +281,45 @@ class TrainedModel:
             return []
         layer = self.model.data_layer
 
-        def results(examples: np.ndarray) -> list[tuple[int, Any]]:
-            batch = layer.make_scoring_batch([inputs[example] for example in examples],
-                                             [targets[example] for example in examples])
-            outputs = [np.asarray(output) for output in self._score_batch([batch])[0]]
-            return list(zip(examples.tolist(), self.model.target_scores(outputs), strict=True))
+        def batch_of(examples: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+            return examples, layer.make_scoring_batch([inputs[example] for example in examples],
+                                                      [targets[example] for example in examples])
+
+        def results(batches: Iterator[Any]) -> Iterator[list[tuple[int, Any]]]:
+            for examples, batch in batches:
+                outputs = [np.asarray(output) for output in self._score_batch([batch])[0]]
+                yield list(zip(examples.tolist(), self.model.target_scores(outputs), strict=True))
 
         with self._lock:
             if self._score_batch is None:
                 self._score_batch = _scoring_function(self.model)
             # For batching, the length of a target is estimated as if it were an input.
             return self._in_batches(np.maximum(layer.interactive_lengths(inputs), layer.interactive_lengths(targets)),
-                                    results)
+                                    batch_of, results)
 
-    def _in_batches(self, lengths: np.ndarray, results_of: Callable[[np.ndarray], list[tuple[int, Any]]],
+    def _in_batches(self, lengths: np.ndarray, batch_of: Callable[[np.ndarray], Any],
+                    results_of: Callable[[Iterator[Any]], Iterator[list[tuple[int, Any]]]],
                     first: int = 0) -> list[Any]:
-        """Calls ``results_of`` with the indices of the examples in each batch; returns the results in order."""
+        """Divides examples into batches, and returns their results in order.
+
+        Args:
+          lengths: the length of each example.
+          batch_of: returns a batch of the examples with the given indices.
+          results_of: yields (index of the example + ``first``, result) for the examples of each of these batches.
+          first: see ``infer``.
+        """
         layer, cut = self.model.data_layer, list[int]()
         results: list[Any] = [None] * len(lengths)
-        for examples in _batches(layer, lengths):
-            for number, result in results_of(examples):
-                results[number] = result
-            cut += (examples[getattr(layer, "newest_cut", [])] + first).tolist()
+
+        def batches() -> Iterator[Any]:
+            for examples in _batches(layer, lengths):
+                batch = batch_of(examples)
+                cut.extend((examples[getattr(layer, "newest_cut", [])] + first).tolist())
+                yield batch
+
+        for pairs in results_of(batches()):
+            for number, result in pairs:
+                results[number - first] = result
         if cut:  # on standard error, because answers may go to standard output
             print(f"*** Longer than max_length, so only a part was read: {len(cut):,} of {len(lengths):,} inputs, the "
                   f"first is number {min(cut) + 1:,}", file=sys.stderr, flush=True)

@@ -125,7 +125,7 @@ class ImageDataLayer(DataLayer):
         """Returns images (0 to 255), class probabilities, and whether each image could be decoded, bool ``[batch]``."""
         source, draws = self._images, None
         if training:
-            draws = example_uniforms(self.seed, examples, epoch, self._pipeline.num_draws)
+            draws = self._pipeline.draws(self.seed, examples, epoch)
         good = tf.ones_like(examples, tf.bool)
         if isinstance(source, PixelSet):
             images, labels = tf.gather(source.pixels, examples), source.labels(examples)

@@ -1,7 +1,8 @@
 """Crops and augmentation of images: the parameters, the operations, and their sizes and order.
 
 The operations are deterministic: random numbers are passed as arguments. RandAugment: Cubuk et al. 2019,
-https://arxiv.org/abs/1909.13719.
+https://arxiv.org/abs/1909.13719. Cutout: DeVries and Taylor 2017, https://arxiv.org/abs/1708.04552. Alternating flips:
+Jordan 2024, https://arxiv.org/abs/2404.00498, section 3.6.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.parts.randomness import example_uniforms
 
 JITTER_DRAWS = 3
 """Number of random numbers that ``jittered`` needs for each image."""
+CUTOUT_DRAWS = 2
+"""Number of random numbers that ``cut_out`` needs for each image."""
 _GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue (ITU-R BT.601)
 _QUANTILES = 4096
+_BLANK = 128.0  # the grey of pixels from outside of an image, and of cutout
 
 
 def flipped(images: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
@@ -66,6 +71,21 @@ def _luminance(images: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(images * tf.constant(_GREY), axis=-1, keepdims=True)
 
 
+def cut_out(images: tf.Tensor, draws: tf.Tensor, size: int) -> tf.Tensor:
+    """Makes a square of each image grey (128). The square may extend beyond the image.
+
+    Args:
+      images: FP32 ``[batch, height, width, 3]`` with a static height and width.
+      draws: random numbers, at least 0 and below 1, FP32 ``[batch, 2]``: the centre of the square, down and across.
+      size: height and width of the square in pixels.
+    """
+    height, width = images.shape[1:3]
+    starts = tf.cast(draws * tf.constant([height, width], tf.float32), tf.int32) - size // 2
+    rows, columns = (tf.range(length) - starts[:, axis, tf.newaxis] for axis, length in ((0, height), (1, width)))
+    is_cut = ((rows >= 0) & (rows < size))[:, :, tf.newaxis] & ((columns >= 0) & (columns < size))[:, tf.newaxis]
+    return tf.where(is_cut[..., tf.newaxis], _BLANK, images)
+
+
 def moved(images: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
     """Applies an affine map to each image; pixels from outside of the image are grey (128).
 
@@ -81,7 +101,7 @@ def moved(images: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
     rows = tf.concat([linear, shift[:, :, tf.newaxis]], axis=2)
     transforms = tf.pad(tf.reshape(rows, [-1, 6]), [[0, 0], [0, 2]])
     return tf.raw_ops.ImageProjectiveTransformV3(images=images, transforms=transforms, output_shape=[height, width],
-                                                 fill_value=128.0, interpolation="BILINEAR", fill_mode="CONSTANT")
+                                                 fill_value=_BLANK, interpolation="BILINEAR", fill_mode="CONSTANT")
 
 
 def beta_quantiles(alpha: float) -> np.ndarray:
@@ -236,12 +256,16 @@ def image_params(image_size: int, resize_size: int | None, train_crop: str, stan
         "crop_ratio": Param(list, [0.75, 1.33], "Smallest and largest ratio of width to height of a resized crop.",
                             above=0.0, maximum=100.0),
         "random_flip": Param(bool, True, "Whether training images are mirrored with a probability of 50 %."),
+        "alternating_flip": Param(bool, False, "Whether random_flip decides for the first epoch only, after which each "
+                                  "image is mirrored in every second epoch."),
         "color_jitter": Param(float, 0.0, "Largest relative change of brightness, contrast and saturation of training "
                               "images; 0 disables it.", minimum=0.0, maximum=1.0),
         "randaugment_layers": Param(int, 0, "Number of operations applied to each training image, drawn from "
                                     + ", ".join(OPERATIONS) + "; 0 disables them.", minimum=0, maximum=100),
         "randaugment_magnitude": Param(float, 5.0, "Strength of the operations that randaugment_layers applies.",
                                        minimum=0.0, maximum=LARGEST_MAGNITUDE),
+        "cutout": Param(int, 0, "Height and width of a square of each training image, at a random position, that is "
+                        "replaced by grey; 0 disables it.", "pixels", minimum=0, maximum=8192),
         "mixup": Param(float, 0.0, "Mixup of each training image with a random image of the data set; the image's "
                        "share in the mixture has the distribution Beta(mixup, mixup). 0 disables mixup.",
                        minimum=0.0, maximum=100.0),
@@ -265,6 +289,8 @@ def image_problems(params: Mapping[str, Any], path: str) -> list[str]:
         value = params[name]
         if len(value) != 2 or any(type(one) not in (int, float) for one in value) or not value[0] <= value[1]:
             problems.append(f"'{path}/{name}' must be a list of a smallest and a largest number, got {value}.")
+    if params["alternating_flip"] and not params["random_flip"]:
+        problems.append(f"'{path}/alternating_flip' is True, but '{path}/random_flip' is False: set both to the same.")
     least = params["image_size"]
     if resize_size(params) < least:
         problems.append(f"'{path}/resize_size' is {params['resize_size']}, but must be at least image_size, which is "
@@ -372,7 +398,7 @@ def resized_box(image: tf.Tensor, box: tf.Tensor, size: int) -> tf.Tensor:
 class Pipeline:
     """Crops and augments images with values from 0 to 255.
 
-    The random numbers of an image are used in this order: crop, mirror, colours, RandAugment.
+    The random numbers of an image are used in this order: crop, mirror, colours, RandAugment, cutout.
 
     Args:
       params: the parameters of the data layer.
@@ -385,7 +411,17 @@ class Pipeline:
         self._params = params
         self._size, self._resize = params["image_size"], resize_size(params)
         self._layers = params["randaugment_layers"]
-        self.num_draws = BOX_DRAWS + 1 + JITTER_DRAWS + OPERATION_DRAWS * self._layers
+        self.num_draws = BOX_DRAWS + 1 + JITTER_DRAWS + OPERATION_DRAWS * self._layers + CUTOUT_DRAWS
+
+    def draws(self, seed: int, examples: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
+        """Returns the random numbers of training images, FP32 ``[batch, num_draws]``; see ``example_uniforms``."""
+        draws = example_uniforms(seed, examples, epoch, self.num_draws)
+        if not self._params["alternating_flip"]:
+            return draws
+        first = example_uniforms(seed, examples, tf.zeros_like(epoch), self.num_draws)[:, BOX_DRAWS]
+        # Half a turn of the circle of random numbers changes the choice of ``flipped``.
+        flips = tf.math.floormod(first + 0.5 * tf.cast(epoch % 2, tf.float32), 1.0)
+        return tf.concat([draws[:, :BOX_DRAWS], flips[:, tf.newaxis], draws[:, BOX_DRAWS + 1:]], axis=1)
 
     def _takes_box(self, training: bool) -> bool:
         return training and self._params["train_crop"] == "resized"
@@ -430,6 +466,8 @@ class Pipeline:
         if self._params["color_jitter"]:
             images = jittered(images, draws[:, 1:1 + JITTER_DRAWS], self._params["color_jitter"])
         if self._layers:
-            draws = tf.reshape(draws[:, 1 + JITTER_DRAWS:], [-1, self._layers, OPERATION_DRAWS])
-            images = rand_augmented(images, draws, self._params["randaugment_magnitude"])
+            operations = tf.reshape(draws[:, 1 + JITTER_DRAWS:-CUTOUT_DRAWS], [-1, self._layers, OPERATION_DRAWS])
+            images = rand_augmented(images, operations, self._params["randaugment_magnitude"])
+        if self._params["cutout"]:
+            images = cut_out(images, draws[:, -CUTOUT_DRAWS:], self._params["cutout"])
         return images

@@ -109,6 +109,11 @@ class Image2Label(EncoderDecoderModel):
             "average_mirrored": Param(bool, False, "Whether evaluation and inference average the class probabilities "
                                       "of each image and its mirror image, which doubles their time. The validation "
                                       "loss remains that of the image alone.", on_change=FREE),
+            "average_shifted": Param(int, 0, "Number of pixels by which two copies of each image are shifted, one up "
+                                     "and left, one down and right; evaluation and inference average the class "
+                                     "probabilities of the image and the copies, which count half as much. This "
+                                     "triples their time; 0 disables it.", "pixels", minimum=0, maximum=1000,
+                                     on_change=FREE),
             "write_top": Param(int, 1, "Number of most probable classes that inference writes for each example.",
                                "classes", minimum=1, on_change=FREE),
             "show_mistakes": Param(int, 16, "Maximum number of wrongly classified images of a training batch that are "
@@ -121,10 +126,14 @@ class Image2Label(EncoderDecoderModel):
         if not hasattr(layer, "class_names"):
             raise ConfigError([f"'data_layer' is {type(layer).__name__}, but Image2Label needs a data layer with "
                                "class_names, such as CifarDataLayer."])
-        if self.params["average_mirrored"] and not isinstance(layer, ImageDataLayer):
-            raise ConfigError([f"'average_mirrored' is True, but {type(layer).__name__} is not a data layer of images, "
-                               "whose mirror images have the same class: set it to False."])
+        for name, off in (("average_mirrored", False), ("average_shifted", 0)):
+            if self.params[name] and not isinstance(layer, ImageDataLayer):
+                raise ConfigError([f"'{name}' is {self.params[name]}, but {type(layer).__name__} is not a data layer "
+                                   f"of images: set it to {off}."])
         source = layer.fields["source_tensors"][0].shape
+        if (shift := self.params["average_shifted"]) and shift >= source[1]:
+            raise ConfigError([f"'average_shifted' is {shift}, but images have {source[1]} pixels: choose a smaller "
+                               "number."])
         derived = {"num_classes": layer.num_classes, "in_channels": source[-1], "image_shape": list(source[1:]),
                    "batch_size": self.params["batch_size_per_gpu"], **getattr(layer, "encoder_params", {})}
         if part == "decoder" and isinstance(self.encoder, TimeWindows):
@@ -146,14 +155,27 @@ class Image2Label(EncoderDecoderModel):
             whitening.fit(self.data_layer.make_batch(examples)["source_tensors"][0])
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        """Returns the logits ``[batch, classes]``, with ``average_mirrored`` those of the mean probabilities."""
-        (logits,) = super().predict(batch)
-        if not self.params["average_mirrored"]:
-            return [logits]
+        """Returns the logits ``[batch, classes]``; of several views of an image, those of the mean probabilities."""
         images, *others = batch["source_tensors"]
-        (mirrored,) = super().predict({**batch, "source_tensors": [tf.reverse(images, [2]), *others]})
-        both = tf.nn.log_softmax(tf.cast(tf.stack([logits, mirrored]), tf.float32))
-        return [tf.reduce_logsumexp(both, axis=0) - np.log(2.0)]
+        views = self._views(images)
+        logits = [super(Image2Label, self).predict({**batch, "source_tensors": [view, *others]})[0]
+                  for _, view in views]
+        if len(views) == 1:
+            return logits
+        logs = tf.nn.log_softmax(tf.cast(tf.stack(logits), tf.float32))
+        shares = np.array([share for share, _ in views], np.float32)[:, np.newaxis, np.newaxis]
+        return [tf.reduce_logsumexp(logs + np.log(shares), axis=0)]
+
+    def _views(self, images: tf.Tensor) -> list[tuple[float, tf.Tensor]]:
+        """Returns the views of images whose predictions are averaged, each with its share; the sum of these is 1."""
+        views = [(1.0, images)]
+        if shift := self.params["average_shifted"]:
+            height, width = images.shape[1:3]
+            padded = tf.pad(images, [[0, 0], [shift, shift], [shift, shift], [0, 0]], "REFLECT")
+            views = [(0.5, images), (0.25, padded[:, 2 * shift:, 2 * shift:]), (0.25, padded[:, :height, :width])]
+        if self.params["average_mirrored"]:
+            views = [(share / 2, side) for share, view in views for side in (view, tf.reverse(view, [2]))]
+        return views
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
         """Returns the logits ``[batch, classes]``."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +31,8 @@ from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.trail import TRAIL
 
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 _MOST_NAMES = 4  # files that the title of an evaluation names
 WORST = 10
 """Number of examples with the worst results that an evaluation keeps."""
@@ -86,13 +90,10 @@ class EvaluationPass:
         results: list[tuple[int, Any]] = []
         plan = _one_pass(self.model, self._runner)
         with contextlib.closing(plan), _Progress(self.model, self._runner, len(plan), report_progress) as progress:
-            for batches in progress.over(plan):
-                if stops():
-                    raise PassStopped
-                for number, loss, result in self._evaluated(batches):
-                    losses.append((number, loss))
-                    if self._predicts:
-                        results.append((number, result))
+            for number, loss, result in self._evaluated(_until(stops, progress.over(plan))):
+                losses.append((number, loss))
+                if self._predicts:
+                    results.append((number, result))
         loss = _mean_loss(_in_order(self._runner.gather(losses)))
         deco_print(f"{'Validation loss' if self.model.validates else 'Loss'}: {loss:.4f}", offset=1)
         gathered = _in_order(self._runner.gather(results))
@@ -103,13 +104,17 @@ class EvaluationPass:
         self._results = gathered if self._runner.is_chief else []
         return {"val_loss": loss, **metrics}
 
-    def _evaluated(self, batches: list[PassBatch]) -> Iterator[tuple[int, Any, Any]]:
+    def _evaluated(self, rounds: Iterable[list[PassBatch]]) -> Iterator[tuple[int, Any, Any]]:
         """Yields the number of each batch, its loss (means and units), and the result of the model's ``evaluate``."""
-        fetched = self._step([batch for _, _, batch in batches], [fresh for _, fresh, _ in batches])
-        for (number, _, batch), of_batch in zip(batches, fetched, strict=True):
-            means, units, outputs = tf.nest.map_structure(np.asarray, of_batch)
-            result = self.model.evaluate(*without_empty_rows(batch, outputs)) if self._predicts else None
-            yield number, (means, units), result
+        def computed(batches: list[PassBatch]) -> Any:
+            fetched = self._step([batch for _, _, batch in batches], [fresh for _, fresh, _ in batches])
+            return [tf.nest.map_structure(np.asarray, of_batch) for of_batch in fetched]
+
+        at_once = _at_once(self.model, self._runner) if self._predicts else 1
+        for batches, fetched in overlapped(computed, rounds, at_once):
+            for (number, _, batch), (means, units, outputs) in zip(batches, fetched, strict=True):
+                result = self.model.evaluate(*without_empty_rows(batch, outputs)) if self._predicts else None
+                yield number, (means, units), result
 
     def time_rounds(self, least: float, most: float) -> tuple[list[float], int]:
         """Times rounds of one batch per replica, in a run of one process.
@@ -131,7 +136,7 @@ class EvaluationPass:
         start = before = time.perf_counter()
         with contextlib.closing(PlanLoader(layer, plan, order[:replicas] + order)) as loader:
             while batches := [PassBatch(0, True, batch) for batch in itertools.islice(loader, replicas)]:
-                list(self._evaluated(batches))
+                list(self._evaluated([batches]))
                 now = time.perf_counter()
                 seconds.append(now - before)
                 before = now
@@ -172,8 +177,7 @@ class InferencePass:
         self._runner = runner
         signature = [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)]
         # TensorFlow's single-threaded executor works on a single CPU only.
-        self._in_one_thread = (runner.local_replicas == 1 and not tf.config.get_visible_devices("GPU")
-                               and model.searches)
+        self._in_one_thread = _searches_on_cpu(model, runner)
         self._step, self._step_of_one = (runner.compile(self._predict, signature) for _ in range(2))
 
     def _predict(self, batch: Any, fresh: tf.Tensor) -> list[tf.Tensor]:
@@ -189,12 +193,35 @@ class InferencePass:
           batches: at most one batch per replica, as dicts of NumPy arrays.
           fresh: whether the states that the model carries from batch to batch are set to zero first.
         """
+        return self._inferred(batches, self._outputs(batches, fresh))
+
+    def predict_each(self, batches: Iterable[dict[str, Any]]) -> Iterator[Any]:
+        """Yields the result of ``Model.infer`` for each batch, in order, where this process has one replica.
+
+        Several batches may be taken from ``batches`` before the first result is returned.
+        """
+        return (result for _, results in self._predicted([PassBatch(0, True, batch)] for batch in batches)
+                for result in results)
+
+    def _predicted(self, rounds: Iterable[list[PassBatch]]) -> Iterator[tuple[list[PassBatch], list[Any]]]:
+        """Yields each round of batches with the results of its batches."""
+        def outputs(batches: list[PassBatch]) -> list[list[np.ndarray]]:
+            return self._outputs([batch for _, _, batch in batches], batches[0].fresh)
+
+        for batches, results in overlapped(outputs, rounds, _at_once(self._model, self._runner)):
+            yield batches, self._inferred([batch for _, _, batch in batches], results)
+
+    def _outputs(self, batches: list[dict[str, Any]], fresh: bool) -> list[list[np.ndarray]]:
+        """Returns what ``_predict`` computes for each batch."""
         if self._in_one_thread and len(batches[0]["ids"]) == 1:
             with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
                 results = self._step_of_one(batches, [fresh])
         else:
             results = self._step(batches, [fresh] * len(batches))
-        return [self._model.infer(*without_empty_rows(batch, [np.asarray(output) for output in outputs]))
+        return [[np.asarray(output) for output in outputs] for outputs in results]
+
+    def _inferred(self, batches: list[dict[str, Any]], results: list[list[np.ndarray]]) -> list[Any]:
+        return [self._model.infer(*without_empty_rows(batch, outputs))
                 for batch, outputs in zip(batches, results, strict=True)]
 
     def run(self, output_file: str) -> None:
@@ -226,10 +253,53 @@ class InferencePass:
 
     def _results(self, rounds: Iterator[list[PassBatch]]) -> list[tuple[int, Any]]:
         results: list[tuple[int, Any]] = []
-        for batches in rounds:
-            batch_results = self.predict([batch for _, _, batch in batches], batches[0].fresh)
+        for batches, batch_results in self._predicted(rounds):
             results += zip([number for number, _, _ in batches], batch_results, strict=True)
         return results
+
+
+def _until(stops: Callable[[], bool], rounds: Iterable[list[PassBatch]]) -> Iterator[list[PassBatch]]:
+    """Yields the rounds; raises PassStopped before the next one if ``stops`` returns True."""
+    for batches in rounds:
+        if stops():
+            raise PassStopped
+        yield batches
+
+
+def _searches_on_cpu(model: Model, runner: Runner) -> bool:
+    return runner.local_replicas == 1 and not tf.config.get_visible_devices("GPU") and model.searches
+
+
+def _at_once(model: Model, runner: Runner) -> int:
+    """Returns the number of rounds of batches that a pass computes at the same time.
+
+    The small operations of a search leave cores idle, which a second batch can use. The batches of a contiguous data
+    layer need the states after the batches before.
+    """
+    several_cores = (os.cpu_count() or 1) > 1
+    return 2 if _searches_on_cpu(model, runner) and several_cores and not model.data_layer.contiguous else 1
+
+
+def overlapped(compute: Callable[[_Item], _Result], items: Iterable[_Item],
+               at_once: int) -> Iterator[tuple[_Item, _Result]]:
+    """Yields each item with what ``compute`` returns for it, in order, computing some items at the same time.
+
+    Args:
+      compute: called in threads, or in the thread of the caller if ``at_once`` is 1.
+      items: taken in the thread of the caller.
+      at_once: largest number of items that are computed at the same time.
+    """
+    if at_once == 1:
+        yield from ((item, compute(item)) for item in items)
+        return
+    pending: collections.deque[tuple[_Item, Future[_Result]]] = collections.deque()
+    with ThreadPoolExecutor(at_once, "pass") as pool:
+        for item in items:
+            pending.append((item, pool.submit(compute, item)))
+            if len(pending) == at_once:
+                oldest, future = pending.popleft()
+                yield oldest, future.result()
+        yield from ((item, future.result()) for item, future in pending)
 
 
 @contextlib.contextmanager

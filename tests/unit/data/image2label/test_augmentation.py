@@ -66,6 +66,16 @@ def test_flipping_is_decided_by_each_images_number():
     np.testing.assert_array_equal(pipeline.flipped(x, tf.constant([0.4, 0.6])), [x[0, :, ::-1], x[1]])
 
 
+def test_a_square_around_the_drawn_centre_is_cut_out():
+    x, numbers = images(), draws(4, 2)
+    numbers[0] = 0.0, 0.9999999
+    cut = pipeline.cut_out(tf.constant(x), tf.constant(numbers), 4).numpy()
+    for row in range(4):
+        down, across = int(numbers[row, 0] * 7), int(numbers[row, 1] * 9)
+        x[row, max(down - 2, 0):down + 2, max(across - 2, 0):across + 2] = 128.0
+    np.testing.assert_array_equal(cut, x)
+
+
 def test_colours_change_as_defined():
     x, numbers = images(), draws(4, 3)
     changed = pipeline.jittered(x, numbers, 0.4).numpy()

@@ -11,9 +11,11 @@ import tensorflow as tf
 from open_seq2seq.data import CifarDataLayer, ImageFolderDataLayer, ImagenetDataLayer
 from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.parts.forward_pass import forward_pass
+from open_seq2seq.utils.errors import ConfigError
 from tests.unit.data.image2label.conftest import CLASSES, folder_params, picture
 
-EVERYTHING = {"train_crop": "padded", "crop_padding": 2, "color_jitter": 0.3, "randaugment_layers": 2, "mixup": 0.5}
+EVERYTHING = {"train_crop": "padded", "crop_padding": 2, "color_jitter": 0.3, "randaugment_layers": 2, "mixup": 0.5,
+              "cutout": 2}
 
 
 def train_rows(layer, examples, epoch):
@@ -39,6 +41,26 @@ def test_an_images_augmentation_follows_from_seed_example_and_epoch(folder, othe
     assert not np.allclose(train_rows(layer, [3], 2)[3][0], together[3][0])
     assert together[0][0].shape == (6, 6, 3) and together[0][0].dtype == np.float32
     np.testing.assert_allclose(sum(label for _, label in together.values()).sum(), 6.0, rtol=1e-6)
+
+
+def test_flips_alternate_after_the_first_epoch(folder):
+    plain, alternating = (ImageFolderDataLayer(folder_params(folder, train_crop="centre", alternating_flip=alternates))
+                          for alternates in (False, True))
+    plain.seed = alternating.seed = 5
+    first, *others = [train_rows(alternating, range(6), epoch) for epoch in range(4)]
+    drawn = train_rows(plain, range(6), 0)
+    mirrored = 0
+    for example, (image, _) in first.items():
+        np.testing.assert_array_equal(image, drawn[example][0])
+        for epoch, rows in enumerate(others, 1):
+            np.testing.assert_array_equal(rows[example][0], image[:, ::-1] if epoch % 2 else image)
+        mirrored += np.array_equal(image, train_rows(plain, [example], 1)[example][0])
+    assert 0 < mirrored < 6  # the images do not change sides together
+
+
+def test_alternating_flips_need_flips(folder):
+    with pytest.raises(ConfigError, match="alternating_flip' is True, but '.*/random_flip' is False"):
+        ImageFolderDataLayer(folder_params(folder, random_flip=False, alternating_flip=True))
 
 
 @pytest.mark.long

@@ -135,6 +135,24 @@ def test_mirror_images_are_averaged_where_images_are_classified(folder):  # noqa
     np.testing.assert_allclose(double, np.concatenate([expected, expected]), rtol=1e-5)
 
 
+def test_shifted_images_count_half_and_each_side_a_half(folder):  # noqa: F811
+    images = batch([0, 1, 1])["source_tensors"][0]
+    padded = np.pad(images, [(0, 0), (2, 2), (2, 2), (0, 0)], mode="reflect")
+    shifted = [images, padded[:, 4:, 4:], padded[:, :-4, :-4]]
+    plain, averaged = make(folder), make(folder, average_mirrored=True, average_shifted=2)
+    views = np.concatenate([*shifted, *(one[:, :, ::-1] for one in shifted)])
+    logits, found = (model.predict({"source_tensors": [tf.constant(inputs)]})[0].numpy()
+                     for model, inputs in ((plain, views), (averaged, images)))
+    probabilities = (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)).reshape(2, 3, 3, -1).mean(axis=0)
+    expected = probabilities[0] / 2 + probabilities[1] / 4 + probabilities[2] / 4
+    np.testing.assert_allclose(found, np.log(expected), rtol=1e-5)
+
+
+def test_shifts_are_smaller_than_the_images(folder):  # noqa: F811
+    with pytest.raises(ConfigError, match="'average_shifted' is 6, but images have 6 pixels"):
+        make(folder, average_shifted=6)
+
+
 def test_features_of_sound_are_not_mirrored(folder):  # noqa: F811
     model = make(folder, average_mirrored=True)
     model.data_layer = SimpleNamespace(class_names=CLASSES)

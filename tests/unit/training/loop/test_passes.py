@@ -1,12 +1,14 @@
-"""Evaluation and inference of models whose subclasses override some of the methods."""
+"""Passes that compute several batches at once, and those of models whose subclasses override some of the methods."""
 
 from __future__ import annotations
+
+import threading
 
 import pytest
 
 from open_seq2seq.models import Image2Label, LanguageModel, Speech2Text, Text2Label, Text2Text
 from open_seq2seq.runners import Runner
-from open_seq2seq.training.loop.passes import EvaluationPass, _explaining
+from open_seq2seq.training.loop.passes import EvaluationPass, _explaining, overlapped
 from open_seq2seq.utils.errors import UserError
 
 
@@ -38,3 +40,30 @@ def test_other_errors_remain_what_they_are():
         with pytest.raises(ZeroDivisionError), _explaining(made(Text2Text, **methods).model, "evaluate",
                                                            "finalize_evaluation"):
             1 / 0  # noqa: B018
+
+
+def test_two_items_are_computed_at_once_and_returned_in_order():
+    both_run, taken = threading.Barrier(2, timeout=20), []
+
+    def compute(item):
+        if item < 2:
+            both_run.wait()
+        return item * item
+
+    def items():
+        for item in range(5):
+            taken.append(threading.current_thread())
+            yield item
+
+    assert list(overlapped(compute, items(), 2)) == [(item, item * item) for item in range(5)]
+    assert set(taken) == {threading.current_thread()}
+    assert list(overlapped(lambda item: threading.current_thread(), [0], 1)) == [(0, threading.current_thread())]
+
+
+def test_no_more_items_are_taken_than_are_computed():
+    taken = iter(range(100))
+    results = overlapped(str, taken, 3)
+    assert next(results) == (0, "0") and next(taken) == 3
+    results.close()
+    with pytest.raises(ZeroDivisionError):
+        list(overlapped(lambda item: 1 / item, [1, 0, 2], 2))
