@@ -21,7 +21,7 @@ from open_seq2seq.run.run import Run
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError, did_you_mean
-from open_seq2seq.utils.machine import GIB, available_bytes, cpu_name, onednn_setting, speed_flags
+from open_seq2seq.utils.machine import GIB, available_bytes, cores_allowed, cpu_name, onednn_setting, speed_flags
 from open_seq2seq.utils.script import ScriptParser
 from open_seq2seq.utils.shipped import RECIPE, RECIPES, SCRIPTS, as_named, without_repository
 from open_seq2seq.utils.tensorflow_import import import_tensorflow
@@ -220,9 +220,9 @@ def _versions() -> str:
 def _devices() -> Iterator[str]:
     import tensorflow as tf
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = available_bytes()
-    yield f"Processor: {cpu_name()} with {' '.join(speed_flags()) or 'unknown instructions'}; cores to use: {cores}"
+    flags = " ".join(speed_flags()) or "unknown instructions"
+    yield f"Processor: {cpu_name()} with {flags}; cores to use: {cores_allowed()}"
     yield f"oneDNN: {onednn_setting()}" + ("" if memory is None else f"; memory available: {memory / GIB:.1f} GiB")
     yield f"Products on CPU:0: {_speeds('CPU:0', ('float32', 'bfloat16'), 2048)}"
     gpus = tf.config.list_physical_devices("GPU")

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.runners.preflight import time_limit
 from open_seq2seq.runners.runner import Runner
+from open_seq2seq.runners.threads import share_cores
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import ClusterTask, cluster_task, launched_as
 
@@ -150,11 +151,12 @@ def _show_gpus(chosen: list[Any]) -> list[str]:
 
 
 def _divide_cpu(towers: int) -> None:
-    """Splits the CPU into ``towers`` logical devices, which share its threads."""
+    """Splits the CPU into ``towers`` logical devices, and its cores among them."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     if len(tf.config.get_logical_device_configuration(cpu) or [None]) >= towers:
         return
     try:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * towers)
+        share_cores(towers)
     except RuntimeError as error:
         raise UserError(_STARTED) from error

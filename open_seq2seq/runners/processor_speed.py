@@ -31,6 +31,7 @@ from open_seq2seq.parts.conv_blocks.convolution import Window, convolve_over_tim
 from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.parts.rnn.cells import product, transposed
 from open_seq2seq.runners.runner import Runner
+from open_seq2seq.runners.threads import intra_op_threads
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
@@ -259,14 +260,6 @@ def machine_identity() -> dict[str, str | int]:
     """Returns everything that the speeds depend on, by name: processor, versions, settings, threads."""
     return {"probe": _PROBE, "processor": cpu_name(), "instructions": " ".join(speed_flags()),
             "tensorflow": tf.__version__, "onednn": onednn_setting(), "threads": intra_op_threads()}
-
-
-def intra_op_threads() -> int:
-    """Returns the number of threads per operation in this process."""
-    threads = tf.config.threading.get_intra_op_parallelism_threads()
-    given = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return threads or (int(given) if given.isdecimal() else 0) or cores
 
 
 def measure_speeds(seconds: float = _SECONDS, most_rounds: int = _MOST_ROUNDS,

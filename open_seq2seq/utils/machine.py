@@ -1,4 +1,4 @@
-"""The machine: its CPU, whether TensorFlow uses oneDNN on it, and the memory that a process can still allocate."""
+"""The machine: its CPU and cores, whether TensorFlow uses oneDNN on it, and the memory that a process can still allocate."""
 
 from __future__ import annotations
 
@@ -58,6 +58,11 @@ def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
 def cpu_name(path: str = "/proc/cpuinfo") -> str:
     """Returns the CPU's model name, or its architecture if the name is not reported."""
     return _first_value(("model name",), path) or platform.processor() or platform.machine() or _UNKNOWN
+
+
+def cores_allowed() -> int:
+    """Returns the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def device_name() -> str:

@@ -16,6 +16,7 @@ import tensorflow as tf
 from open_seq2seq.optimizers.clipping import Gradients, UniqueRows, sum_duplicates
 from open_seq2seq.runners.preflight import NETWORK_HINTS
 from open_seq2seq.runners.runner import GROUP_BYTES, Runner
+from open_seq2seq.runners.threads import share_cores
 from open_seq2seq.utils.console import mute, unmute
 from open_seq2seq.utils.errors import UserError
 
@@ -107,10 +108,7 @@ def set_defaults() -> None:
 
 
 def take_share(local_rank: int, local_size: int) -> int | None:
-    """Limits this process to one of this host's GPUs and to its share of the cores.
-
-    If the number of threads is already set, by ``TF_NUM_INTRAOP_THREADS``, by ``OMP_NUM_THREADS`` or from Python, it is
-    not changed.
+    """Limits this process to one of this host's GPUs and to its share of the cores; see ``share_cores``.
 
     Args:
       local_rank: rank of this process among the processes on its host.
@@ -122,15 +120,7 @@ def take_share(local_rank: int, local_size: int) -> int | None:
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.set_visible_devices(gpus[local_rank % len(gpus)], "GPU")
-    threading = tf.config.threading
-    is_set = any(name in os.environ for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"))
-    if is_set or threading.get_intra_op_parallelism_threads():
-        return None
-    cores, cores_allowed = os.cpu_count() or 1, len(os.sched_getaffinity(0))
-    # If the launcher has bound this rank to its share of the cores, they need not be divided again.
-    threads = cores_allowed if cores_allowed <= cores // local_size else max(1, cores_allowed // local_size)
-    threading.set_intra_op_parallelism_threads(threads)
-    return threads
+    return share_cores(local_size)
 
 
 def travel_as_rows(tensor: UniqueRows, rows: tf.Tensor, value_bytes: int) -> tf.Tensor:

@@ -29,6 +29,7 @@ from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.utils.console import Bar, deco_print, format_count, format_time
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.machine import cores_allowed
 from open_seq2seq.utils.trail import TRAIL
 
 _Item = TypeVar("_Item")
@@ -276,8 +277,8 @@ def _at_once(model: Model, runner: Runner) -> int:
     The small operations of a search leave cores idle, which a second batch can use. The batches of a contiguous data
     layer need the states after the batches before.
     """
-    several_cores = (os.cpu_count() or 1) > 1
-    return 2 if _searches_on_cpu(model, runner) and several_cores and not model.data_layer.contiguous else 1
+    overlaps = _searches_on_cpu(model, runner) and not model.data_layer.contiguous and cores_allowed() > 1
+    return 2 if overlaps else 1
 
 
 def overlapped(compute: Callable[[_Item], _Result], items: Iterable[_Item],

@@ -25,6 +25,7 @@ from open_seq2seq.runners.processor_speed import (
     speeds_file,
     write_speeds,
 )
+from open_seq2seq.runners.threads import intra_op_threads
 from open_seq2seq.utils.machine import has_onednn
 
 SPEEDS = {kind: {"float32": 100.0, "bfloat16": 150.0} for kind in KINDS}
@@ -101,7 +102,7 @@ def test_a_slow_first_call_leaves_time_for_several_rounds():
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_processor_time_counts_where_the_process_waits_for_a_core(monkeypatch, waits):
-    threads = probe.intra_op_threads()
+    threads = intra_op_threads()
     times = dict.fromkeys(TYPES, 2.0), {"float32": 1.0 if waits else 4.0, "bfloat16": 0.5 if waits else 4.0}
     monkeypatch.setattr(probe, "_least_seconds", lambda *_: times)
     speeds, waited = measure_speeds()

@@ -1,0 +1,36 @@
+"""Number of threads that compute one operation on a CPU."""
+
+from __future__ import annotations
+
+import os
+
+import tensorflow as tf
+
+from open_seq2seq.utils.machine import cores_allowed
+
+
+def intra_op_threads() -> int:
+    """Returns the number of threads per operation in this process."""
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    given = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
+    return threads or (int(given) if given.isdecimal() else 0) or cores_allowed()
+
+
+def share_cores(shares: int) -> int | None:
+    """Limits each operation to one of so many equal shares of this host's cores.
+
+    If the number of threads is already set, by ``TF_NUM_INTRAOP_THREADS``, by ``OMP_NUM_THREADS`` or from Python, it is
+    not changed. Call this before TensorFlow uses a device.
+
+    Returns:
+      The number of threads per operation, or None if it was not changed.
+    """
+    threading = tf.config.threading
+    is_set = any(name in os.environ for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"))
+    if is_set or threading.get_intra_op_parallelism_threads():
+        return None
+    cores, allowed = os.cpu_count() or 1, cores_allowed()
+    # If a launcher has bound this process to its share of the cores, they need not be divided again.
+    threads = allowed if allowed <= cores // shares else max(1, allowed // shares)
+    threading.set_intra_op_parallelism_threads(threads)
+    return threads

@@ -1,0 +1,41 @@
+import os
+
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.runners import threads
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Sets the numbers of cores; returns the numbers of threads that are set."""
+    for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    set_to = []
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", set_to.append)
+    monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 0)
+
+    def cores(total, allowed):
+        monkeypatch.setattr(os, "cpu_count", lambda: total)
+        monkeypatch.setattr(threads, "cores_allowed", lambda: allowed)
+        return set_to
+    return cores
+
+
+@pytest.mark.parametrize("total,allowed,shares,expected", [
+    (8, 8, 2, 4), (8, 8, 3, 2), (8, 2, 4, 2), (8, 3, 2, 3), (8, 6, 2, 3), (2, 2, 4, 1), (1, 1, 1, 1)])
+def test_cores_are_shared_once(machine, total, allowed, shares, expected):
+    set_to = machine(total, allowed)
+    assert threads.share_cores(shares) == expected
+    assert set_to == [expected]
+
+
+def test_a_number_of_threads_that_is_set_remains(machine, monkeypatch):
+    set_to = machine(8, 8)
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "3")
+    assert threads.share_cores(2) is None and threads.intra_op_threads() == 3
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS")
+    assert threads.intra_op_threads() == 8
+    monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 5)
+    assert threads.share_cores(2) is None and threads.intra_op_threads() == 5
+    assert set_to == []
