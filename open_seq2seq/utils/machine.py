@@ -1,4 +1,4 @@
-"""The machine: its CPU and cores, whether TensorFlow uses oneDNN on it, and the memory that a process can still allocate."""
+"""The machine: its CPU and cores, the use of oneDNN, and the memory that a process can still allocate."""
 
 from __future__ import annotations
 
