@@ -274,8 +274,14 @@ class OneOfSome(Runner):
         return self._meeting.exchange(self.process_rank, "share", value)[0]
 
 
-def test_the_context_leaves_together_and_a_failure_inside_is_no_goodbye(capsys):
-    failures = [[], [], []]
+def test_the_context_leaves_together_and_a_failure_inside_is_no_goodbye(capsys, monkeypatch):
+    failures, left, leave = [[], [], []], [], Watchdog.leave
+
+    def noted_leave(dog):
+        left.append(dog)
+        leave(dog)
+
+    monkeypatch.setattr(Watchdog, "leave", noted_leave)
 
     def work(rank, meeting):
         with contextlib.suppress(ZeroDivisionError), watched(OneOfSome(meeting, rank), 30.0,
@@ -287,14 +293,18 @@ def test_the_context_leaves_together_and_a_failure_inside_is_no_goodbye(capsys):
             if fails:
                 dog._thread.join(5.0)
                 raise ZeroDivisionError
-        return dog._thread.is_alive()
+        return dog
 
     for fails in (False, True):
         meeting = Meeting(3)
         with ThreadPoolExecutor(3) as pool:
-            alive = list(pool.map(lambda rank, meeting=meeting: work(rank, meeting), range(3)))
-        assert alive == [False] * 3 if not fails else alive[1]
-        assert [len(heard) for heard in failures] == ([1, 0, 1] if fails else [0, 0, 0])
+            dogs = list(pool.map(lambda rank, meeting=meeting: work(rank, meeting), range(3)))
+        assert set(left) == (set() if fails else set(dogs))
+        assert fails or not any(dog._thread.is_alive() for dog in dogs)
+        # Rank 1 may hear afterwards that the others have ended.
+        assert [len(failures[rank]) for rank in (0, 2)] == ([1, 1] if fails else [0, 0])
+        assert fails or not failures[1]
+        left.clear()
     assert failures[0][0].code == 7 and "divided by zero" in capsys.readouterr().err
 
 
