@@ -141,11 +141,11 @@ def test_shifted_images_count_half_and_each_side_a_half(folder):  # noqa: F811
     shifted = [images, padded[:, 4:, 4:], padded[:, :-4, :-4]]
     plain, averaged = make(folder), make(folder, average_mirrored=True, average_shifted=2)
     views = np.concatenate([*shifted, *(one[:, :, ::-1] for one in shifted)])
-    logits, found = (model.predict({"source_tensors": [tf.constant(inputs)]})[0].numpy()
-                     for model, inputs in ((plain, views), (averaged, images)))
+    logits, averages = (model.predict({"source_tensors": [tf.constant(inputs)]})[0].numpy()
+                        for model, inputs in ((plain, views), (averaged, images)))
     probabilities = (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)).reshape(2, 3, 3, -1).mean(axis=0)
     expected = probabilities[0] / 2 + probabilities[1] / 4 + probabilities[2] / 4
-    np.testing.assert_allclose(found, np.log(expected), rtol=1e-5)
+    np.testing.assert_allclose(averages, np.log(expected), rtol=1e-5)
 
 
 def test_shifts_are_smaller_than_the_images(folder):  # noqa: F811
