@@ -61,6 +61,7 @@ class EvaluationPass:
         self._results: list[Any] = []
         self._runner = runner
         self._predicts = predict and model.predicts_in_evaluation
+        self._at_once = _at_once(model, runner) if self._predicts else 1
         self._step = runner.compile(self._evaluate, [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
 
     def _evaluate(self, batch: Any, fresh: tf.Tensor,
@@ -111,8 +112,7 @@ class EvaluationPass:
             fetched = self._step([batch for _, _, batch in batches], [fresh for _, fresh, _ in batches])
             return [tf.nest.map_structure(np.asarray, of_batch) for of_batch in fetched]
 
-        at_once = _at_once(self.model, self._runner) if self._predicts else 1
-        for batches, fetched in overlapped(computed, rounds, at_once):
+        for batches, fetched in overlapped(computed, rounds, self._at_once):
             for (number, _, batch), (means, units, outputs) in zip(batches, fetched, strict=True):
                 result = self.model.evaluate(*without_empty_rows(batch, outputs)) if self._predicts else None
                 yield number, (means, units), result
@@ -120,8 +120,9 @@ class EvaluationPass:
     def time_rounds(self, least: float, most: float) -> tuple[list[float], int]:
         """Times rounds of one batch per replica, in a run of one process.
 
-        The batches are drawn at random, because a pass begins with the costliest. The first round, which includes the
-        time of tracing, is left out unless it is the only one.
+        The batches are drawn at random, because a pass begins with the costliest. Rounds that a pass computes at the
+        same time count as long as each other. The first ones, which include the time of tracing, are left out unless
+        there are no others.
 
         Args:
           least: number of seconds after which no other round begins, if two have been timed.
@@ -132,18 +133,21 @@ class EvaluationPass:
         """
         layer, replicas = self.model.data_layer, self._runner.local_replicas
         plan = evaluation_plan(layer)
+        total = -(-len(plan) // replicas)
+        at_once = min(self._at_once, total)
         order = np.random.Generator(np.random.Philox(0)).permutation(len(plan)).tolist()
         seconds: list[float] = []
         start = before = time.perf_counter()
-        with contextlib.closing(PlanLoader(layer, plan, order[:replicas] + order)) as loader:
-            while batches := [PassBatch(0, True, batch) for batch in itertools.islice(loader, replicas)]:
-                list(self._evaluated([batches]))
+        with contextlib.closing(PlanLoader(layer, plan, order[:replicas * at_once] + order)) as loader:
+            rounds = ([PassBatch(0, True, batch) for batch in batches] for batches in _groups(loader, replicas))
+            for group in _groups(rounds, at_once):
+                list(self._evaluated(group))
                 now = time.perf_counter()
-                seconds.append(now - before)
+                seconds += [(now - before) / len(group)] * len(group)
                 before = now
-                if now - start > (least if len(seconds) > 2 else most):
+                if now - start > (least if len(seconds) > 2 * at_once else most):
                     break
-        return seconds[1:] or seconds, -(-len(plan) // replicas)
+        return seconds[at_once:] or seconds, total
 
     def _metrics(self, results: list[Any], training_step: int | None) -> dict[str, float]:
         with _explaining(self.model, "evaluate", "finalize_evaluation"):
@@ -257,6 +261,13 @@ class InferencePass:
         for batches, batch_results in self._predicted(rounds):
             results += zip([number for number, _, _ in batches], batch_results, strict=True)
         return results
+
+
+def _groups(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """Yields lists of ``size`` consecutive items; the last one may be shorter."""
+    remaining = iter(items)
+    while group := list(itertools.islice(remaining, size)):
+        yield group
 
 
 def _until(stops: Callable[[], bool], rounds: Iterable[list[PassBatch]]) -> Iterator[list[PassBatch]]:

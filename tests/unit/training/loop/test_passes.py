@@ -8,6 +8,7 @@ import pytest
 
 from open_seq2seq.models import Image2Label, LanguageModel, Speech2Text, Text2Label, Text2Text
 from open_seq2seq.runners import Runner
+from open_seq2seq.training.loop import passes
 from open_seq2seq.training.loop.passes import EvaluationPass, _explaining, overlapped
 from open_seq2seq.utils.errors import UserError
 
@@ -67,3 +68,31 @@ def test_no_more_items_are_taken_than_are_computed():
     results.close()
     with pytest.raises(ZeroDivisionError):
         list(overlapped(lambda item: 1 / item, [1, 0, 2], 2))
+
+
+@pytest.mark.parametrize(("batches", "at_once", "groups"), [
+    (5, 2, [2, 2, 2, 1]), (2, 2, [2, 2]), (1, 2, [1, 1]), (3, 1, [1, 1, 1, 1])])
+def test_rounds_are_timed_as_a_pass_computes_them(monkeypatch, batches, at_once, groups):
+    class Loader(list):
+        def __init__(self, layer, plan, order):
+            super().__init__(order)
+
+        def close(self):
+            pass
+
+    clock, timed = [0.0], []
+
+    def evaluated(self, rounds):
+        timed.append(rounds)
+        clock[0] += 4.0 if len(timed) > 1 else 50.0  # the first ones include the time of tracing
+        return iter(())
+
+    monkeypatch.setattr(passes, "evaluation_plan", lambda layer: range(batches))
+    monkeypatch.setattr(passes, "PlanLoader", Loader)
+    monkeypatch.setattr(passes.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(EvaluationPass, "_evaluated", evaluated)
+    one = made(Text2Text)
+    one.model.data_layer, one._at_once = None, at_once
+    seconds, total = one.time_rounds(1000.0, 1000.0)
+    assert total == batches and list(map(len, timed)) == groups
+    assert seconds == [4.0 / size for size in groups[1:] for _ in range(size)]
