@@ -1,8 +1,8 @@
 """Chooses translations from n-best lists with the help of a trained language model.
 
-usage: python scripts/rescore.py --n_best out.txt.scores.tsv --lm lm_run --alpha 0.2 --beta 0.5
+usage: python scripts/rescore.py --n_best out.scores.tsv --lm lm_run --alpha 0.2 --beta 0.5
          --output_file rescored.txt
-       python scripts/rescore.py --n_best dev.txt.scores.tsv --lm lm_run --alpha 0 0.1 0.2 0.4 --beta 0 0.5
+       python scripts/rescore.py --n_best dev.scores.tsv --lm lm_run --alpha 0 0.1 0.2 0.4 --beta 0 0.5
          --references dev.de
 
 The lists are written by `run.py --mode=infer` with save_scores and decoder_params/n_best. A hypothesis' score becomes
