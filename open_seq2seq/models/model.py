@@ -14,7 +14,6 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.losses.loss import Loss, LossTerm
 from open_seq2seq.models.model_params import optimization_params, reporting_params, run_params
 from open_seq2seq.models.part import Part
@@ -346,7 +345,7 @@ class Model(Component):
         TensorFlow does so for loops that are traced for its single-threaded executor. It optimises such loops less, so
         that batches would take longer.
         """
-        return any(isinstance(part, (AutoregressiveDecoder, LanguageEncoder)) for part in self.submodules)
+        return any(isinstance(part, AutoregressiveDecoder) for part in self.submodules)
 
     def serving_functions(self) -> list[ServingFunction]:
         """Returns what an exported model can do, the function of raw inputs first; by default nothing.

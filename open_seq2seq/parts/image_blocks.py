@@ -305,7 +305,7 @@ class Whitening(Layer):
             moments += rows.T @ rows
             patches += len(rows)
         eigenvalues, vectors = np.linalg.eigh(moments / max(patches, 1))
-        filters = vectors / np.sqrt(eigenvalues + self._epsilon)
+        filters = vectors / np.sqrt(np.maximum(eigenvalues, 0.0) + self._epsilon)  # rounding may make them negative
         self.kernel.assign(filters.reshape(self.kernel.shape).astype(np.float32))
 
 

@@ -90,11 +90,11 @@ def time_remark(trainer: Trainer, eval_model: Model | None) -> str:
     parts = f"{format_count(updates, 'update')} of {_brief(mean)}, measured on {len(seconds)}"
     if eval_model is not None:
         evaluations = -(-updates // eval_model.params["eval_steps"])
-        seconds, rounds = EvaluationPass(eval_model, trainer.runner).time_rounds(_SECONDS, _MOST_SECONDS)
+        seconds, timed, rounds = EvaluationPass(eval_model, trainer.runner).time_rounds(_SECONDS, _MOST_SECONDS)
         mean, error = _mean_and_error(seconds)
         total, uncertainty = total + evaluations * rounds * mean, uncertainty + evaluations * rounds * error
         parts += (f", and {format_count(evaluations, 'evaluation')} of {_brief(rounds * mean)}, measured on "
-                  f"{len(seconds):,} of {rounds:,} batch{'es' * (rounds > 1)}")
+                  f"{timed:,} of {rounds:,} batch{'es' * (rounds > 1)}")
     low, high = format_time(total - uncertainty), format_time(total + uncertainty)
     return f"Time: about {format_time(total)} ({low} to {high}) for {parts}"
 

@@ -157,6 +157,6 @@ def _divide_cpu(towers: int) -> None:
         return
     try:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * towers)
-        share_cores(towers)
+        share_cores(towers, within_process=True)
     except RuntimeError as error:
         raise UserError(_STARTED) from error

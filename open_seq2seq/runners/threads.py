@@ -16,11 +16,15 @@ def intra_op_threads() -> int:
     return threads or (int(given) if given.isdecimal() else 0) or cores_allowed()
 
 
-def share_cores(shares: int) -> int | None:
+def share_cores(shares: int, within_process: bool = False) -> int | None:
     """Limits each operation to one of so many equal shares of this host's cores.
 
     If the number of threads is already set, by ``TF_NUM_INTRAOP_THREADS``, by ``OMP_NUM_THREADS`` or from Python, it is
     not changed. Call this before TensorFlow uses a device.
+
+    Args:
+      shares: number of shares.
+      within_process: whether all shares are for this process, and not one for each of several processes.
 
     Returns:
       The number of threads per operation, or None if it was not changed.
@@ -31,6 +35,7 @@ def share_cores(shares: int) -> int | None:
         return None
     cores, allowed = os.cpu_count() or 1, cores_allowed()
     # If a launcher has bound this process to its share of the cores, they need not be divided again.
-    threads = allowed if allowed <= cores // shares else max(1, allowed // shares)
+    is_bound = not within_process and allowed <= cores // shares
+    threads = allowed if is_bound else max(1, allowed // shares)
     threading.set_intra_op_parallelism_threads(threads)
     return threads

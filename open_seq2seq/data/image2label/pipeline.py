@@ -24,7 +24,7 @@ CUTOUT_DRAWS = 2
 """Number of random numbers that ``cut_out`` needs for each image."""
 _GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue (ITU-R BT.601)
 _QUANTILES = 4096
-_BLANK = 128.0  # the grey of pixels from outside of an image, and of cutout
+_BLANK = 128.0  # the grey of cutout, and of pixels that a rotation, shear or shift takes from outside of an image
 
 
 def flipped(images: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
@@ -292,6 +292,9 @@ def image_problems(params: Mapping[str, Any], path: str) -> list[str]:
     if params["alternating_flip"] and not params["random_flip"]:
         problems.append(f"'{path}/alternating_flip' is True, but '{path}/random_flip' is False: set both to the same.")
     least = params["image_size"]
+    if params["cutout"] >= least:
+        problems.append(f"'{path}/cutout' is {params['cutout']}, but images have {least} pixels in each direction "
+                        "(image_size), so that nothing would be left of many: lower cutout.")
     if resize_size(params) < least:
         problems.append(f"'{path}/resize_size' is {params['resize_size']}, but must be at least image_size, which is "
                         f"{least}: raise resize_size or lower image_size.")

@@ -224,6 +224,11 @@ class LanguageModel(EncoderDecoderModel):
         return {"vocab_size": layer.vocab_size, "tgt_vocab_size": layer.vocab_size, "end_token": layer.end_id,
                 "carry_state": layer.contiguous, "batch_size": self.params["batch_size_per_gpu"], **masked}
 
+    @property
+    def searches(self) -> bool:
+        """Whether inference generates text; evaluation and scores compute all tokens of a line together."""
+        return self.mode != "eval" and self.params["infer_task"] == "generate"
+
     def part_problems(self) -> list[str]:
         layer, params, task = self.data_layer, self.params, "a language model"
         if not (hasattr(layer, "vocab_size") and hasattr(layer, "end_id")):

@@ -91,11 +91,13 @@ class EvaluationPass:
         losses: list[tuple[int, Any]] = []
         results: list[tuple[int, Any]] = []
         plan = _one_pass(self.model, self._runner)
-        with contextlib.closing(plan), _Progress(self.model, self._runner, len(plan), report_progress) as progress:
-            for number, loss, result in self._evaluated(_until(stops, progress.over(plan))):
-                losses.append((number, loss))
-                if self._predicts:
-                    results.append((number, result))
+        progress = _Progress(self.model, self._runner, len(plan), report_progress, self._at_once)
+        with contextlib.closing(plan), progress:
+            for batches, of_batches in progress.counted(self._evaluated(_until(stops, progress.over(plan)))):
+                for (number, _, _), (loss, result) in zip(batches, of_batches, strict=True):
+                    losses.append((number, loss))
+                    if self._predicts:
+                        results.append((number, result))
         loss = _mean_loss(_in_order(self._runner.gather(losses)))
         deco_print(f"{'Validation loss' if self.model.validates else 'Loss'}: {loss:.4f}", offset=1)
         gathered = _in_order(self._runner.gather(results))
@@ -106,48 +108,50 @@ class EvaluationPass:
         self._results = gathered if self._runner.is_chief else []
         return {"val_loss": loss, **metrics}
 
-    def _evaluated(self, rounds: Iterable[list[PassBatch]]) -> Iterator[tuple[int, Any, Any]]:
-        """Yields the number of each batch, its loss (means and units), and the result of the model's ``evaluate``."""
+    def _evaluated(self, rounds: Iterable[list[PassBatch]]) -> Iterator[tuple[list[PassBatch], list[Any]]]:
+        """Yields each round with the loss (means and units) and the result of ``Model.evaluate`` for each batch."""
         def computed(batches: list[PassBatch]) -> Any:
             fetched = self._step([batch for _, _, batch in batches], [fresh for _, fresh, _ in batches])
             return [tf.nest.map_structure(np.asarray, of_batch) for of_batch in fetched]
 
         for batches, fetched in overlapped(computed, rounds, self._at_once):
-            for (number, _, batch), (means, units, outputs) in zip(batches, fetched, strict=True):
-                result = self.model.evaluate(*without_empty_rows(batch, outputs)) if self._predicts else None
-                yield number, (means, units), result
+            yield batches, [
+                ((means, units), self.model.evaluate(*without_empty_rows(batch, outputs)) if self._predicts else None)
+                for (_, _, batch), (means, units, outputs) in zip(batches, fetched, strict=True)]
 
-    def time_rounds(self, least: float, most: float) -> tuple[list[float], int]:
+    def time_rounds(self, least: float, most: float) -> tuple[list[float], int, int]:
         """Times rounds of one batch per replica, in a run of one process.
 
         The batches are drawn at random, because a pass begins with the costliest. Rounds that a pass computes at the
-        same time count as long as each other. The first ones, which include the time of tracing, are left out unless
-        there are no others.
+        same time are timed together. The first ones, which include the time of tracing, are left out unless there are
+        no others.
 
         Args:
           least: number of seconds after which no other round begins, if two have been timed.
           most: number of seconds after which no other round begins.
 
         Returns:
-          The seconds of each round, and the number of rounds of a whole pass.
+          The seconds per round, for each group of rounds that are computed at the same time; the number of rounds in
+          these groups; and the number of rounds of a whole pass.
         """
         layer, replicas = self.model.data_layer, self._runner.local_replicas
         plan = evaluation_plan(layer)
         total = -(-len(plan) // replicas)
         at_once = min(self._at_once, total)
         order = np.random.Generator(np.random.Philox(0)).permutation(len(plan)).tolist()
-        seconds: list[float] = []
+        seconds, sizes = list[float](), list[int]()
         start = before = time.perf_counter()
         with contextlib.closing(PlanLoader(layer, plan, order[:replicas * at_once] + order)) as loader:
             rounds = ([PassBatch(0, True, batch) for batch in batches] for batches in _groups(loader, replicas))
             for group in _groups(rounds, at_once):
                 list(self._evaluated(group))
                 now = time.perf_counter()
-                seconds += [(now - before) / len(group)] * len(group)
+                seconds.append((now - before) / len(group))
+                sizes.append(len(group))
                 before = now
-                if now - start > (least if len(seconds) > 2 * at_once else most):
+                if now - start > (least if len(seconds) > 2 else most):
                     break
-        return seconds[at_once:] or seconds, total
+        return seconds[1:] or seconds, sum(sizes[1:] or sizes), total
 
     def _metrics(self, results: list[Any], training_step: int | None) -> dict[str, float]:
         with _explaining(self.model, "evaluate", "finalize_evaluation"):
@@ -180,6 +184,7 @@ class InferencePass:
     def __init__(self, model: Model, runner: Runner) -> None:
         self._model = model
         self._runner = runner
+        self._at_once = _at_once(model, runner)
         signature = [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)]
         # TensorFlow's single-threaded executor works on a single CPU only.
         self._in_one_thread = _searches_on_cpu(model, runner)
@@ -213,7 +218,7 @@ class InferencePass:
         def outputs(batches: list[PassBatch]) -> list[list[np.ndarray]]:
             return self._outputs([batch for _, _, batch in batches], batches[0].fresh)
 
-        for batches, results in overlapped(outputs, rounds, _at_once(self._model, self._runner)):
+        for batches, results in overlapped(outputs, rounds, self._at_once):
             yield batches, self._inferred([batch for _, _, batch in batches], results)
 
     def _outputs(self, batches: list[dict[str, Any]], fresh: bool) -> list[list[np.ndarray]]:
@@ -247,18 +252,19 @@ class InferencePass:
         layer, runner = self._model.data_layer, self._runner
         if layer.contiguous:
             plan = _one_pass(self._model, runner)
-            with contextlib.closing(plan), _Progress(self._model, runner, len(plan), True) as progress:
-                yield self._results(progress.over(plan))
+            progress = _Progress(self._model, runner, len(plan), True, self._at_once)
+            with contextlib.closing(plan), progress:
+                yield self._results(plan, progress)
             return
         ranks = range(runner.replica_rank, runner.replica_rank + runner.local_replicas)
         loader = WindowLoader(layer, inference_plan(layer), runner.world_size, ranks)
-        with loader, _Progress(self._model, runner, len(loader), True) as progress:
+        with loader, _Progress(self._model, runner, len(loader), True, self._at_once) as progress:
             for count in loader.own.tolist():
-                yield self._results(progress.over(loader.rounds(count, runner.local_replicas)))
+                yield self._results(loader.rounds(count, runner.local_replicas), progress)
 
-    def _results(self, rounds: Iterator[list[PassBatch]]) -> list[tuple[int, Any]]:
+    def _results(self, rounds: Iterable[list[PassBatch]], progress: _Progress) -> list[tuple[int, Any]]:
         results: list[tuple[int, Any]] = []
-        for batches, batch_results in self._predicted(rounds):
+        for batches, batch_results in progress.counted(self._predicted(progress.over(rounds))):
             results += zip([number for number, _, _ in batches], batch_results, strict=True)
         return results
 
@@ -285,10 +291,11 @@ def _searches_on_cpu(model: Model, runner: Runner) -> bool:
 def _at_once(model: Model, runner: Runner) -> int:
     """Returns the number of rounds of batches that a pass computes at the same time.
 
-    The small operations of a search leave cores idle, which a second batch can use. The batches of a contiguous data
-    layer need the states after the batches before.
+    The small operations of a search leave cores idle, which a second batch can use, unless other processes of the run
+    do. The batches of a contiguous data layer need the states after the batches before.
     """
-    overlaps = _searches_on_cpu(model, runner) and not model.data_layer.contiguous and cores_allowed() > 1
+    overlaps = (_searches_on_cpu(model, runner) and runner.num_processes == 1 and cores_allowed() > 1
+                and not model.data_layer.contiguous)
     return 2 if overlaps else 1
 
 
@@ -297,16 +304,18 @@ def overlapped(compute: Callable[[_Item], _Result], items: Iterable[_Item],
     """Yields each item with what ``compute`` returns for it, in order, computing some items at the same time.
 
     Args:
-      compute: called in threads, or in the thread of the caller if ``at_once`` is 1.
+      compute: called in threads, or in the thread of the caller if there is one item or ``at_once`` is 1.
       items: taken in the thread of the caller.
       at_once: largest number of items that are computed at the same time.
     """
-    if at_once == 1:
-        yield from ((item, compute(item)) for item in items)
+    remaining = iter(items)
+    first = list(itertools.islice(remaining, at_once))
+    if len(first) < 2:
+        yield from ((item, compute(item)) for item in itertools.chain(first, remaining))
         return
     pending: collections.deque[tuple[_Item, Future[_Result]]] = collections.deque()
     with ThreadPoolExecutor(at_once, "pass") as pool:
-        for item in items:
+        for item in itertools.chain(first, remaining):
             pending.append((item, pool.submit(compute, item)))
             if len(pending) == at_once:
                 oldest, future = pending.popleft()
@@ -383,30 +392,39 @@ class _Progress:
       runner: the run's runner.
       total: total number of batches of this process.
       report: whether to print lines with the number of batches processed and, at the end, the speed.
+      at_once: number of rounds of batches that are computed at the same time.
     """
 
-    def __init__(self, model: Model, runner: Runner, total: int, report: bool) -> None:
-        self._model, self._runner, self._total, self._report = model, runner, total, report
+    def __init__(self, model: Model, runner: Runner, total: int, report: bool, at_once: int) -> None:
+        self._model, self._runner, self._total, self._report, self._at_once = model, runner, total, report, at_once
         self._bar = Bar(total, shows=runner.num_processes == 1)
         self._stride = max(total // 10, 1)
-        self._done = 0
+        self._begun, self._done, self._rounds = 0, 0, 0
         self._started, self._objects, self._timed = time.perf_counter(), 0, 0
 
     def over(self, rounds: Iterable[list[PassBatch]]) -> Iterator[list[PassBatch]]:
-        """Yields the given rounds, which are lists of at most one batch per replica, and reports on them."""
+        """Yields the given rounds, which are lists of at most one batch per replica, and records where the pass is."""
         model = self._model
         for batches in rounds:
             self._runner.check_ranks()
-            before, self._done = self._done, self._done + len(batches)
+            self._begun += len(batches)
             ids = [batch["ids"] for _, _, batch in batches]
-            TRAIL.note(f"{model.mode} batch", self._done, ids, model.data_layer.describe_example)
+            TRAIL.note(f"{model.mode} batch", self._begun, ids, model.data_layer.describe_example)
             yield batches
-            if before == 0:  # measure the speed after the first round, which includes the time of tracing
+
+    def counted(self, computed: Iterable[tuple[list[PassBatch], _Result]],
+                ) -> Iterator[tuple[list[PassBatch], _Result]]:
+        """Yields the rounds with their results, which have just been computed, and shows the progress."""
+        for batches, results in computed:
+            before, self._done = self._done, self._done + len(batches)
+            self._rounds += 1
+            if self._rounds <= self._at_once:  # the first rounds include the time of tracing
                 self._started = time.perf_counter()
             else:
                 self._timed += 1
-                self._objects += sum(model.num_objects(batch) for _, _, batch in batches)
+                self._objects += sum(self._model.num_objects(batch) for _, _, batch in batches)
             self._show(before)
+            yield batches, results
 
     def _show(self, before: int) -> None:
         if self._bar.is_due:

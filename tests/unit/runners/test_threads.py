@@ -30,6 +30,11 @@ def test_cores_are_shared_once(machine, total, allowed, shares, expected):
     assert set_to == [expected]
 
 
+def test_towers_share_the_cores_of_their_process(machine):
+    assert machine(8, 2) == [] and threads.share_cores(2, within_process=True) == 1
+    assert machine(8, 6) == [1] and threads.share_cores(2, within_process=True) == 3
+
+
 def test_a_number_of_threads_that_is_set_remains(machine, monkeypatch):
     set_to = machine(8, 8)
     monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "3")

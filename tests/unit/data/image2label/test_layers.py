@@ -63,6 +63,11 @@ def test_alternating_flips_need_flips(folder):
         ImageFolderDataLayer(folder_params(folder, random_flip=False, alternating_flip=True))
 
 
+def test_a_cutout_is_smaller_than_the_image(folder):
+    with pytest.raises(ConfigError, match=r"cutout' is 16, but images have 16 pixels"):
+        ImageFolderDataLayer(folder_params(folder, image_size=16, cutout=16))
+
+
 @pytest.mark.long
 def test_mixup_mixes_images_and_labels_alike(folder):
     plain = ImageFolderDataLayer(folder_params(folder, train_crop="padded", standardize="none"))

@@ -168,3 +168,12 @@ def test_sampling_with_both_and_with_an_own_loss(root: Path, loss: Any):
     given = SEQUENCE_LOSS if isinstance(loss, str) else {}
     assert built({**language_model(root), "loss": loss, "loss_params": given,
                   "encoder_params": {**CELL, "num_sampled": 2}}) is not None
+
+
+def test_only_generation_is_a_search(root: Path):
+    generating = built(language_model(root), "interactive_infer")
+    assert generating.searches
+    assert not built({**language_model(root), "infer_task": "score"}, "interactive_infer").searches
+    assert not built(language_model(root), "eval").searches
+    built(classifier(root))  # writes the vocabulary
+    assert not built(classifier(root), "interactive_infer").searches

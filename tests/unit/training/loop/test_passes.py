@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from open_seq2seq.data.contiguous import PassBatch
 from open_seq2seq.models import Image2Label, LanguageModel, Speech2Text, Text2Label, Text2Text
 from open_seq2seq.runners import Runner
 from open_seq2seq.training.loop import passes
@@ -58,7 +60,37 @@ def test_two_items_are_computed_at_once_and_returned_in_order():
 
     assert list(overlapped(compute, items(), 2)) == [(item, item * item) for item in range(5)]
     assert set(taken) == {threading.current_thread()}
-    assert list(overlapped(lambda item: threading.current_thread(), [0], 1)) == [(0, threading.current_thread())]
+
+
+@pytest.mark.parametrize(("count", "at_once"), [(1, 1), (3, 1), (1, 2), (0, 2)])
+def test_what_is_not_computed_at_once_stays_in_the_thread_of_the_caller(count, at_once):
+    here = threading.current_thread()
+    assert list(overlapped(lambda item: threading.current_thread(), range(count), at_once)) == [
+        (item, here) for item in range(count)]
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_the_speed_is_that_of_rounds_after_the_first_ones(monkeypatch, capsys, at_once):
+    class Examples:
+        mode, object_name = "infer", "tokens"
+        data_layer = SimpleNamespace(describe_example=str)
+
+        def num_objects(self, batch):
+            return 60
+
+    clock = [0.0]
+
+    def computed(rounds):
+        for batches, _ in overlapped(lambda batches: None, rounds, at_once):
+            clock[0] += 100.0 if batches[0].number < at_once else 2.0  # with the time of tracing
+            yield batches, None
+
+    monkeypatch.setattr(passes.time, "perf_counter", lambda: clock[0])
+    rounds = [[PassBatch(number, True, {"ids": [number]})] for number in range(5)]
+    with passes._Progress(Examples(), Runner(), 5, True, at_once) as progress:
+        assert [batches for batches, _ in progress.counted(computed(progress.over(rounds)))] == rounds
+    lines = capsys.readouterr().out
+    assert lines.count("Processed") == 5 and "Speed: 30 tokens/s" in lines
 
 
 def test_no_more_items_are_taken_than_are_computed():
@@ -93,6 +125,6 @@ def test_rounds_are_timed_as_a_pass_computes_them(monkeypatch, batches, at_once,
     monkeypatch.setattr(EvaluationPass, "_evaluated", evaluated)
     one = made(Text2Text)
     one.model.data_layer, one._at_once = None, at_once
-    seconds, total = one.time_rounds(1000.0, 1000.0)
-    assert total == batches and list(map(len, timed)) == groups
-    assert seconds == [4.0 / size for size in groups[1:] for _ in range(size)]
+    seconds, measured, total = one.time_rounds(1000.0, 1000.0)
+    assert total == batches and measured == sum(groups[1:]) and list(map(len, timed)) == groups
+    assert seconds == [4.0 / size for size in groups[1:]]
