@@ -93,7 +93,8 @@ INFERENCE = {
     ("--infer_files", "nix"): "names nix, which does not exist", ("--infer_files", "run"): "which is a folder",
     ("--infer_files", "-", "-"): "twice", ("--infer_files", "\udcff"): "which does not exist",
     ("--infer_files", "/dev/zero"): "is a device", ("--mode=train", "--infer_files", "nix"): "mode is train",
-    ("--logdir=nix",): "nix does not exist", ("--logdir=vocab.txt",): "is a file", ("--elastic",): "leave --elastic",
+    ("--logdir=nix",): "nix does not exist", ("--logdir=vocab.txt",): "neither a log directory nor",
+    ("--elastic",): "leave --elastic",
     ("--restore_best_checkpoint=maybe",): "True or False",
 }
 
@@ -123,7 +124,7 @@ def _cases() -> Iterator[Case]:
         ("--config_file=\udcff.py",): Refused("does not exist"), ("--config_file=config.py/x",): Refused("not exist"),
         (CONFIG, "--mode=eval", "--mode=trian"): Refused("'trian'"), ("--config=nix.py", *NEW): Works(),
         ("--mode=infer", "--infer_files", "dev.src"): Refused("neither a config nor a trained model"),
-        ("--mode=infer", "--logdir=nix", "--infer_files", "dev.src"): Refused("has no checkpoint"),
+        ("--mode=infer", "--logdir=nix", "--infer_files", "dev.src"): Refused("nix does not exist"),
         (CONFIG, "--continue_learning", "--logdir=nix"): Refused("contains no checkpoint: leave the flag out"),
         (CONFIG, "--mode=train"): Refused("run is not empty"), (*OF_LOGDIR, "x" * 5000): Refused("does not exist"),
     }

@@ -232,10 +232,10 @@ RECORDINGS: dict[str, tuple[bytes, str]] = {
     "is cut short": (_wav(_VOICE)[:9000], "is truncated"),
     "is cut short, as AIFF": (_wav(_VOICE, format="AIFF", subtype="PCM_16")[:9000], "is truncated"),
     "is cut short, as AU": (_wav(_VOICE, format="AU", subtype="PCM_16")[:9000], "is truncated"),
-    "is cut short, as FLAC": (_wav(_NOISE, format="FLAC")[:9000], "cannot be read completely"),
+    "is cut short, as FLAC": (_wav(_NOISE, format="FLAC")[:9000], "is truncated"),
     "says that it has fewer samples": (_patched(_wav(_VOICE), b"data", 0, 6000), "unexpected bytes after the samples"),
     "says that it has fewer samples, as FLAC": (_flac_saying(5000), "12,000 samples, but its header declares 5,000"),
-    "says that it has more samples, as FLAC": (_flac_saying(13000), "completely"),
+    "says that it has more samples, as FLAC": (_flac_saying(13000), "is truncated"),
     "says that it has 2 ** 31 samples, as FLAC": (_flac_saying(2 ** 31), "declares 2,147,483,648 samples"),
     "says that it has 2 ** 30 bytes of samples": (_patched(_wav(_VOICE), b"data", 0, 2 ** 30), "is truncated"),
     "says that it has 1 sample a second": (_patched(_wav(_VOICE), b"fmt ", 8, 1), "sampling rate"),
@@ -272,7 +272,9 @@ def _cases_of_recordings() -> list[Case]:
         cases.append(Case(f"transcribe: a recording {what}", INFER_SPEECH, Said("dev-0000.wav:"), task="speech",
                           fault=write("wav/dev-0000.wav", content)))
     for thing, (make, said) in NO_FILES.items():
-        words = "does not exist" if thing == "a link to itself" else said
+        # Files of /proc have a size of 0.
+        words = {"a link to itself": "does not exist",
+                 "a file that the kernel does not let be read": "is an empty file"}.get(thing, said)
         cases += [
             Case(f"train: a recording is {thing}", TRAIN_ANEW, Refused("train.csv:3", "train-0001.wav", words),
                  task="speech", fault=make("wav/train-0001.wav")),

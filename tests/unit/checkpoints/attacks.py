@@ -133,6 +133,7 @@ def an_asset_is_a_pipe(checkpoint: Path) -> None:
 def the_optimizer_is_a_folder(checkpoint: Path) -> None:
     (checkpoint / "optimizer.safetensors").unlink()
     (checkpoint / "optimizer.safetensors").mkdir()
+    (checkpoint / "optimizer.safetensors" / "notes.txt").write_text("the user's own\n", encoding="utf-8")
 
 
 @attack("state.json has more than")
