@@ -294,7 +294,7 @@ def image_problems(params: Mapping[str, Any], path: str) -> list[str]:
     least = params["image_size"]
     if params["cutout"] >= least:
         problems.append(f"'{path}/cutout' is {params['cutout']}, but images have {least} pixels in each direction "
-                        "(image_size), so that nothing would be left of many: lower cutout.")
+                        "(image_size), so some training images would be blank: lower cutout.")
     if resize_size(params) < least:
         problems.append(f"'{path}/resize_size' is {params['resize_size']}, but must be at least image_size, which is "
                         f"{least}: raise resize_size or lower image_size.")

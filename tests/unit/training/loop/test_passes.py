@@ -69,6 +69,16 @@ def test_what_is_not_computed_at_once_stays_in_the_thread_of_the_caller(count, a
         (item, here) for item in range(count)]
 
 
+@pytest.mark.parametrize("change", [{"searches": False}, {"contiguous": True}, {"cores": 1}, {"processes": 2}, {}])
+def test_only_searches_of_one_process_on_several_cores_compute_two_batches_at_once(monkeypatch, change):
+    case = {"searches": True, "contiguous": False, "cores": 2, "processes": 1, **change}
+    monkeypatch.setattr(passes.tf.config, "get_visible_devices", lambda kind: [])
+    monkeypatch.setattr(passes, "cores_allowed", lambda: case["cores"])
+    model = SimpleNamespace(searches=case["searches"], data_layer=SimpleNamespace(contiguous=case["contiguous"]))
+    runner = SimpleNamespace(local_replicas=1, num_processes=case["processes"])
+    assert passes._at_once(model, runner) == (1 if change else 2)
+
+
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_the_speed_is_that_of_rounds_after_the_first_ones(monkeypatch, capsys, at_once):
     class Examples:
