@@ -272,9 +272,7 @@ def _cases_of_recordings() -> list[Case]:
         cases.append(Case(f"transcribe: a recording {what}", INFER_SPEECH, Said("dev-0000.wav:"), task="speech",
                           fault=write("wav/dev-0000.wav", content)))
     for thing, (make, said) in NO_FILES.items():
-        # Files of /proc have a size of 0.
-        words = {"a link to itself": "does not exist",
-                 "a file that the kernel does not let be read": "is an empty file"}.get(thing, said)
+        words = "does not exist" if thing == "a link to itself" else said
         cases += [
             Case(f"train: a recording is {thing}", TRAIN_ANEW, Refused("train.csv:3", "train-0001.wav", words),
                  task="speech", fault=make("wav/train-0001.wav")),

@@ -293,7 +293,7 @@ def _header(path: str) -> AudioInfo:
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            if not size:
+            if not size and not file.read(1):  # files of /proc have a size of 0, and reading them may fail
                 raise AudioError("empty", "is an empty file")
             mismatch = header_mismatch(file, size)
             infos = [_part_info(path, file, part) for part in parts_of(file, size, _is_named_mp3(path))]
