@@ -99,8 +99,8 @@ class TrainedModel:
         layer = self.model.data_layer
 
         def batch_of(examples: np.ndarray) -> dict[str, Any]:
-            batch = layer.make_interactive_batch([inputs[example] for example in examples])
-            return {**batch, "ids": np.asarray(examples, np.int64) + first}
+            own = [inputs[example] for example in examples]
+            return {**layer.make_interactive_batch(own), "ids": np.asarray(examples, np.int64) + first, "inputs": own}
 
         with self._lock:
             return self._in_batches(np.asarray(layer.interactive_lengths(inputs)), batch_of, self._pass.predict_each,

@@ -185,16 +185,16 @@ class ParallelTextDataLayer(TextDataLayer):
         """Returns the text of source ids ``[time]`` up to EOS, without special tokens."""
         return self._source_tokenizer.decode(ids)
 
-    def source_tokens(self, example: int, row: int) -> list[str]:
+    def source_tokens(self, example: int, typed: str | None = None) -> list[str]:
         """Returns the tokens of a source sentence as text, at most as many as ``max_length`` allows.
 
         Tokens that the vocabulary does not contain are returned as they are in the sentence.
 
         Args:
           example: index of the example; not used in interactive inference.
-          row: for interactive inference, the row in the newest batch.
+          typed: for interactive inference, the line that the user typed.
         """
-        table, inside = (self._typed_lines, row) if self._data is None else self._located(example)
+        table, inside = self._located(example) if typed is None else (self._typed([typed]), 0)
         return self._source_tokenizer.split(table.text(0, inside))[:self._layout.max_tokens]
 
     def target_tokens(self, ids: Any) -> list[str]:

@@ -93,7 +93,6 @@ class TextDataLayer(DataLayer):
     newest_cut = np.zeros(0, np.int64)
     _data: MixedTables | None = None  # the examples; None in interactive inference
     _tables: Sequence[TokenTable] = ()
-    _typed_lines: TokenTable  # the newest
     _num_empty_typed = 0
     _is_labelled = False  # whether training and evaluation have labels
     _cuts_in_training = False
@@ -272,7 +271,6 @@ class TextDataLayer(DataLayer):
         columns = [column for column in self._columns() if column.side == "source" or column.field is not None]
         table = TokenTable.of_texts(columns, self._rows_of(lines, len(columns)), self._layout)
         self._check_corpora(table.columns, table.corpora)
-        self._typed_lines = table
         return table
 
     def _rows_of(self, lines: Sequence[str], columns: int) -> list[list[str]]:

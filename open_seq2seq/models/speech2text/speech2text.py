@@ -236,7 +236,7 @@ class Speech2Text(EncoderDecoderModel):
         """Returns (example, recognition) for each utterance of the batch."""
         batch, outputs = without_empty_rows(input_values, output_values)
         examples = np.asarray(batch["ids"]).tolist()
-        return list(zip(examples, self._recognitions(outputs, examples), strict=True))
+        return list(zip(examples, self._recognitions(outputs, examples, batch.get("inputs")), strict=True))
 
     def divided(self, given: Any) -> list[Any]:
         """Returns the overlapping windows of a recording that is longer than ``window_seconds``."""
@@ -289,12 +289,13 @@ class Speech2Text(EncoderDecoderModel):
             results, [layer.window_of(example)[1] for example in examples]))
         return writer
 
-    def _recognitions(self, values: list[np.ndarray], examples: list[int]) -> list[Recognition]:
-        """Converts the outputs of ``predict`` to recognitions."""
+    def _recognitions(self, values: list[np.ndarray], examples: list[int],
+                      inputs: list[Any] | None) -> list[Recognition]:
+        """Converts the outputs of ``predict`` to recognitions; ``inputs`` are those of interactive inference."""
         if self._dumps_logits:
             return [Recognition("", None, logits[:length]) for logits, length in zip(*values, strict=True)]
         if self._search is not None:
-            are_windows = self.data_layer.are_windows(examples)
+            are_windows = self.data_layer.are_windows(examples, inputs)
             return [self._searched(self._search, logits[:length], is_window)
                     for logits, length, is_window in zip(*values, are_windows, strict=True)]
         return [Recognition(self.data_layer.ids_to_text(_row(values, row)), self._greedy_words(values, row))
