@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shlex
+import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -212,6 +214,20 @@ def test_the_dockerfile():
         elif word == "COPY":
             assert re.match(r"--from=(\S+)", value)[1] in stages
     assert defaults["PYTHON_IMAGE"].startswith("python:3.11")
+
+
+def test_the_package_can_be_installed_from_what_is_copied_before(tmp_path):
+    for word, value in dockerfile():
+        if "pip install" in value:
+            break
+        if word == "COPY" and not value.startswith("--from"):
+            *sources, folder = value.split()
+            target = tmp_path / folder.strip("/")
+            target.mkdir(parents=True, exist_ok=True)
+            for source in sources:
+                shutil.copy(ROOT / source, target)
+    package = tmp_path / "opt/openseq2seq"
+    assert subprocess.check_output([sys.executable, "setup.py", "--version"], cwd=package, text=True).strip()
 
 
 def ignored(name: str) -> bool:
