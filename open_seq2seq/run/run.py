@@ -246,7 +246,8 @@ class Run:
         from open_seq2seq.report.page import write_report
 
         with self._speaking():
-            return write_report(*(Path(one).expanduser() for one in logdirs), license=license, languages=languages, datasets=datasets)
+            return write_report(*(Path(one).expanduser() for one in logdirs), license=license, languages=languages,
+                                datasets=datasets)
 
     def pack(self, file: str | os.PathLike[str], *, license: str = "", languages: Sequence[str] = (),
              datasets: Sequence[str] = ()) -> Path:
