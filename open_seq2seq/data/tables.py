@@ -91,19 +91,22 @@ class Table:
                             f"columns, but reads {', '.join(names)[:200]}.{did_you_mean(column, names)}")
         return names.index(column)
 
-def csv_rows(path: str, lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int, int, list[str]]]:
+def csv_rows(path: str, lines: Iterable[str], delimiter: str = ",",
+             quoting: int = csv.QUOTE_MINIMAL) -> Iterator[tuple[int, int, list[str]]]:
     """Yields (number of the first line from 1, number of the last line, values) for each row of a CSV file.
 
     Args:
       path: the file, for messages.
       lines: the lines of the file, without line ends.
       delimiter: the character between values.
+      quoting: ``csv.QUOTE_NONE`` if quotes have no special meaning.
 
     Raises:
       DataError: a quote is not closed, a line contains a carriage return or other text after a closing quote, or a
         value has more than 131,072 characters.
     """
-    reader, begin = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True), 1
+    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, quoting=quoting, strict=True)
+    begin = 1
     try:
         for cells in reader:
             yield begin, reader.line_num, cells
