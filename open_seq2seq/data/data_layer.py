@@ -214,6 +214,10 @@ class DataLayer(Component):
         """
         return None
 
+    def examples_read(self, examples: np.ndarray, epoch: int) -> np.ndarray:
+        """Returns the numbers of all examples that a training batch of ``examples`` reads; by default the same."""
+        return examples
+
     def make_batches(self, plan: Iterator[Wanted], training: bool) -> Iterator[tuple[int, dict[str, Any]]] | None:
         """Returns an iterator over (number, batch) of the planned batches, in order; None to make them singly."""
         return dataset_batches(self, plan, training) if self._uses_dataset() else None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.config.files import DATA
-from open_seq2seq.config.params import FREE, REFUSE, Param
+from open_seq2seq.config.params import FREE, REFUSE, Param, without_effect
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, Layout, TokenCorpus, corpus_of_lines
@@ -264,6 +264,7 @@ class TableTextDataLayer(ParallelTextDataLayer):
         inherited = ParallelTextDataLayer.get_optional_params()
         return {
             **{name: spec for name, spec in inherited.items() if name not in FIXED},
+            **without_effect("index_dir", reason=", because tables have no index"),
             **table_params(),
             "source_column": Param((*COLUMN, list), 1, "Column of the source: its number, counted from 1, or its name "
                                    "in the first line; a list for several sources.", minimum=1,
@@ -318,8 +319,8 @@ class TableTextDataLayer(ParallelTextDataLayer):
         if params["only_sources"]:
             lines = enumerate(read_lines(params["source_file"], "The text file"), 1)
             return ((number, self._split(line, f"{shown(params['source_file'])}:{number}")) for number, line in lines)
-        columns = [*self._source_columns, *([params["target_column"]] if self._has_targets else [])]
-        return Table(params["source_file"], columns, params["format"], params["has_header"]).rows()
+        return Table(params["source_file"], [*self._source_columns, params["target_column"]], params["format"],
+                     params["has_header"], self.num_sources + int(self._has_targets)).rows()
 
     def _rows_of(self, lines: Sequence[str], columns: int) -> list[list[str]]:
         return [self._split(line, "The input") for line in lines]
