@@ -184,7 +184,7 @@ _RANGES_OF = {"transformer_policy": {"warmup_steps": {"minimum": 1}}}  # the pol
 
 
 def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], last_step: int,
-                  steps_per_epoch: int | None = None) -> Schedule:
+                  steps_per_epoch: int | None = None, shift: tf.Variable | None = None) -> Schedule:
     """Binds a policy to its arguments.
 
     If ``params`` do not contain the policy's argument ``decay_steps``, it is set to the number of steps that remain
@@ -196,6 +196,8 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
       params: ``lr_policy_params``.
       last_step: number of updates in the run.
       steps_per_epoch: number of updates per epoch; None in runs measured in steps.
+      shift: int64 variable ``[]`` that is added to the number of updates if the schedule depends on ``last_step`` or
+        ``steps_per_epoch``; the sum counts as 0 if it is negative. None for no shift.
 
     Returns:
       Function from the number of updates made so far, an int64 scalar, to the learning rate, an FP32 scalar.
@@ -206,6 +208,8 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     function = resolve_name(policy, "lr_policy", "lr_policy")
     arguments = inspect.signature(function).parameters
     filled, problems = _checked_arguments(function, arguments, dict(params))
+    spans_run = "warmup_share" in filled or any(name in arguments and name not in filled
+                                                for name in ("decay_steps", "steps_per_epoch"))
     if not problems and "warmup_share" in filled:
         filled.setdefault("warmup_steps", round(filled["warmup_share"] * last_step))
     if "decay_steps" in arguments and "decay_steps" not in filled and not problems:
@@ -223,7 +227,9 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
         raise ConfigError(problems)
     schedule = _bind(function, filled)
     schedule(tf.constant(0, tf.int64))  # raises the policy's errors now instead of during training
-    return schedule
+    if shift is None or not spans_run:
+        return schedule
+    return lambda global_step: schedule(tf.maximum(global_step + shift.read_value(), 0))
 
 
 def scaled_schedule(schedule: Schedule, factor: int) -> Schedule:

@@ -124,3 +124,20 @@ def test_a_scaled_schedule_is_so_many_times_as_high_at_each_step(factor):
     for step in (0, 500, 999):
         index = tf.constant(step, tf.int64)
         assert float(scaled_schedule(schedule, factor)(index)) == np.float32(factor) * np.float32(schedule(index))
+
+
+@pytest.mark.parametrize(("policy", "params", "spans_run"), [
+    ("poly_decay", {"warmup_share": 0.1}, True),
+    ("piecewise_constant", {"boundaries": [5], "decay_rates": [0.1]}, True),
+    ("poly_decay", {"decay_steps": 400}, False), ("transformer_policy", {"d_model": 16, "warmup_steps": 400}, False)])
+def test_only_a_schedule_that_spans_the_run_is_shifted(policy, params, spans_run):
+    """The variable is assigned after the schedule was traced."""
+    shift = tf.Variable(0, dtype=tf.int64)
+    plain, schedule = (make_schedule(policy, {"learning_rate": 1.0, **params}, 500, 50, more) for more in (None, shift))
+    traced = tf.function(schedule, input_signature=[tf.TensorSpec([], tf.int64)])
+    for by in (0, -250, 200):
+        shift.assign(by)
+        for step in (0, 240, 270, 500):
+            shifted = max(step + by, 0) if spans_run else step
+            expected = plain(tf.constant(shifted, tf.int64))
+            assert float(traced(tf.constant(step, tf.int64))) == pytest.approx(float(expected), rel=1e-5)
