@@ -89,8 +89,7 @@ class MixedPrecisionOptimizer(Module):
         self._scaler = loss_scaler if loss_scaler is not None else StaticScaler(1.0)
         self._max_grad_norm = max_grad_norm
         if layer_rates is not None and not optimizer.takes_layer_rates:
-            raise ConfigError(["'lr_factors' and 'unfreeze_at' are not available for ScheduleFreeAdamW and Keras "
-                               "optimizers: remove them, or choose another of the toolkit's optimizers."])
+            raise ConfigError(combination_problems({"optimizer": type(optimizer), "lr_factors": layer_rates}))
         self._larc, self._weight_decay = larc, weight_decay
         self._average = optimizer.average if average is None else average
         self._layer_rates = layer_rates
