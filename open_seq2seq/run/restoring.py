@@ -57,8 +57,9 @@ def restore_weights(model: Model, inputs: RunInputs, checkpoint: Checkpoint) -> 
     if is_schedule_free:
         deco_print("Weights: the average of the schedule-free optimizer", offset=1)
     elif used:
-        name = next(name for name in AVERAGES if model.params[name] is not None)
-        deco_print(f"Weights: the {'moving average' if name == 'ema_decay' else 'mean'} ({name})", offset=1)
+        name = next((name for name in AVERAGES if model.params[name] is not None), "")
+        kind = {"": "average in the checkpoint", "ema_decay": "moving average (ema_decay)"}
+        deco_print(f"Weights: the {kind.get(name, f'mean ({name})')}", offset=1)
     elif averages_weights(model.params):
         deco_print("WARNING: this checkpoint has no average of the weights, because its run did not enable one: using "
                    "the weights as trained.", offset=1)
