@@ -31,6 +31,7 @@ _COMPARED = sorted({int(2 ** (place / 2)) for place in range(2 * 24)})
 # fraction of the largest rate. Gradual policies change much less in one update.
 _INTERVALS = 64
 _JUMP = 0.3
+_LARGEST_EXPONENT = 37  # of a power of ten in FP32, with a margin
 
 
 def fixed_lr(global_step: tf.Tensor, learning_rate: float) -> tf.Tensor:
@@ -139,12 +140,16 @@ def inv_poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: in
     ``begin_decay_at`` and ``warmup_steps`` only reduce the default of ``decay_steps`` (see ``make_schedule``).
 
     Raises:
-      ConfigError: the power is not positive.
+      ConfigError: the power is not positive, or so small that k is infinite in FP32.
     """
     if power <= 0.0:
         raise ConfigError([f"'lr_policy_params/power' must be positive, got {power!r}."])
-    least = min(max(min_lr, 1e-8), learning_rate)
-    slope = ((learning_rate / least) ** (1.0 / power) - 1.0) / decay_steps
+    ratio = learning_rate / min(max(min_lr, 1e-8), learning_rate) if learning_rate else 1.0
+    least_power = math.log10(ratio) / _LARGEST_EXPONENT
+    if power < least_power:
+        raise ConfigError([f"'lr_policy_params/power' is {power!r} but must be at least "
+                           f"{math.ceil(100 * least_power) / 100} for the rate to fall to 1/{ratio:.3g} of its start."])
+    slope = (ratio ** (1.0 / power) - 1.0) / decay_steps
     return learning_rate / tf.pow(1.0 + slope * _as_float(global_step), power)
 
 

@@ -43,6 +43,7 @@ CASES = [
      lambda s: min(5e-3, ref.transformer(s, 1.4, 512, 100))),
     ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 1e-3, "power": 2.0},
      lambda s: ref.inverse(s, 0.1, LAST, 1e-3, 2.0)),
+    ("inv_poly_decay", {"learning_rate": 0.0, "min_lr": 0.0}, lambda s: 0.0),
     ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 0.0, "begin_decay_at": 10, "warmup_steps": 200},
      lambda s: ref.inverse(s, 0.1, LAST - 200, 0.0)),
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [10, 100], "decay_rates": [0.1, 0.01]},
@@ -112,6 +113,7 @@ def test_functions_and_names_are_alike():
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [2, 1], "decay_rates": [0.1, 0.2]}, "increasing order"),
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": 3, "decay_rates": [0.1]}, "a list of numbers"),
     ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 0.01, "power": 0}, "must be positive"),
+    ("inv_poly_decay", {"learning_rate": 1e-2, "min_lr": 0, "power": 0.01}, "power' is 0.01 but must be at least 0.17"),
 ])
 def test_mistakes_are_explained(policy, params, message):
     with pytest.raises(ConfigError, match=message):
