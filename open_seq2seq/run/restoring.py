@@ -14,7 +14,7 @@ from open_seq2seq.checkpoints.hugging_face import HuggingFaceFolder
 from open_seq2seq.checkpoints.inputs import RunInputs
 from open_seq2seq.checkpoints.original import OriginalFiles, read_converted
 from open_seq2seq.checkpoints.run_variables import RunVariables
-from open_seq2seq.checkpoints.state import AVERAGE, CARRIED, CONFIG, METRICS
+from open_seq2seq.checkpoints.state import AVERAGE, CARRIED, CONFIG, METRICS, SECONDS
 from open_seq2seq.config.data_note import strings_in
 from open_seq2seq.config.files import ASSET, LARGE, named_files
 from open_seq2seq.config.loader import parse_config
@@ -120,6 +120,7 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
                    f"{now / before:g} times as many examples.")
     trainer.divergence.resume(state.get("divergence", {}))
     trainer.evaluated_at = trainer.step if METRICS in state else -1
+    trainer.began -= state.get(SECONDS, 0)
     trainer.last_metrics = dict(state.get(METRICS, {}))
 
 

@@ -144,6 +144,7 @@ class Trainer:
 
     Attributes:
       step: number of attempted updates, including skipped ones.
+      began: value of ``time.monotonic`` when training began, moved by the time that an earlier trainer of the run took.
       offset: number of micro-batches that all replicas have consumed, minus the number that ``step`` updates consume
         with the current number of replicas and ``iter_size``; 0 unless one of these has changed during the run.
       last_step: the step after which training ends.
@@ -170,7 +171,7 @@ class Trainer:
         self.saver, self.metrics, self.saves = saver, metrics, runner.share(saver is not None)
         self.trackers = trackers
         model.data_layer.seed = seed
-        self.offset = 0
+        self.offset, self.began = 0, time.monotonic()
         self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
         self.evaluated_at = -1
         self.last_metrics: dict[str, float] = {}
@@ -372,7 +373,7 @@ class Trainer:
         """The run's position, and other values that a checkpoint stores besides variables."""
         return RunPosition(self.step, self.epoch, self.micro_batch, self.seed, self.runner.world_size,
                            self.divergence.state(), choice_of(self.model.params), self.optimizer.rates,
-                           self.evaluated_at)
+                           self.evaluated_at, round(time.monotonic() - self.began, 1))
 
     def synchronize(self) -> None:
         """Broadcasts the weights and the optimizer's variables from rank 0 to all ranks."""

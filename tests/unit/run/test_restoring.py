@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -90,3 +91,11 @@ def test_an_average_is_used_whatever_made_it(monkeypatch, capsys, params, kind):
     inputs: Any = SimpleNamespace(check_assets=lambda checkpoint: None)
     restoring.restore_weights(model, inputs, checkpoint)
     assert assigned == {"w": 2} and kind in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("state", "began"), [({"seconds": 30.5}, 69.5), ({}, 100)])
+def test_the_time_of_training_goes_on_in_a_resumed_run(state, began):
+    trainer = MagicMock(began=100.0)
+    trainer.runner.world_size = 1
+    restoring.restore_position(trainer, {"step": 4, "micro_batch": 4, **state})
+    assert trainer.began == began
