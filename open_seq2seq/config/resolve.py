@@ -292,6 +292,10 @@ def _training_problems(params: Mapping[str, Any]) -> list[str]:
     if type(samples) is int and type(loss) is int and loss > 0 and samples % loss:
         problems.append(f"'print_samples_steps' is {samples} but has to be a multiple of 'print_loss_steps', which is "
                         f"{loss}.")
+    averaged = params.get("average_checkpoints")
+    if averaged is not None and params.get("logdir") and params.get("save_checkpoint_steps") is None:
+        problems.append(f"'average_checkpoints' is {averaged!r} but 'save_checkpoint_steps' is not set, so there would "
+                        "be no checkpoints to average: set both or neither.")
     if params.get("xla_buckets") is not None and not params.get("use_xla_jit"):
         problems.append(f"'xla_buckets' is {params['xla_buckets']!r} but 'use_xla_jit' is not set: set both or "
                         "neither. Padding batches to static shapes saves XLA compilations; without XLA, it only slows "

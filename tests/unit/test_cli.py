@@ -71,6 +71,12 @@ def test_flags_and_values(config, ran):
         assert params["lr_policy_params"] == {"learning_rate": 1e-3}
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_xla_on_the_command_line_replaces_the_value_of_the_config(config, ran, value):
+    assert cli.main([config, f"--use_xla_jit={value}"]) == 0
+    assert ran.options[0].config.params("train")["use_xla_jit"] is value
+
+
 def test_config_has_a_short_name(config, ran):
     assert cli.main([config.replace("--config_file", "--config")]) == 0
 
