@@ -109,10 +109,14 @@ class ResolvedConfig:
         params, more = self._overridden(params, (f"{section}_params", source))
         if self.benchmark is not None and section == "train":
             start = params.get("bench_start") if self.benchmark.start is None else self.benchmark.start
+            start = DEFAULT_BENCH_START if start is None else start
+            if type(start) is int and start >= self.benchmark.steps:
+                more.append(f"--bench_steps is {self.benchmark.steps}, but the first --bench_start updates, which are "
+                            f"{start}, are not timed: make --bench_steps greater.")
             params.pop("num_epochs", None)
             params.update(print_samples_steps=None, print_loss_steps=1, save_summaries_steps=None,
                           save_checkpoint_steps=None, logdir="", max_steps=self.benchmark.steps,
-                          bench_start=DEFAULT_BENCH_START if start is None else start)
+                          bench_start=start)
         return params, problems + more
 
     def _overridden(self, params: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:

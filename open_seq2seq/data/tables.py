@@ -6,7 +6,7 @@ import csv
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from open_seq2seq.config.params import Param
 from open_seq2seq.utils.data_files import read_lines, shown
@@ -95,8 +95,9 @@ class Table:
                             f"columns, but reads {', '.join(names)[:200]}.{did_you_mean(column, names)}")
         return names.index(column)
 
+
 def csv_rows(path: str, lines: Iterable[str], delimiter: str = ",",
-             quoting: int = csv.QUOTE_MINIMAL) -> Iterator[tuple[int, int, list[str]]]:
+             quoting: Literal[0, 3] = csv.QUOTE_MINIMAL) -> Iterator[tuple[int, int, list[str]]]:
     """Yields (number of the first line from 1, number of the last line, values) for each row of a CSV file.
 
     Args:

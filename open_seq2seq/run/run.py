@@ -222,7 +222,7 @@ class Run:
 
         Args:
           steps: number of updates.
-          start: number of updates before timing begins; by default that of the config.
+          start: number of these that are made before timing begins; by default that of the config.
         """
         self._perform("train", benchmark=Benchmark(steps, start), no_dir_check=True)
 

@@ -82,10 +82,23 @@ def test_config_has_a_short_name(config, ran):
 
 
 def test_benchmark(config, ran):
-    assert cli.main([config, "--mode=eval", "--benchmark", "--bench_steps=7"]) == 0
+    assert cli.main([config, "--mode=eval", "--benchmark", "--bench_steps=17"]) == 0
     (options,) = ran.options
     assert options.mode == "train" and options.no_dir_check
-    assert options.config.params("train")["max_steps"] == 7
+    assert options.config.params("train")["max_steps"] == 17
+
+
+def test_a_benchmark_times_some_updates(config, ran, capsys):
+    assert cli.main([config, "--benchmark", "--bench_steps=10"]) == 2
+    assert "the first --bench_start updates, which are 10, are not timed" in capsys.readouterr().err
+
+
+def test_the_reason_of_an_exit_is_printed(monkeypatch, capsys):
+    def end(arguments):
+        raise SystemExit("enough")
+
+    monkeypatch.setattr(cli, "_run", end)
+    assert cli.main([]) == 1 and capsys.readouterr().err == "enough\n"
 
 
 @pytest.mark.parametrize(("arguments", "text"), [

@@ -255,7 +255,9 @@ def test_resume(tmp_path):
     (tmp_path / START_MARK).unlink()
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "state.json").touch()
-    assert run(script, str(tmp_path), "echo", "a").stdout == "a --continue_learning\n"
+    (tmp_path / "link").symlink_to(tmp_path)
+    for logdir in (tmp_path, tmp_path / "link"):
+        assert run(script, str(logdir), "echo", "a").stdout == "a --continue_learning\n"
     assert run(script, str(tmp_path), "false").returncode == 1
     assert run(script).returncode == 2
 
