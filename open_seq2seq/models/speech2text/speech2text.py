@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -463,7 +464,7 @@ class SubtitleWriter(_RecordingsWriter):
         super().__init__(output_file, name_of)
         self._format = format
         self._is_file = passes_through(output_file) or Path(output_file).suffix.lower() == f".{format}"
-        self._taken: Counter[str] = Counter()
+        self._taken: set[str] = set()
         if self._is_file and count > 1 and format in TIMED_FORMATS:
             raise UserError(f"One file of subtitles is for one recording, but there are {count:,}: give the name of a "
                             f"folder for the results, without .{format}.")
@@ -480,9 +481,10 @@ class SubtitleWriter(_RecordingsWriter):
             self._file.write(content)
             return
         stem = Path(name).stem
-        self._taken[stem] += 1
-        again = f"-{self._taken[stem]}" if self._taken[stem] > 1 else ""
-        disk.write_new(self._folder / f"{stem}{again}.{self._format}", content)
+        names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+        unique = next(one for one in names if one not in self._taken)
+        self._taken.add(unique)
+        disk.write_new(self._folder / f"{unique}.{self._format}", content)
 
 
 class DumpWriter(_RecordingsWriter):
