@@ -22,6 +22,9 @@ from open_seq2seq.data.fingerprints import Fingerprint, digest_of_beginnings, fi
 from open_seq2seq.parts.component import Component
 from open_seq2seq.utils.errors import DataError, UserError
 
+INPUTS = "interactive_inputs"
+"""In batches of interactive inference: the inputs from which the batch was made, a list."""
+
 
 class DataLayer(Component):
     """Base class of data layers.

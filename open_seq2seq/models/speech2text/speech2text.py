@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.data.data_layer import INPUTS
 from open_seq2seq.data.speech2text.alphabet import NORMALIZATION
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.static_shapes import without_empty_rows
@@ -237,7 +238,7 @@ class Speech2Text(EncoderDecoderModel):
         """Returns (example, recognition) for each utterance of the batch."""
         batch, outputs = without_empty_rows(input_values, output_values)
         examples = np.asarray(batch["ids"]).tolist()
-        return list(zip(examples, self._recognitions(outputs, examples, batch.get("inputs")), strict=True))
+        return list(zip(examples, self._recognitions(outputs, examples, batch.get(INPUTS)), strict=True))
 
     def divided(self, given: Any) -> list[Any]:
         """Returns the overlapping windows of a recording that is longer than ``window_seconds``."""

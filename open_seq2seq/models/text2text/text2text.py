@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, with_change
+from open_seq2seq.data.data_layer import INPUTS
 from open_seq2seq.data.text2text.graph_tokenizers import graph_tokenizer, without_special
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, Member
@@ -300,7 +301,7 @@ class Text2Text(EncoderDecoderModel):
         attention = others[0] if others else [None] * len(ids)
         longest = np.max(batch["source_tensors"][1::2], axis=0)  # of all sources, if examples have several
         empty = longest <= getattr(self.data_layer, "num_special", 0)
-        typed = batch.get("inputs", [None] * len(ids))
+        typed = batch.get(INPUTS, [None] * len(ids))
         translations = []
         for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
             nothing = Translations([Translation(0.0, "")], [0], None)
