@@ -7,7 +7,7 @@ set -eu
 [ $# -ge 2 ] || { echo "usage: deploy/resume.sh LOGDIR COMMAND …" >&2; exit 2; }
 logdir=$1
 shift
-if [ -n "$(find "$logdir" \( -name state.json -o -name .run-start.json \) 2>/dev/null | head -n 1)" ]; then
+if [ -n "$(find -H "$logdir" \( -name state.json -o -name .run-start.json \) 2>/dev/null | head -n 1)" ]; then
   set -- "$@" --continue_learning
 fi
 exec "$@"

@@ -56,6 +56,7 @@ _SWITCHES = {
     "--verbose": "print the config and all variables, which training writes to the logdir in any case",
     "--benchmark": "measure training speed without saving anything",
 }
+_WITHOUT_XLA = "--no_xla_jit"
 
 _WORDS = (*_SWITCHES, *_VALUE_FLAGS)
 
@@ -125,7 +126,10 @@ _NOT_OF_EXPORTS = ("check", "benchmark", "continue_learning", "no_dir_check", "e
 
 
 def _plain_switches(arguments: Sequence[str]) -> list[str]:
-    """Replaces ``--check=True`` by ``--check`` and drops ``--check=False``."""
+    """Replaces ``--check=True`` by ``--check``, and drops ``--check=False``.
+
+    ``--use_xla_jit=False``, which a config may contradict, becomes a switch of its own.
+    """
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     plain = []
     for argument in arguments:
@@ -136,6 +140,8 @@ def _plain_switches(arguments: Sequence[str]) -> list[str]:
             raise UserError(f"{name} must be either True or False, got {text!r}.")
         elif words[text.lower()]:
             plain.append(name)
+        elif name == "--use_xla_jit":
+            plain.append(_WITHOUT_XLA)
     return plain
 
 
@@ -183,6 +189,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_sweep(parser)
     for name, text in _SWITCHES.items():
         parser.add_argument(name, action="store_true", help=text)
+    parser.add_argument(_WITHOUT_XLA, dest="use_xla_jit", action="store_false", help=argparse.SUPPRESS)
+    parser.set_defaults(use_xla_jit=None)  # the config decides
     parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,
                         help="number of steps of the benchmark (default: 20)")
     parser.add_argument("--bench_start", metavar="N", type=_from_zero,
@@ -237,6 +245,8 @@ def _exit_code(arguments: list[str]) -> int:
         if code and launched_as()[1] > 1:  # a hook called sys.exit; the other processes must not wait for this one
             announce(f"it called sys.exit({end.code!r})", code)
             end_all(code)
+        if end.code is not None and not isinstance(end.code, int):
+            sys.stderr.write(f"{_with_notes(str(end.code), end)}\n")
         return code
     except ConfigError as error:
         _report([*error.problems[:-1], _with_notes(error.problems[-1], error)])
@@ -476,7 +486,7 @@ def _check_export(flags: argparse.Namespace) -> None:
 
 
 def _run_of(flags: argparse.Namespace, overrides: list[Override]) -> Run:
-    for key, value in (("bench_start", flags.bench_start), ("use_xla_jit", flags.use_xla_jit or None)):
+    for key, value in (("bench_start", flags.bench_start), ("use_xla_jit", flags.use_xla_jit)):
         if value is not None:
             overrides = [*overrides, Override(None, (key,), value)]
     return Run.of_command(flags.config_file, overrides, flags.trust_code, _WORDS)

@@ -199,7 +199,7 @@ def verify(card: Card, folder: str, data_dir: str | None) -> bool:
     start, output = time.monotonic(), ""
     for command in card.commands:
         deco_print(command)
-        output = _run(command.replace("{data}", os.path.abspath(data_dir or "")), folder)
+        output = _run(command.replace("{data}", shlex.quote(os.path.abspath(data_dir or ""))), folder)
     seconds, value = time.monotonic() - start, figure_of(output, card.pattern or "")
     if value is None:
         raise UserError(f"{card.name}: the output of the last command contains no figure; see {folder}/output.txt.")

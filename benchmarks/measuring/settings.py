@@ -48,12 +48,13 @@ def prepare(config_file: str, mode: str, overrides: Sequence[str], values: Mappi
     """
     from open_seq2seq.config.loader import load_config
     from open_seq2seq.config.overrides import parse_overrides
+    from open_seq2seq.config.recipes import find_recipe
     from open_seq2seq.config.resolve import Benchmark, RunOptions, resolve
     from open_seq2seq.run.training_setup import describe_sections, set_up_process
     from open_seq2seq.runners import make_runner
     from open_seq2seq.runners.processor_speed import settle_precision
 
-    config = resolve(load_config(config_file), mode, parse_overrides(list(overrides), ["--config_file"]),
+    config = resolve(load_config(find_recipe(config_file)), mode, parse_overrides(list(overrides), ["--config_file"]),
                      Benchmark(steps=_ENDLESS) if endless else None)
     specs = describe_sections(RunOptions(mode=mode, config=config, benchmark=endless))
     for spec in specs.values():

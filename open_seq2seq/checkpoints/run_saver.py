@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -34,7 +33,7 @@ from open_seq2seq.checkpoints.folders import (
 )
 from open_seq2seq.checkpoints.inputs import RunInputs
 from open_seq2seq.checkpoints.run_variables import RunPosition, RunVariables
-from open_seq2seq.checkpoints.state import CARRIED, METRICS, PROCESSOR, RUN, SECONDS, state_if_intact
+from open_seq2seq.checkpoints.state import CARRIED, METRICS, PROCESSOR, RUN, state_if_intact
 from open_seq2seq.checkpoints.writing import RESUME_ADVICE
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -87,7 +86,6 @@ class RunSaver:
         self._regular = Checkpointer(directory, max(keep, params["average_checkpoints"] or 0), regular_step, run)
         self._best = Checkpointer(self._best_dir, keep, self._best_order, run)
         self.saved_step = -1
-        self._began = time.monotonic()  # minus the seconds before the run was resumed
         self._evaluated: tuple[int, dict[str, float]] = (-1, {})  # step and metrics of the last evaluation
 
     @property
@@ -116,8 +114,6 @@ class RunSaver:
     def resume(self, step: int) -> None:
         """Continues from the regular checkpoint of a step, and removes what a killed run has kept too long."""
         self.saved_step = step
-        with contextlib.suppress(CheckpointError):
-            self._began -= read_state(self.directory / regular_name(step)).get(SECONDS, 0)
         self._regular.remove_old(regular_name(step))
         orders = {path.name: order for path in list_checkpoints(self._best_dir, best=True)
                   if (order := self._best_order(path.name)) is not None and files_of(path, self._run) is not None}
@@ -275,8 +271,7 @@ class RunSaver:
 
     def _snapshot(self, position: RunPosition, variables: RunVariables, more: Mapping[str, Any],
                   carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:
-        state = {**asdict(position), RUN: self._run, "data": self.inputs.data, PROCESSOR: device_name(),
-                 SECONDS: round(time.monotonic() - self._began, 1), **more}
+        state = {**asdict(position), RUN: self._run, "data": self.inputs.data, PROCESSOR: device_name(), **more}
         # A resumed run would not know the steps of earlier evaluations; the metrics of a state mark that of its step.
         del state["evaluated_at"]
         optimizer = {**variables.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}

@@ -118,12 +118,14 @@ def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list
                 continue
             text = arguments[index]
             index += 1
-        path = name[2:].split("/")
+        path, value = name[2:].split("/"), parse_value(text)
+        if path == ["logdir"] and not isinstance(value, (str, list, type(None))):
+            value = text  # folders may be called 2024
         if len(path) > DEEPEST:
             problems.append(f"'{name}' has {len(path):,} levels, but a config may have at most {DEEPEST}.")
         elif not all(path):
             problems.append(f"'{name}' has an empty part: write --key/subkey=value.")
-        elif not (override := Override.at(path, parse_value(text), text)).keys:
+        elif not (override := Override.at(path, value, text)).keys:
             problems.append(f"'{name}' names a whole section: write {name}/key=value.")
         else:
             overrides.append(override)

@@ -109,10 +109,14 @@ class ResolvedConfig:
         params, more = self._overridden(params, (f"{section}_params", source))
         if self.benchmark is not None and section == "train":
             start = params.get("bench_start") if self.benchmark.start is None else self.benchmark.start
+            start = DEFAULT_BENCH_START if start is None else start
+            if type(start) is int and start >= self.benchmark.steps:
+                more.append(f"--bench_steps is {self.benchmark.steps}, but the first --bench_start updates, which are "
+                            f"{start}, are not timed: make --bench_steps greater.")
             params.pop("num_epochs", None)
             params.update(print_samples_steps=None, print_loss_steps=1, save_summaries_steps=None,
                           save_checkpoint_steps=None, logdir="", max_steps=self.benchmark.steps,
-                          bench_start=DEFAULT_BENCH_START if start is None else start)
+                          bench_start=start)
         return params, problems + more
 
     def _overridden(self, params: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
@@ -292,6 +296,10 @@ def _training_problems(params: Mapping[str, Any]) -> list[str]:
     if type(samples) is int and type(loss) is int and loss > 0 and samples % loss:
         problems.append(f"'print_samples_steps' is {samples} but has to be a multiple of 'print_loss_steps', which is "
                         f"{loss}.")
+    averaged = params.get("average_checkpoints")
+    if averaged is not None and params.get("logdir") and params.get("save_checkpoint_steps") is None:
+        problems.append(f"'average_checkpoints' is {averaged!r} but 'save_checkpoint_steps' is not set, so there would "
+                        "be no checkpoints to average: set both or neither.")
     if params.get("xla_buckets") is not None and not params.get("use_xla_jit"):
         problems.append(f"'xla_buckets' is {params['xla_buckets']!r} but 'use_xla_jit' is not set: set both or "
                         "neither. Padding batches to static shapes saves XLA compilations; without XLA, it only slows "

@@ -22,6 +22,9 @@ from open_seq2seq.data.fingerprints import Fingerprint, digest_of_beginnings, fi
 from open_seq2seq.parts.component import Component
 from open_seq2seq.utils.errors import DataError, UserError
 
+INPUTS = "interactive_inputs"
+"""In batches of interactive inference: the inputs from which the batch was made, a list."""
+
 
 class DataLayer(Component):
     """Base class of data layers.
@@ -213,6 +216,10 @@ class DataLayer(Component):
           training: whether the batches are for training; if not, the epoch is always 0.
         """
         return None
+
+    def examples_read(self, examples: np.ndarray, epoch: int) -> np.ndarray:
+        """Returns the numbers of all examples that a training batch of ``examples`` reads; by default the same."""
+        return examples
 
     def make_batches(self, plan: Iterator[Wanted], training: bool) -> Iterator[tuple[int, dict[str, Any]]] | None:
         """Returns an iterator over (number, batch) of the planned batches, in order; None to make them singly."""

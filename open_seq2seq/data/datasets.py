@@ -5,7 +5,6 @@ Also where the records of TFRecord files begin.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import struct
@@ -151,17 +150,29 @@ class _Run:
 
         If none fails alone, returns "One of", followed by the first examples of the batch.
         """
-        singles = (Wanted(place, wanted.examples[place:place + 1], wanted.epoch)
-                   for place in range(len(wanted.examples)))
+        examples = wanted.examples
+        faulty: int | None = None
+        if self._training:  # first without augmentation, which may mix a broken example into others
+            faulty = self._first_faulty(self._layer.examples_read(examples, wanted.epoch), 0, False)
+        if faulty is None:
+            faulty = self._first_faulty(examples, wanted.epoch, self._training)
+        if faulty is not None:
+            return self._layer.describe_example(faulty)
+        shown = ", ".join(self._layer.describe_example(int(example)) for example in examples[:_SHOWN])
+        more = len(examples) - _SHOWN
+        return f"One of {shown}" + (f" and {more} more" if more > 0 else "")
+
+    def _first_faulty(self, examples: np.ndarray, epoch: int, training: bool) -> int | None:
+        """Returns the first of some examples that fails when it is alone in a batch; None if there is none."""
+        run = _Run(self._layer, (Wanted(place, examples[place:place + 1], epoch) for place in range(len(examples))),
+                   training)
         good = 0
         try:
-            for _ in _Run(self._layer, singles, self._training).raw_batches():
+            for _ in run.raw_batches() if run.dataset is not None else ():
                 good += 1
         except tf.errors.OpError:
-            return self._layer.describe_example(int(wanted.examples[good]))
-        shown = ", ".join(self._layer.describe_example(int(example))
-                          for example in itertools.islice(wanted.examples, _SHOWN))
-        return f"One of {shown}" + (f" and {good - _SHOWN} more" if good > _SHOWN else "")
+            return int(examples[good])
+        return None
 
 
 def _is_of(batch: Mapping[str, Any], wanted: Wanted) -> bool:

@@ -6,7 +6,7 @@ import csv
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from open_seq2seq.config.params import Param
 from open_seq2seq.utils.data_files import read_lines, shown
@@ -36,12 +36,15 @@ class Table:
       columns: the wanted columns: numbers, counted from 1, or names from the first line; [None] for whole lines.
       format: ``tsv``, ``csv``, or None to decide by the file's name.
       has_header: whether the first line contains names; implied by a column given by name.
+      num_read: how many of the columns are read, the first ones; None for all. Inference reads no targets, but their
+        names also imply a header.
     """
 
     path: str
     columns: Sequence[int | str | None]
     format: str | None = None
     has_header: bool = False
+    num_read: int | None = None
 
     @property
     def kind(self) -> str:
@@ -50,7 +53,7 @@ class Table:
         return self.format or ("csv" if name.endswith(".csv") else "tsv")
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yields (line number from 1, values of the wanted columns) for each row.
+        """Yields (line number from 1, values of the columns that are read) for each row.
 
         A row of a CSV file may have several lines; its number is that of its last line.
 
@@ -58,7 +61,8 @@ class Table:
           DataError: the file is missing, empty or not UTF-8, a row has too few columns, a name is not in the first
             line, quotes are not closed, or a value in a CSV file has more than 131,072 characters.
         """
-        if list(self.columns) == [None]:
+        columns = list(self.columns[:self.num_read])
+        if columns == [None]:
             yield from ((number, [line]) for number, line in enumerate(read_lines(self.path, "The file"), 1))
             return
         rows = self._split()
@@ -66,7 +70,7 @@ class Table:
         first = next(rows, None)
         if first is None:
             raise DataError(f"The file {shown(self.path)} is empty.")
-        indices = [self._place(column, first[1]) for column in self.columns if column is not None]
+        indices = [self._place(column, first[1]) for column in columns if column is not None]
         for number, cells in (rows if header else itertools.chain([first], rows)):
             if len(cells) <= max(indices, default=0):
                 count = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
@@ -91,19 +95,23 @@ class Table:
                             f"columns, but reads {', '.join(names)[:200]}.{did_you_mean(column, names)}")
         return names.index(column)
 
-def csv_rows(path: str, lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int, int, list[str]]]:
+
+def csv_rows(path: str, lines: Iterable[str], delimiter: str = ",",
+             quoting: Literal[0, 3] = csv.QUOTE_MINIMAL) -> Iterator[tuple[int, int, list[str]]]:
     """Yields (number of the first line from 1, number of the last line, values) for each row of a CSV file.
 
     Args:
       path: the file, for messages.
       lines: the lines of the file, without line ends.
       delimiter: the character between values.
+      quoting: ``csv.QUOTE_NONE`` if quotes have no special meaning.
 
     Raises:
       DataError: a quote is not closed, a line contains a carriage return or other text after a closing quote, or a
         value has more than 131,072 characters.
     """
-    reader, begin = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True), 1
+    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, quoting=quoting, strict=True)
+    begin = 1
     try:
         for cells in reader:
             yield begin, reader.line_num, cells

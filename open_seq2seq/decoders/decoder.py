@@ -96,9 +96,12 @@ def check_loss_of_same_positions(model: Any, decoder: str) -> None:
     """
     loss = getattr(model, "loss", None)
     if getattr(loss, "offsets_targets", False):
+        inner = "seq_loss_params/" if "seq_loss_params" in getattr(loss, "params", {}) else ""
+        names = [f"loss_params/{inner}offset_target_by_one"]
+        if "use_start_token" in getattr(getattr(model, "data_layer", None), "params", {}):
+            names.append("data_layer_params/use_start_token")
         raise ConfigError([f"{decoder} predicts target t at position t, but {type(loss).__name__} compares position t "
-                           "with target t + 1: set loss_params/offset_target_by_one and "
-                           "data_layer_params/use_start_token to False."])
+                           f"with target t + 1: set {' and '.join(names)} to False."])
 
 
 def check_loss(model: Any, begin_with_start: bool, decoder: str) -> None:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.params import FREE, REFUSE, Param, check_params
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
-from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoders.decoder import Decoder, check_loss_of_same_positions
 from open_seq2seq.decoding.ctc.prefix_scores import CtcPrefixScorer
 from open_seq2seq.decoding.sampling import sampling_params
 from open_seq2seq.parts.component import Module
@@ -300,6 +300,7 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         return tf.reshape(rows, tf.concat([tf.shape(attended)[:-1], [self.params["tgt_vocab_size"]]], 0))
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
+        check_loss_of_same_positions(self.model, type(self).__name__)
         rate = 1.0 - self.params["dropout_keep_prob"]
         shifted = tf.pad(ids, [[0, 0], [1, 0]], constant_values=self.params["GO_SYMBOL"])[:, :-1]
         embedded = self._embed(shifted, tf.range(tf.shape(ids)[1]))

@@ -478,12 +478,15 @@ def _result(search: _Search, state: _State) -> BeamResult:
     settings = search.settings
     found = settings.exist(state.finished_scores)
     missing = tf.cumsum(tf.cast(~found, tf.int32), axis=1, exclusive=True)
-    ids = tf.where(found[:, :, tf.newaxis], state.finished_ids, tf.gather(state.alive_ids, missing, batch_dims=1))
     alive_scores = state.alive_log_probs / length_divisor(
         search.max_lengths, settings.alpha, settings.rules)[:, tf.newaxis] + state.alive_penalties
+    # Coverage penalties and groups of beams change the order.
+    alive_scores, order = tf.math.top_k(alive_scores, settings.beam_size)
     if settings.rules == CTRANSLATE2:
         alive_scores = tf.fill(tf.shape(alive_scores), settings.least)
     scores = tf.where(found, state.finished_scores, tf.gather(alive_scores, missing, batch_dims=1))
+    place = tf.gather(order, missing, batch_dims=1)
+    ids = tf.where(found[:, :, tf.newaxis], state.finished_ids, tf.gather(state.alive_ids, place, batch_dims=1))
     exists = settings.exist(scores)
     ids = tf.where(exists[:, :, tf.newaxis], ids, 0)
     lengths = tf.where(exists, tf.where(found, state.finished_lengths, search.max_lengths[:, tf.newaxis]), 0)

@@ -27,7 +27,7 @@ from open_seq2seq.parts.rnn.core_cells import (
     weight_drop_params,
     weight_drop_rates,
 )
-from open_seq2seq.parts.rnn.layers import Direction
+from open_seq2seq.parts.rnn.layers import Direction, last_values
 from open_seq2seq.parts.rnn.weight_drop import WeightDropDirection
 from open_seq2seq.parts.transformer.embedding import scaled_rows
 
@@ -124,19 +124,6 @@ class CarriedStack(Module):
             found.append(list(new))
             x = self._joined(x, tf.cast(new[0], x.dtype))
         return x, found
-
-
-def last_values(history: tf.Tensor, first: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns a state after the last step of each example, ``[batch, size]`` FP32.
-
-    Args:
-      history: the state after every step, ``[time, batch, size]``.
-      first: the state before the first step, ``[batch, size]`` FP32, which examples without steps keep.
-      lengths: ``[batch]`` int32, in steps.
-    """
-    rows = tf.range(tf.shape(lengths)[0])
-    steps = tf.concat([tf.cast(first, tf.float32)[tf.newaxis], tf.cast(history, tf.float32)], 0)
-    return in_shape(tf.gather_nd(steps, tf.stack([lengths, rows], 1)), first.shape)
 
 
 # Cells that WeightDropDirection supports.

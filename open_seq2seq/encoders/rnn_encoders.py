@@ -35,7 +35,7 @@ class RNNEncoderWithEmbedding(Encoder):
     Attributes:
       output_size: number of channels of the outputs.
       returns_state: whether the output contains the final states; set to True by a decoder that starts from them (see
-        ``parts.rnn.bridge``).
+        ``decoders.rnn_decoder.StateBridge``).
     """
 
     output_size: int

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from open_seq2seq.config import user_code
 from open_seq2seq.config.merge import merge_params
+from open_seq2seq.data.data_layer import INPUTS
 from open_seq2seq.data.windows import WindowedPlan
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model
@@ -99,8 +100,8 @@ class TrainedModel:
         layer = self.model.data_layer
 
         def batch_of(examples: np.ndarray) -> dict[str, Any]:
-            batch = layer.make_interactive_batch([inputs[example] for example in examples])
-            return {**batch, "ids": np.asarray(examples, np.int64) + first}
+            own = [inputs[example] for example in examples]
+            return {**layer.make_interactive_batch(own), "ids": np.asarray(examples, np.int64) + first, INPUTS: own}
 
         with self._lock:
             return self._in_batches(np.asarray(layer.interactive_lengths(inputs)), batch_of, self._pass.predict_each,

@@ -97,6 +97,11 @@ class MultiTaskCTCEntropyLoss(Loss):
             {"tgt_vocab_size": params["tgt_vocab_size"] - 1, **sizes, **params["ctc_loss_params"]}, model, "ctc_loss",
             mode)
 
+    @property
+    def offsets_targets(self) -> bool:
+        """Whether the cross-entropy compares position t of the logits with target t + 1."""
+        return self.sequence.offsets_targets
+
     def _compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
         ids, lengths = input_dict["target_tensors"][:2]
         without_end = tf.maximum(lengths - 1, 0)  # an empty row has no end symbol

@@ -204,7 +204,7 @@ def _divergence_params() -> dict[str, Any]:
                                         "are greater than this number times the smallest of the run's first ten "
                                         "losses. None disables this check.", above=1.0, on_change=FREE),
         "divergence_lr_factor": Param(float, 0.5, "Factor by which each roll_back multiplies the learning rate.",
-                                      above=0.0, below=1.0, on_change=FREE),
+                                      above=0.0, maximum=1.0, on_change=FREE),
         "max_recoveries": Param(int, 5, "Maximum number of recoveries from divergence; the next divergence stops the "
                                 "run.", minimum=0, on_change=FREE),
     }

@@ -14,9 +14,6 @@ from open_seq2seq.utils.errors import ConfigError, did_you_mean
 from open_seq2seq.utils.machine import has_bfloat16
 
 _TENSOR_CORES = (7, 0)  # compute capability of the first GPUs with tensor cores
-# Dtypes in configs for NVIDIA's OpenSeq2Seq, which then also created variables in half precision. Here, variables
-# are always FP32.
-_ALIASES = {"float16": "mixed_float16", "half": "mixed_float16", "bfloat16": "mixed_bfloat16"}
 
 
 class PrecisionPolicy(NamedTuple):
@@ -99,7 +96,6 @@ def _label(dtype: Any) -> str:
     if dtype is None:
         return "float32"
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", str(dtype))
-    name = _ALIASES.get(name, name)
     if name not in DTYPES:
         raise ConfigError([f"'dtype' must be one of {', '.join(DTYPES)}, got {dtype!r}."
                            + did_you_mean(name, DTYPES)])

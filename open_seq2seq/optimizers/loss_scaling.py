@@ -81,15 +81,16 @@ class StaticScaler(LossScaler):
 class _AutomaticScaler(LossScaler):
     """Base of automatic scalers, which keeps the parameters, the scale and the number of steps.
 
+    The scale starts at ``scale_max``.
+
     Args:
-      initial_scale: initial scale; ``scale_max`` by default.
       params: ``loss_scaling_params`` in configs.
 
     Raises:
       ConfigError: parameters are unknown, of the wrong type or out of range.
     """
 
-    def __init__(self, initial_scale: float | None = None, **params: Any) -> None:
+    def __init__(self, **params: Any) -> None:
         super().__init__()
         checked, problems = check_params(params, {}, self.get_optional_params(), "loss_scaling_params")
         if not problems and checked["scale_min"] > checked["scale_max"]:
@@ -98,8 +99,7 @@ class _AutomaticScaler(LossScaler):
         if problems:
             raise ConfigError(problems)
         self._params = checked
-        self._scale = tf.Variable(checked["scale_max"] if initial_scale is None else initial_scale,
-                                  dtype=tf.float32, trainable=False)
+        self._scale = tf.Variable(checked["scale_max"], dtype=tf.float32, trainable=False)
         self._iteration = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     @staticmethod
@@ -188,7 +188,7 @@ class LogMaxScaler(_AutomaticScaler):
     needs_amax = True
 
     def __init__(self, **params: Any) -> None:
-        super().__init__(initial_scale=1.0, **params)
+        super().__init__(**params)
         self._scale.assign(self._clip(tf.constant(1.0)))
         # FP64, because the variance is a small difference between large means and enters the exponent of the scale.
         self._mean, self._slow_mean, self._slow_square = (

@@ -31,6 +31,7 @@ _COMPARED = sorted({int(2 ** (place / 2)) for place in range(2 * 24)})
 # fraction of the largest rate. Gradual policies change much less in one update.
 _INTERVALS = 64
 _JUMP = 0.3
+_LARGEST_EXPONENT = 37  # of a power of ten in FP32, with a margin
 
 
 def fixed_lr(global_step: tf.Tensor, learning_rate: float) -> tf.Tensor:
@@ -139,12 +140,16 @@ def inv_poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: in
     ``begin_decay_at`` and ``warmup_steps`` only reduce the default of ``decay_steps`` (see ``make_schedule``).
 
     Raises:
-      ConfigError: the power is not positive.
+      ConfigError: the power is not positive, or so small that k is infinite in FP32.
     """
     if power <= 0.0:
         raise ConfigError([f"'lr_policy_params/power' must be positive, got {power!r}."])
-    least = min(max(min_lr, 1e-8), learning_rate)
-    slope = ((learning_rate / least) ** (1.0 / power) - 1.0) / decay_steps
+    ratio = learning_rate / min(max(min_lr, 1e-8), learning_rate) if learning_rate else 1.0
+    least_power = math.log10(ratio) / _LARGEST_EXPONENT
+    if power < least_power:
+        raise ConfigError([f"'lr_policy_params/power' is {power!r} but must be at least "
+                           f"{math.ceil(100 * least_power) / 100} for the rate to fall to 1/{ratio:.3g} of its start."])
+    slope = (ratio ** (1.0 / power) - 1.0) / decay_steps
     return learning_rate / tf.pow(1.0 + slope * _as_float(global_step), power)
 
 
@@ -184,7 +189,7 @@ _RANGES_OF = {"transformer_policy": {"warmup_steps": {"minimum": 1}}}  # the pol
 
 
 def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], last_step: int,
-                  steps_per_epoch: int | None = None) -> Schedule:
+                  steps_per_epoch: int | None = None, shift: tf.Variable | None = None) -> Schedule:
     """Binds a policy to its arguments.
 
     If ``params`` do not contain the policy's argument ``decay_steps``, it is set to the number of steps that remain
@@ -196,6 +201,8 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
       params: ``lr_policy_params``.
       last_step: number of updates in the run.
       steps_per_epoch: number of updates per epoch; None in runs measured in steps.
+      shift: int64 variable ``[]`` that is added to the number of updates if the schedule depends on ``last_step`` or
+        ``steps_per_epoch``; the sum counts as 0 if it is negative. None for no shift.
 
     Returns:
       Function from the number of updates made so far, an int64 scalar, to the learning rate, an FP32 scalar.
@@ -206,6 +213,8 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     function = resolve_name(policy, "lr_policy", "lr_policy")
     arguments = inspect.signature(function).parameters
     filled, problems = _checked_arguments(function, arguments, dict(params))
+    spans_run = "warmup_share" in filled or any(name in arguments and name not in filled
+                                                for name in ("decay_steps", "steps_per_epoch"))
     if not problems and "warmup_share" in filled:
         filled.setdefault("warmup_steps", round(filled["warmup_share"] * last_step))
     if "decay_steps" in arguments and "decay_steps" not in filled and not problems:
@@ -223,7 +232,9 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
         raise ConfigError(problems)
     schedule = _bind(function, filled)
     schedule(tf.constant(0, tf.int64))  # raises the policy's errors now instead of during training
-    return schedule
+    if shift is None or not spans_run:
+        return schedule
+    return lambda global_step: schedule(tf.maximum(global_step + shift.read_value(), 0))
 
 
 def scaled_schedule(schedule: Schedule, factor: int) -> Schedule:

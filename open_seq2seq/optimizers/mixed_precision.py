@@ -89,8 +89,7 @@ class MixedPrecisionOptimizer(Module):
         self._scaler = loss_scaler if loss_scaler is not None else StaticScaler(1.0)
         self._max_grad_norm = max_grad_norm
         if layer_rates is not None and not optimizer.takes_layer_rates:
-            raise ConfigError(["'lr_factors' and 'unfreeze_at' are not available for ScheduleFreeAdamW and Keras "
-                               "optimizers: remove them, or choose another of the toolkit's optimizers."])
+            raise ConfigError(combination_problems({"optimizer": type(optimizer), "lr_factors": layer_rates}))
         self._larc, self._weight_decay = larc, weight_decay
         self._average = optimizer.average if average is None else average
         self._layer_rates = layer_rates
@@ -173,19 +172,17 @@ class MixedPrecisionOptimizer(Module):
         return loss * self.loss_scale if self._scales else loss
 
     def update(self, gradients: Gradients, variables: Variables,
-               reduce: Callable[[Gradients], Gradients] | None = None,
                agree: Callable[[tf.Tensor], tf.Tensor] | None = None, for_xla: bool = False) -> UpdateInfo:
         """Makes one update, or skips it.
 
-        The order is: cast the gradients to FP32; ``reduce`` them; compute their norm; unscale and clip them, or apply
-        LARC; ``agree`` on whether they are finite; apply weight decay, the optimizer's update and the weight average,
-        or skip the update; adjust the loss scale.
+        The order is: cast the gradients to FP32; compute their norm; unscale and clip them, or apply LARC; ``agree`` on
+        whether they are finite; apply weight decay, the optimizer's update and the weight average, or skip the update;
+        adjust the loss scale.
 
         Args:
           gradients: gradients of the scaled loss by variable name, of any floating-point dtype, dense or
             ``IndexedSlices``; variables without a gradient are not changed.
           variables: the trainable variables by name.
-          reduce: sums FP32 gradients, which are still scaled, over the ranks; identity by default.
           agree: computes the logical AND of a bool scalar over the ranks; identity by default.
           for_xla: whether the update is part of a function that XLA compiles. It then has no branches, for which the
             host of a GPU would have to wait, and no shapes that depend on values.
@@ -197,8 +194,6 @@ class MixedPrecisionOptimizer(Module):
             raise ConfigError(["The loss does not depend on any trainable variable: check 'freeze_variables_regex', "
                                "and the encoder, decoder and loss for operations without gradients."])
         gradients = {name: map_values(lambda values: tf.cast(values, tf.float32), g) for name, g in gradients.items()}
-        if reduce is not None:
-            gradients = reduce(gradients)
         # Duplicate rows are summed once, for both the norm and the optimizer.
         gradients = {name: self._optimizer.prepare(g, for_xla) for name, g in gradients.items()}
         scale = self.loss_scale

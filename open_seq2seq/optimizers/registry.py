@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.names import register, resolve_name, with_package
+from open_seq2seq.config.names import part_class, register, resolve_name, with_package
 from open_seq2seq.config.params import Param, coerce
 from open_seq2seq.optimizers.adaptive import Adafactor, Adagrad, Adam, AdamW, Ftrl, LazyAdam, Nadam, RMSProp
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer, is_keras_optimizer
@@ -135,9 +135,17 @@ def make_additions(params: Mapping[str, Any]) -> dict[str, Any]:
         found["average"] = WeightMean(params["average_from"])
     if params.get("average_after_evals_without_gain") is not None:
         found["average"] = TriggeredMean(params["average_after_evals_without_gain"])
-    if params.get("lr_factors") or params.get("unfreeze_at"):
-        found["layer_rates"] = LayerRates(params.get("lr_factors") or {}, params.get("unfreeze_at") or {})
+    if _has_layer_rates(params):
+        found["layer_rates"] = _make_layer_rates(params)
     return found
+
+
+def _has_layer_rates(params: Mapping[str, Any]) -> bool:
+    return bool(params.get("lr_factors") or params.get("unfreeze_at"))
+
+
+def _make_layer_rates(params: Mapping[str, Any]) -> LayerRates:
+    return LayerRates(params.get("lr_factors") or {}, params.get("unfreeze_at") or {})
 
 
 def combination_problems(params: Mapping[str, Any]) -> list[str]:
@@ -157,6 +165,9 @@ def combination_problems(params: Mapping[str, Any]) -> list[str]:
     if averages and _is_schedule_free(params.get("optimizer")):
         problems.append(f"'{averages[0]}' and the optimizer ScheduleFreeAdamW exclude each other: the optimizer itself "
                         f"averages the weights that are evaluated and exported. Leave '{averages[0]}' out.")
+    if _has_layer_rates(params) and not _takes_layer_rates(params.get("optimizer")):
+        problems.append("'lr_factors' and 'unfreeze_at' are not available for ScheduleFreeAdamW and Keras optimizers: "
+                        "remove them, or choose another of the toolkit's optimizers.")
     if params.get("decoupled_weight_decay") is not None:
         problems += [f"'decoupled_weight_decay' and {other} exclude each other: {reason}."
                      for other, reason in _other_decays(params)]
@@ -164,6 +175,12 @@ def combination_problems(params: Mapping[str, Any]) -> list[str]:
         problems.append("'decoupled_weight_decay_exclude' has no effect without 'decoupled_weight_decay': set both, "
                         "or neither.")
     return problems
+
+
+def _takes_layer_rates(optimizer: Any) -> bool:
+    """Returns whether an optimizer takes layer rates; True for one that does not exist, which is reported elsewhere."""
+    chosen = part_class(optimizer, "optimizer")
+    return not is_keras_optimizer(chosen) and getattr(chosen, "takes_layer_rates", True)
 
 
 def _other_decays(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -198,7 +215,7 @@ def _is_l2(regularizer: Any) -> bool:
 
 
 def argument_problems(params: Mapping[str, Any]) -> list[str]:
-    """Returns the problems with the arguments of optimizer, policy, loss scaler, LARC, weight decay and moving average.
+    """Returns the problems with the arguments of optimizer, policy, loss scaler and additions.
 
     Args:
       params: the model's parameters, whose types have been checked; parameters that are absent or None are skipped.
@@ -228,5 +245,7 @@ def _makers(params: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
     for parameter, make in ADDITIONS.values():
         if params.get(parameter) is not None:
             yield functools.partial(make, params)
+    if _has_layer_rates(params):
+        yield functools.partial(_make_layer_rates, params)
     if params.get("loss_scaling") is not None:
         yield lambda: make_loss_scaler(params["loss_scaling"], arguments("loss_scaling_params"), tf.float16)

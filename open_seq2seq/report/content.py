@@ -74,6 +74,11 @@ class Content:
         section = self.sections.get(name)
         return section if isinstance(section, dict) else {}
 
+    @property
+    def params_of_inference(self) -> dict[str, Any]:
+        """The parameters of inference, by which it chooses its checkpoint."""
+        return {**self.section("base_params"), **self.section("infer_params")}
+
     def part(self, name: str) -> str:
         """Returns the name of a part of the model, such as its encoder, without package; "" if there is none."""
         return re.split(r"[.:/]", str(self.section("base_params").get(name, "")))[-1]
@@ -108,7 +113,7 @@ class Content:
     def needed_models(self) -> dict[str, str]:
         """``Model.needed_models`` of inference; empty for models of other packages."""
         model = self._model_class()
-        return model.needed_models({**self.section("base_params"), **self.section("infer_params")}) if model else {}
+        return model.needed_models(self.params_of_inference) if model else {}
 
     def _model_class(self) -> Any:
         import open_seq2seq.models  # noqa: F401 (it registers the models)
@@ -165,7 +170,7 @@ def _read_model(content: Content) -> None:
     sections = load_yaml_value(content.config, {})
     content.sections = sections if isinstance(sections, dict) else {}
     with contextlib.suppress(CheckpointError, OSError):
-        paths = offered(content.folder, content.section("base_params")).paths
+        paths = offered(content.folder, content.params_of_inference).paths
         content.state = next((read_state(path) for path in paths[:1]), {})
     for path in _plain(content.folder, "overview.txt*"):
         match = _PARAMETERS.search(_text(path))

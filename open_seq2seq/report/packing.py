@@ -41,7 +41,7 @@ def pack(logdir: Path, target: Path, license: str = "", languages: Sequence[str]
     """
     content = read_content(logdir)
     folder = checkpoint_folder(logdir)
-    checkpoint = for_inference(folder, content.section("base_params"))
+    checkpoint = for_inference(folder, content.params_of_inference)
     content.state = checkpoint.state
     place = Path(tempfile.mkdtemp(dir=disk.process_folder()))
     name = regular_name(checkpoint.state.get("step", 0))

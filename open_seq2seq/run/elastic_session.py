@@ -208,6 +208,7 @@ class ElasticTraining:
         trainer.resume(position.step, position.micro_batch)
         trainer.divergence.resume(position.divergence)
         trainer.evaluated_at = position.evaluated_at
+        trainer.began -= position.seconds
         again = max(self._kept.reached - position.step, 0)
         repeated = f"; {again} updates are repeated" if again else ""
         deco_print(f"Elastic: {self._reason or 'processes changed'}. Training continues at step {position.step} with "

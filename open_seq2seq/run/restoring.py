@@ -14,7 +14,7 @@ from open_seq2seq.checkpoints.hugging_face import HuggingFaceFolder
 from open_seq2seq.checkpoints.inputs import RunInputs
 from open_seq2seq.checkpoints.original import OriginalFiles, read_converted
 from open_seq2seq.checkpoints.run_variables import RunVariables
-from open_seq2seq.checkpoints.state import AVERAGE, CARRIED, CONFIG, METRICS
+from open_seq2seq.checkpoints.state import AVERAGE, CARRIED, CONFIG, METRICS, SECONDS
 from open_seq2seq.config.data_note import strings_in
 from open_seq2seq.config.files import ASSET, LARGE, named_files
 from open_seq2seq.config.loader import parse_config
@@ -57,8 +57,9 @@ def restore_weights(model: Model, inputs: RunInputs, checkpoint: Checkpoint) -> 
     if is_schedule_free:
         deco_print("Weights: the average of the schedule-free optimizer", offset=1)
     elif used:
-        name = next(name for name in AVERAGES if model.params[name] is not None)
-        deco_print(f"Weights: the {'moving average' if name == 'ema_decay' else 'mean'} ({name})", offset=1)
+        name = next((name for name in AVERAGES if model.params[name] is not None), "")
+        kind = {"": "average in the checkpoint", "ema_decay": "moving average (ema_decay)"}
+        deco_print(f"Weights: the {kind.get(name, f'mean ({name})')}", offset=1)
     elif averages_weights(model.params):
         deco_print("WARNING: this checkpoint has no average of the weights, because its run did not enable one: using "
                    "the weights as trained.", offset=1)
@@ -119,6 +120,7 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
                    f"{now / before:g} times as many examples.")
     trainer.divergence.resume(state.get("divergence", {}))
     trainer.evaluated_at = trainer.step if METRICS in state else -1
+    trainer.began -= state.get(SECONDS, 0)
     trainer.last_metrics = dict(state.get(METRICS, {}))
 
 

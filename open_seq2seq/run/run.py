@@ -222,7 +222,7 @@ class Run:
 
         Args:
           steps: number of updates.
-          start: number of updates before timing begins; by default that of the config.
+          start: number of these that are made before timing begins; by default that of the config.
         """
         self._perform("train", benchmark=Benchmark(steps, start), no_dir_check=True)
 
@@ -246,7 +246,8 @@ class Run:
         from open_seq2seq.report.page import write_report
 
         with self._speaking():
-            return write_report(*map(Path, logdirs), license=license, languages=languages, datasets=datasets)
+            return write_report(*(Path(one).expanduser() for one in logdirs), license=license, languages=languages,
+                                datasets=datasets)
 
     def pack(self, file: str | os.PathLike[str], *, license: str = "", languages: Sequence[str] = (),
              datasets: Sequence[str] = ()) -> Path:
@@ -266,7 +267,7 @@ class Run:
         from open_seq2seq.report.packing import pack
 
         with self._speaking():
-            return pack(Path(logdirs[0]), Path(file), license, languages, datasets)
+            return pack(Path(logdirs[0]).expanduser(), Path(file).expanduser(), license, languages, datasets)
 
     def export(self, format: str = "savedmodel", folder: str | os.PathLike[str] = "exported",
                files: Sequence[str | os.PathLike[str]] = (), *, verbose: bool = False) -> dict[str, Any]:
@@ -333,8 +334,9 @@ class Run:
             self._check_alone(f"The models of several log directories infer together, but the mode is {mode}")
         given, others = self._logdirs()
         logdirs = given if mode.startswith("train") else [unpacked(one) for one in given]
-        is_given = logdirs == given and not logdirs[1:]
-        overrides = self._overrides if is_given else [*others, Override(None, ("logdir",), logdirs[0])]
+        as_given = [one.value for one in self._overrides if one.keys == ("logdir",)][-1:]
+        overrides = self._overrides if as_given == logdirs or not logdirs else [
+            *others, Override(None, ("logdir",), logdirs[0])]
         chosen = resolve_run(self._config, mode, overrides, trust_code=self._trust_code, words=self._words, **options)
         dtypes = [one.value for one in others if one.keys == ("dtype",)]
         members = [Run(None, {"dtype": dtypes[-1]} if dtypes else {}, logdir=logdir,

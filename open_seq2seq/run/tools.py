@@ -16,6 +16,7 @@ from typing import Any
 from open_seq2seq.config.data_note import SCHEMA_LINE, note_in
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.names import plugins
+from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.recipes import base_of, docstring_of, find_recipe, recipes
 from open_seq2seq.run.run import Run
 from open_seq2seq.utils import disk
@@ -183,8 +184,9 @@ def pack_command(words: Sequence[str]) -> int:
     parser.add_argument("--language", metavar="CODE", nargs="+", default=[], help="languages for the card, such as en")
     parser.add_argument("--dataset", metavar="NAME", nargs="+", default=[], help="data sets on the Hugging Face Hub")
     chosen = parser.parse_args(list(words))
-    path = Run(logdir=chosen.logdir).pack(chosen.file, license=chosen.license, languages=chosen.language,
-                                          datasets=chosen.dataset)
+    logdir = Override(None, ("logdir",), chosen.logdir, chosen.logdir)
+    path = Run.of_command(None, [logdir], False, ()).pack(chosen.file, license=chosen.license,
+                                                          languages=chosen.language, datasets=chosen.dataset)
     deco_print(f"Wrote {path} ({path.stat().st_size:,} bytes)")
     return 0
 

@@ -125,8 +125,8 @@ def make_server(logdirs: Mapping[str, Any], host: str = "127.0.0.1", port: int =
       UserError: FastAPI or wyoming is missing, a model cannot be loaded, or an address cannot be used.
     """
     if host not in _LOCAL and not api_key:
-        raise UserError(f"The server would listen on {host}, where others can reach it, without a key: give --api_key "
-                        f"a file with one, or set {_KEY}.")
+        raise UserError(f"The server would listen on {host}, where others can reach it, without a key: give one as "
+                        f"api_key (on the command line, --api_key names a file with it), or set {_KEY}.")
     app = _module("app", "The server needs FastAPI, uvicorn and others", "serve")
     ports, wyoming, chosen = [(host, port, "--port")], None, limits or Limits()
     if wyoming_port is not None:
@@ -176,9 +176,9 @@ def about_logdir(logdir: Any, trained: Any) -> dict[str, str]:
     from open_seq2seq.checkpoints.packed import unpacked
     from open_seq2seq.report.content import read_content
 
-    path = Path(logdir)
+    path = Path(logdir).expanduser()
     try:
-        content = read_content(Path(unpacked(str(logdir))))
+        content = read_content(Path(unpacked(str(path))))
     except UserError:  # a checkpoint instead of a folder of a run
         return {}
     # Clients need not know the folders of this machine.
@@ -203,7 +203,7 @@ def serve(models: Mapping[str, Any] | str | os.PathLike[str], port: int = 0, hos
       models: log directories or loaded models by name, or one log directory.
       port: port; 0 for a free one.
       host: address to listen on; others than those of this machine need a key.
-      api_key: key that requests must have; "" for none.
+      api_key: key that requests must have; "" for the environment's OPENSEQ2SEQ_API_KEY, or none.
       log: whether to print a line for each request to standard error.
       wyoming_port: port for clients of Wyoming on this machine; 0 for a free one, None for none.
       **limits: other values of the attributes of ``server.limits.Limits``.
@@ -218,7 +218,7 @@ def serve(models: Mapping[str, Any] | str | os.PathLike[str], port: int = 0, hos
         from open_seq2seq.server.served import name_of
 
         models = {name_of(models): models}
-    server = make_server(models, host, port, api_key, Limits(**limits), log, wyoming_port)  # type: ignore[arg-type]
+    server = make_server(models, host, port, api_key or os.environ.get(_KEY, ""), Limits(**limits), log, wyoming_port)  # type: ignore[arg-type]
     server.start()
     return server
 

@@ -92,8 +92,8 @@ class Guard:
     def _may_open(self, scope: Any) -> bool:
         """Returns whether a WebSocket is of this host's own pages, or of a program, which names no origin."""
         headers = dict(scope["headers"])
-        origin = headers.get(b"origin", b"").partition(b"://")[2]
-        return self._is_addressed(scope) and origin in (b"", headers.get(b"host", b""))
+        origin = headers.get(b"origin")  # "null" for pages in a sandbox
+        return self._is_addressed(scope) and (origin is None or origin.partition(b"://")[2] == headers.get(b"host"))
 
     def _is_addressed(self, scope: Any) -> bool:
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")

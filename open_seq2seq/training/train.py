@@ -71,7 +71,7 @@ def train(trainer: Trainer, last_hooks: Sequence[TrainingHook] = ()) -> int | No
       last_hooks: hooks to call after those that the config enables.
 
     Returns:
-      The number of the signal that stopped training, or None.
+      The number of the signal that stopped training, the same on all ranks, or None.
 
     Raises:
       DivergenceError: the run diverged and has to stop.
@@ -90,7 +90,10 @@ def train(trainer: Trainer, last_hooks: Sequence[TrainingHook] = ()) -> int | No
                 recovery.recover(divergence)
         for hook in hooks:
             hook.end(trainer)
-        if trainer.stop.requested:  # save even if the config disables regular checkpoints
-            trainer.save_checkpoint()
         trainer.wait_for_checkpoint()
-    return trainer.stop.signum
+        # Only now, so that a signal during the last evaluation counts. Some ranks may have received none.
+        signum = next((one for one in trainer.runner.gather([trainer.stop.signum]) if one is not None), None)
+        if signum is not None:  # save even if the config disables regular checkpoints
+            trainer.save_checkpoint()
+            trainer.wait_for_checkpoint()
+    return signum

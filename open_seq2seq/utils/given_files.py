@@ -144,13 +144,21 @@ def given_texts(words: Sequence[str]) -> list[str]:
 
     A word that is neither ``-`` nor the name of an existing file is a text. It is written to a file that is removed
     when the process ends.
+
+    Raises:
+      UserError: a text is not UTF-8.
     """
     paths = []
     for word in words:
         if word != STANDARD_INPUT and not os.path.exists(word):
             path = _new_name("text.txt", "the text on the command line")
-            with open(path, "x", encoding="utf-8") as out:
-                out.write(word + "\n")
+            try:
+                content = f"{word}\n".encode()
+            except UnicodeEncodeError as error:
+                raise UserError(f"The text {shown(word)} on the command line is not UTF-8: set the terminal to UTF-8, "
+                                "or give a file with the text.") from error
+            with open(path, "xb") as out:
+                out.write(content)
             word = path
         paths.append(word)
     return paths

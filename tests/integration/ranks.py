@@ -59,6 +59,12 @@ class FailingHook(Hook):
     def after_step(self, trainer, results):
         if trainer.step == 3 and trainer.runner.process_rank == 1:
             raise RuntimeError("a rank of its own mind")
+
+class StopHook(Hook):
+    """Rank 1 alone receives a signal, after the last update."""
+    def after_step(self, trainer, results):
+        if trainer.finished and trainer.runner.process_rank == 1:
+            os.kill(os.getpid(), 15)
 '''
 
 

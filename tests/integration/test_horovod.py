@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 import numpy as np
 import pytest
@@ -76,6 +77,12 @@ def test_overflow_on_one_rank_is_skipped_on_all(workspace):
     scales = [float(scale) for _, scale in steps]
     assert scales[3] < scales[2] == scales[0]
     assert_identical(weights(workspace, 0), weights(workspace, 1))
+
+
+def test_a_signal_that_only_one_rank_receives_ends_all_alike(workspace):
+    add_hooks(workspace, "StopHook")
+    code, output = on_ranks(2, workspace, "--mode=train", "--max_steps=2", "--save_checkpoint_steps=null")
+    assert code == 128 + signal.SIGTERM and "Stopped at step 2; no step is left." in output, output
 
 
 def test_a_mistake_on_all_ranks_is_reported_once(workspace):

@@ -25,7 +25,7 @@ SMALL = {f"{part}_params/{name}": size for part in ("encoder", "decoder")
          for name, size in (("hidden_size", 16), ("filter_size", 32), ("num_heads", 2))}
 REVERSAL = "text2text/toy-reversal/nmt-reversal-"
 CASES = [
-    (f"{REVERSAL}TT.py", {**SMALL, "decoder_params/n_best": 2}, LINES),
+    (f"{REVERSAL}TT.py", {**SMALL, "decoder_params/n_best": 2, "save_alignments": True}, LINES),
     (f"{REVERSAL}TT.py", {**SMALL, "decoder_params/sampling_temperature": 1.0}, LINES),
     (f"{REVERSAL}CC.py", {}, LINES),
     (f"{REVERSAL}RR.py", {}, LINES),
@@ -38,7 +38,8 @@ for recipe, values, inputs in CASES:
         model, results = TrainedModel(build_model(spec, seed=3)), []
         for number in (2, 1):
             model._pass._at_once = number
-            results.append(list(map(repr, model.infer(inputs))))
+            results.append([(repr(one), getattr(getattr(one, "alignment", None), "source", None))
+                            for one in model.infer(inputs)])
         assert results[0] == results[1], (recipe, size, results)
 """
 

@@ -71,15 +71,34 @@ def test_flags_and_values(config, ran):
         assert params["lr_policy_params"] == {"learning_rate": 1e-3}
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_xla_on_the_command_line_replaces_the_value_of_the_config(config, ran, value):
+    assert cli.main([config, f"--use_xla_jit={value}"]) == 0
+    assert ran.options[0].config.params("train")["use_xla_jit"] is value
+
+
 def test_config_has_a_short_name(config, ran):
     assert cli.main([config.replace("--config_file", "--config")]) == 0
 
 
 def test_benchmark(config, ran):
-    assert cli.main([config, "--mode=eval", "--benchmark", "--bench_steps=7"]) == 0
+    assert cli.main([config, "--mode=eval", "--benchmark", "--bench_steps=17"]) == 0
     (options,) = ran.options
     assert options.mode == "train" and options.no_dir_check
-    assert options.config.params("train")["max_steps"] == 7
+    assert options.config.params("train")["max_steps"] == 17
+
+
+def test_a_benchmark_times_some_updates(config, ran, capsys):
+    assert cli.main([config, "--benchmark", "--bench_steps=10"]) == 2
+    assert "the first --bench_start updates, which are 10, are not timed" in capsys.readouterr().err
+
+
+def test_the_reason_of_an_exit_is_printed(monkeypatch, capsys):
+    def end(arguments):
+        raise SystemExit("enough")
+
+    monkeypatch.setattr(cli, "_run", end)
+    assert cli.main([]) == 1 and capsys.readouterr().err == "enough\n"
 
 
 @pytest.mark.parametrize(("arguments", "text"), [

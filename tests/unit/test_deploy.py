@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shlex
+import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -214,6 +216,20 @@ def test_the_dockerfile():
     assert defaults["PYTHON_IMAGE"].startswith("python:3.11")
 
 
+def test_the_package_can_be_installed_from_what_is_copied_before(tmp_path):
+    for word, value in dockerfile():
+        if "pip install" in value:
+            break
+        if word == "COPY" and not value.startswith("--from"):
+            *sources, folder = value.split()
+            target = tmp_path / folder.strip("/")
+            target.mkdir(parents=True, exist_ok=True)
+            for source in sources:
+                shutil.copy(ROOT / source, target)
+    package = tmp_path / "opt/openseq2seq"
+    assert subprocess.check_output([sys.executable, "setup.py", "--version"], cwd=package, text=True).strip()
+
+
 def ignored(name: str) -> bool:
     patterns = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").split()
     return patterns[0] == "*" and f"!{name.split('/')[0]}" not in patterns
@@ -239,7 +255,9 @@ def test_resume(tmp_path):
     (tmp_path / START_MARK).unlink()
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "state.json").touch()
-    assert run(script, str(tmp_path), "echo", "a").stdout == "a --continue_learning\n"
+    (tmp_path / "link").symlink_to(tmp_path)
+    for logdir in (tmp_path, tmp_path / "link"):
+        assert run(script, str(logdir), "echo", "a").stdout == "a --continue_learning\n"
     assert run(script, str(tmp_path), "false").returncode == 1
     assert run(script).returncode == 2
 

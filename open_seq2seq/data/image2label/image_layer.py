@@ -194,13 +194,21 @@ class ImageDataLayer(DataLayer):
     def _mixed(self, images: tf.Tensor, labels: tf.Tensor, examples: tf.Tensor,
                epoch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Mixes each image with a random one of the data set; the choice depends on seed, example and epoch."""
-        draws = example_uniforms(self.seed, examples, epoch, 2, _MIXUP)
-        # Float64, because an FP32 product could be rounded up to num_examples.
-        partners = tf.cast(tf.cast(draws[:, 0], tf.float64) * self.num_examples, tf.int64)
+        partners, draws = self._partners(examples, epoch)
         others, other_labels, good = self._read(partners, epoch, True)
         assert self._quantiles is not None
-        weights = tf.where(good, mixing_weights(draws[:, 1], self._quantiles), 1.0)
+        weights = tf.where(good, mixing_weights(draws, self._quantiles), 1.0)
         return mixed(images, others, weights), mixed(labels, other_labels, weights)
+
+    def _partners(self, examples: tf.Tensor, epoch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the numbers of the images to mix with ``[batch]``, and random numbers for the weights ``[batch]``."""
+        draws = example_uniforms(self.seed, examples, epoch, 2, _MIXUP)
+        # Float64, because an FP32 product could be rounded up to num_examples.
+        return tf.cast(tf.cast(draws[:, 0], tf.float64) * self.num_examples, tf.int64), draws[:, 1]
+
+    def examples_read(self, examples: np.ndarray, epoch: int) -> np.ndarray:
+        """Returns the numbers of these images and, with mixup, of those that are mixed into them."""
+        return examples if self._quantiles is None else np.append(examples, self._partners(examples, epoch)[0].numpy())
 
     def examine(self) -> list[str]:
         """Decodes every image, for ``--check``; images in memory were decoded when the layer was created."""

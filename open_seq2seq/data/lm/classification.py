@@ -14,7 +14,6 @@ from open_seq2seq.config.params import FREE, Param, without_effect
 from open_seq2seq.data.lm.params import PATH, LMTextDataLayer, build_vocabulary, make_tokenizer, tokenizer_params
 from open_seq2seq.data.lm.reviews import rating_of, read_review, review_files
 from open_seq2seq.data.lm.tokenizers import LMVocabulary, Split
-from open_seq2seq.data.tables import Table
 from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
 from open_seq2seq.data.text2text.corpus import Layout
 from open_seq2seq.data.text2text.token_table import TokenTable
@@ -153,8 +152,7 @@ class SSTDataLayer(_Corpus):
         if path.endswith(".txt"):
             yield from _of_trees(path, self._wants_phrases)
             return
-        columns = [self.params["text_column"], self.params["label_column"]][:2 if self._has_labels else 1]
-        for number, (text, *labels) in Table(path, columns, self.params["format"], self.params["has_header"]).rows():
+        for number, (text, *labels) in self._table(path).rows():
             label = labels[0].strip() if labels else ""
             if labels and label not in ("0", "1", *_SENTIMENT):
                 raise DataError(f"{shown(path)}:{number}: the label is '{label[:60]}', but must be 0 (negative) or 1 "

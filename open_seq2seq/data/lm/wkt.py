@@ -217,6 +217,11 @@ class WKTDataLayer(LMTextDataLayer):
         """Number of tokens of each line in inference; otherwise 1, because all chunks have the same width."""
         return np.ones(self._chunks, np.int64) if self._has_targets else super().lengths
 
+    @property
+    def costs(self) -> np.ndarray:
+        """Number of tokens of each line or chunk; 1 if ``batch_size_unit`` counts examples."""
+        return super().costs * (1 if self.counts_examples or not self._has_targets else self.params["bptt"])
+
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
         if not self._has_targets:
             return super().make_batch(examples)

@@ -12,6 +12,7 @@ from typing import Any
 
 from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, recordings_of
 from open_seq2seq.data.folders import files_below
+from open_seq2seq.data.tables import csv_rows
 from open_seq2seq.utils.data_files import opened_text, read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
@@ -88,23 +89,18 @@ def _read_csv(path: str, audio_root: str | None, needs_text: bool, subfolders: S
     first = next(lines, "")
     has_tabs = "\t" in first and FILE_COLUMN in map(str.strip, first.split("\t"))
     form: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if has_tabs else {}
-    reader = csv.reader((line + "\n" for line in itertools.chain([first], lines)), **form)
+    rows = csv_rows(path, itertools.chain([first], lines), **form)
     remedy = "put exactly one tab between columns" if has_tabs else (
         "put text with commas into double quotes, and a comma between columns")
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        _check_header(path, header, [FILE_COLUMN, TEXT_COLUMN] if needs_text else [FILE_COLUMN])
-        for row in filter(None, reader):
-            if len(row) != len(header):
-                raise DataError(f"{path}:{reader.line_num}: the row has {len(row)} columns, but the header has "
-                                f"{len(header)}: {remedy}.")
-            text = row[header.index(TEXT_COLUMN)] if TEXT_COLUMN in header else None
-            for one, variants in _variants(row[header.index(FILE_COLUMN)].strip(), subfolders):
-                yield Utterance(shown(one), _located(one, path, audio_root), text, path, reader.line_num,
-                                variants=variants)
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: the line is not valid CSV ({error}): look for an unclosed double "
-                        "quote.") from error
+    header = [name.strip() for name in next(rows)[2]]
+    _check_header(path, header, [FILE_COLUMN, TEXT_COLUMN] if needs_text else [FILE_COLUMN])
+    for number, row in ((last, row) for _, last, row in rows if row):
+        if len(row) != len(header):
+            raise DataError(f"{path}:{number}: the row has {len(row)} columns, but the header has {len(header)}: "
+                            f"{remedy}.")
+        text = row[header.index(TEXT_COLUMN)] if TEXT_COLUMN in header else None
+        for one, variants in _variants(row[header.index(FILE_COLUMN)].strip(), subfolders):
+            yield Utterance(shown(one), _located(one, path, audio_root), text, path, number, variants=variants)
 
 
 def _check_header(path: str, header: Sequence[str], needed: Sequence[str]) -> None:

@@ -202,7 +202,6 @@ class Speech2TextDataLayer(DataLayer):
         self.alphabet: Alphabet = make_alphabet(params["vocab_file"], params["bpe"], params["autoregressive"])
         self._in_graph = AudioFeatures(self.settings) if params["backend"] == "tf" else None
         self._recordings: Recordings | None = None
-        self._newest_windows: list[bool] = []  # of the newest batch of interactive inference
         self._bad: dict[int, Problem] = {}
         if self.mode != "interactive_infer":
             _ = self.fingerprints  # computed before the lists are read, to detect later changes
@@ -418,7 +417,6 @@ class Speech2TextDataLayer(DataLayer):
         if not len(inputs):
             raise DataError("There are no recordings: pass a list of paths or arrays of samples.")
         rate = self.settings.sample_freq
-        self._newest_windows = [isinstance(recording, (Excerpt, Window)) for recording in inputs]
         items = [self._pipeline.from_audio(given_audio(recording, rate), None) for recording in inputs]
         return {"source_tensors": self._padded(items), "ids": np.arange(len(items))}
 
@@ -448,14 +446,15 @@ class Speech2TextDataLayer(DataLayer):
         """Returns the number of an example's recording, and the second of it at which the example starts."""
         return self._set.windows[example] if self.has_windows else (example, 0.0)
 
-    def are_windows(self, examples: Sequence[int]) -> list[bool]:
+    def are_windows(self, examples: Sequence[int], inputs: Sequence[Any] | None = None) -> list[bool]:
         """Returns for each example whether it is one of several windows of a recording.
 
         Args:
-          examples: the examples of a batch; in interactive inference, those of the newest.
+          examples: the examples of a batch; not used in interactive inference.
+          inputs: for interactive inference, the recordings of the batch.
         """
-        if self.mode == "interactive_infer":
-            return self._newest_windows
+        if inputs is not None:
+            return [isinstance(recording, (Excerpt, Window)) for recording in inputs]
         windows = self._set.windows if self.has_windows else []
 
         def has_neighbour(example: int) -> bool:

@@ -130,7 +130,7 @@ class SpeechCommandsDataLayer(DataLayer):
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
-        super().__init__(params, model, name, mode)
+        super().__init__(self.opened_files(params), model, name, mode)
         self._rows: list[tuple[str, int, str]] = []
         self._audio: dict[str, np.ndarray] = {}  # by path, because a list can repeat recordings
         self._bad: set[int] = set()
@@ -193,7 +193,7 @@ class SpeechCommandsDataLayer(DataLayer):
         numbers = TextIds({**{str(number): number for number in range(self.num_classes)},
                            **{name: number for number, name in names}}, -1)
         listed = []
-        for path in self.opened_files(self.params)["dataset_files"]:
+        for path in self.params["dataset_files"]:
             for row in read_rows(path, "The list of recordings", ("label", "file")):
                 name = os.path.join(self.params["dataset_location"], row.path)
                 if not os.path.isfile(name):

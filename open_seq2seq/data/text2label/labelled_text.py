@@ -125,9 +125,13 @@ class LabelledTextDataLayer(TextDataLayer):
 
     def _read_rows(self) -> list[tuple[int, list[str]]]:
         """Returns (line number from 1, [text, label] or, in inference, [text]) for each example."""
+        return list(self._table(self.params["text_file"]).rows())
+
+    def _table(self, path: str) -> Table:
+        """Returns a table of texts and labels; in inference, only texts are read."""
         params = self.params
-        columns = [params["text_column"], params["label_column"]][:2 if self._has_labels else 1]
-        return list(Table(params["text_file"], columns, params["format"], params["has_header"]).rows())
+        return Table(path, [params["text_column"], params["label_column"]], params["format"], params["has_header"],
+                     2 if self._has_labels else 1)
 
     def _load(self, thorough: bool = False) -> None:
         super()._load(thorough)

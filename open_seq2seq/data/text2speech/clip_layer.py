@@ -173,6 +173,7 @@ class ClipDataLayer(DataLayer):
         self.settings = make_settings(self.params, self.params_path)
         self._cache: dict[int, Recorded] = {}
         self._dropped: dict[str, int] = {}
+        self._bad: dict[int, Problem] = {}
         self._clips: list[Clip] = []
         self._frames = np.zeros([0], np.int64)
         self._rates = np.zeros([0], np.int64)
@@ -237,7 +238,7 @@ class ClipDataLayer(DataLayer):
         """Returns the rows of the clips whose recordings can be used, and what is computed from these.
 
         Raises:
-          DataError: a recording cannot be used, with ``on_bad_example: stop``.
+          DataError: a recording cannot be used; with ``on_bad_example: skip``, only if those of all clips are bad.
         """
         computed = list(self._workers.map(lambda example: self._tried(int(example)), examples))
         good = [row for row, values in enumerate(computed) if not isinstance(values, AudioError)]
@@ -282,18 +283,26 @@ class ClipDataLayer(DataLayer):
         return audio, start, clipped
 
     def _skip(self, example: int, error: AudioError) -> None:
+        if example in self._bad:
+            return
         clip = self._clips[example]
         problem = Problem(clip.place, clip.name, error.kind, error.detail)
         if self.params["on_bad_example"] == "stop":
             raise DataError(f"{problem}. Fix or remove it, {OR_SKIP}")
         deco_print(f"Skipped {problem}")
+        self._bad[example] = problem
+        self._check_left(range(self.num_examples - len(self._bad)), self._bad)
 
     @property
     def _frame_seconds(self) -> float:
         return self.settings.hop / self.settings.sample_freq
 
     def examine(self) -> list[str]:
-        """Computes the spectrogram of every clip, for ``--check``; returns lines about the clips."""
+        """Computes the spectrogram of every clip, for ``--check``; returns lines about the clips.
+
+        Raises:
+          DataError: there are bad clips with ``on_bad_example: stop``, or there are only bad clips.
+        """
         problems: dict[int, Problem] = {}
         clipped = []
         recorded = self._workers.map(self._tried, range(self.num_examples))
@@ -303,11 +312,16 @@ class ClipDataLayer(DataLayer):
             elif values.clipped:
                 clipped.append(clip)
         self._report(problems)
+        self._check_left(range(self.num_examples - len(problems)), problems)
         hours = float(self._frames.sum()) * self._frame_seconds / 3600
-        read = f"{self.num_examples - len(problems):,} of {self.num_examples:,} clips were read: {hours:.2f} hours"
-        return [read, *([f"WARNING: recordings that are clipped: {len(clipped):,}, the first in {clipped[0].place} "
+        lines = [f"{self.num_examples - len(problems):,} of {self.num_examples:,} clips were read: {hours:.2f} hours"]
+        if problems:
+            lines.append("to be skipped: " + describe_problems(list(problems.values())))
+        if clipped:
+            lines.append(f"WARNING: recordings that are clipped: {len(clipped):,}, the first in {clipped[0].place} "
                          f"({clipped[0].name}); record them again at a lower level, or leave them out, for the voice "
-                         "learns their distortion."] if clipped else [])]
+                         "learns their distortion.")
+        return lines
 
     def example_files(self) -> list[str]:
         return [clip.path for clip in self._clips] if self._has_targets else []

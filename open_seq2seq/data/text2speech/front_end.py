@@ -176,8 +176,8 @@ _CURRENCIES = {"$": ("dollar", "cent"), "€": ("euro", "cent"), "£": ("pound",
 _UNITS = {"km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "kg": "kilogram", "g": "gram",
           "mg": "milligram", "lb": "pound", "lbs": "pound", "oz": "ounce", "ft": "foot",
           "mph": "mile per hour", "kmh": "kilometer per hour", "km/h": "kilometer per hour", "hz": "hertz",
-          "khz": "kilohertz", "gb": "gigabyte", "mb": "megabyte", "s": "second", "ms": "millisecond", "min": "minute",
-          "h": "hour"}
+          "khz": "kilohertz", "gb": "gigabyte", "mb": "megabyte", "Hz": "hertz", "kHz": "kilohertz", "GB": "gigabyte",
+          "MB": "megabyte", "s": "second", "ms": "millisecond", "min": "minute", "h": "hour"}
 _PLURALS = {"foot": "feet", "hertz": "hertz", "kilohertz": "kilohertz", "penny": "pence",
             "mile per hour": "miles per hour", "kilometer per hour": "kilometers per hour"}
 _FRACTIONS = {("1", "2"): "one half", ("1", "4"): "one quarter", ("3", "4"): "three quarters", ("1", "3"): "one third",

@@ -64,7 +64,8 @@ class Symbols(abc.ABC):
 class CharacterSymbols(Symbols):
     """Characters, one per line of a file; see ``Characters``. Lower case, unless the file has upper-case letters.
 
-    Numbers and abbreviations are spelled out in texts that have characters outside the vocabulary, and none afterwards.
+    Numbers and abbreviations are spelled out in texts that have characters outside the vocabulary, if that leaves fewer
+    of them.
     """
 
     def __init__(self, path: str) -> None:
@@ -80,7 +81,7 @@ class CharacterSymbols(Symbols):
             spelled = self._characters(spelled_out(text))
         except DataError:  # num2words is not installed
             return symbols
-        return symbols if self.unknown(spelled) else spelled
+        return min(symbols, spelled, key=lambda candidate: len(self.unknown(candidate)))
 
     def _characters(self, text: str) -> list[str]:
         text = " ".join(text.split())

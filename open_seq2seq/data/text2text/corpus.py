@@ -317,15 +317,16 @@ class _Chunk:
     starts: np.ndarray
 
 
-def corpus_of_lines(lines: list[str], tokenizer: Tokenizer, path: str = "") -> TokenCorpus:
+def corpus_of_lines(lines: list[str], tokenizer: Tokenizer, path: str = "", threads: int = 1) -> TokenCorpus:
     """Returns a corpus of lines in memory.
 
     Args:
       lines: the lines, which must not contain line ends.
       tokenizer: converts lines to ids.
       path: the file that the lines are from, if any.
+      threads: number of threads for tokenising, if the tokenizer supports threads.
     """
-    tokens, counts = tokenizer.encode(lines)
+    tokens, counts = tokenizer.encode(lines, threads)
     encoded = [line.encode("utf-8", "replace") for line in lines]
     starts = _offsets(np.fromiter(map(len, encoded), np.int64, len(encoded)))
     return TokenCorpus(path, IndexArrays(tokens, _offsets(counts), starts), b"".join(encoded))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.config.files import DATA
-from open_seq2seq.config.params import FREE, REFUSE, Param
+from open_seq2seq.config.params import FREE, REFUSE, Param, without_effect
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, Layout, TokenCorpus, corpus_of_lines
@@ -185,16 +185,16 @@ class ParallelTextDataLayer(TextDataLayer):
         """Returns the text of source ids ``[time]`` up to EOS, without special tokens."""
         return self._source_tokenizer.decode(ids)
 
-    def source_tokens(self, example: int, row: int) -> list[str]:
+    def source_tokens(self, example: int, typed: str | None = None) -> list[str]:
         """Returns the tokens of a source sentence as text, at most as many as ``max_length`` allows.
 
         Tokens that the vocabulary does not contain are returned as they are in the sentence.
 
         Args:
           example: index of the example; not used in interactive inference.
-          row: for interactive inference, the row in the newest batch.
+          typed: for interactive inference, the line that the user typed.
         """
-        table, inside = (self._typed_lines, row) if self._data is None else self._located(example)
+        table, inside = self._located(example) if typed is None else (self._typed([typed]), 0)
         return self._source_tokenizer.split(table.text(0, inside))[:self._layout.max_tokens]
 
     def target_tokens(self, ids: Any) -> list[str]:
@@ -264,6 +264,7 @@ class TableTextDataLayer(ParallelTextDataLayer):
         inherited = ParallelTextDataLayer.get_optional_params()
         return {
             **{name: spec for name, spec in inherited.items() if name not in FIXED},
+            **without_effect("index_dir", reason=", because tables have no index"),
             **table_params(),
             "source_column": Param((*COLUMN, list), 1, "Column of the source: its number, counted from 1, or its name "
                                    "in the first line; a list for several sources.", minimum=1,
@@ -318,8 +319,8 @@ class TableTextDataLayer(ParallelTextDataLayer):
         if params["only_sources"]:
             lines = enumerate(read_lines(params["source_file"], "The text file"), 1)
             return ((number, self._split(line, f"{shown(params['source_file'])}:{number}")) for number, line in lines)
-        columns = [*self._source_columns, *([params["target_column"]] if self._has_targets else [])]
-        return Table(params["source_file"], columns, params["format"], params["has_header"]).rows()
+        return Table(params["source_file"], [*self._source_columns, params["target_column"]], params["format"],
+                     params["has_header"], self.num_sources + int(self._has_targets)).rows()
 
     def _rows_of(self, lines: Sequence[str], columns: int) -> list[list[str]]:
         return [self._split(line, "The input") for line in lines]

@@ -93,7 +93,6 @@ class TextDataLayer(DataLayer):
     newest_cut = np.zeros(0, np.int64)
     _data: MixedTables | None = None  # the examples; None in interactive inference
     _tables: Sequence[TokenTable] = ()
-    _typed_lines: TokenTable  # the newest
     _num_empty_typed = 0
     _is_labelled = False  # whether training and evaluation have labels
     _cuts_in_training = False
@@ -175,13 +174,17 @@ class TextDataLayer(DataLayer):
     def _table_of_rows(self, rows: Sequence[tuple[int, Sequence[str]]], path: str, **options: Any) -> TokenTable:
         """Returns the table of rows (line number, text of each column) that were read from a file."""
         numbers = np.array([number for number, _ in rows], np.int32)
-        return TokenTable.of_texts(self._columns(), [texts for _, texts in rows], self._layout, path,
+        return TokenTable.of_texts(self._columns(), [texts for _, texts in rows], self._layout, path, self._threads,
                                    line_numbers=numbers, **self._selection, **options)
 
     def _corpus(self, column: Column, thorough: bool) -> TokenCorpus:
         """Reads the file of a column."""
-        threads = max(1, min(self.params["map_parallel_calls"], os.cpu_count() or 1))
-        return load_corpus(column.path, column, self._index_dir(column.path), threads, thorough)
+        return load_corpus(column.path, column, self._index_dir(column.path), self._threads, thorough)
+
+    @property
+    def _threads(self) -> int:
+        """Number of threads for tokenising."""
+        return max(1, min(self.params["map_parallel_calls"], os.cpu_count() or 1))
 
     @property
     def _selection(self) -> dict[str, Any]:
@@ -272,7 +275,6 @@ class TextDataLayer(DataLayer):
         columns = [column for column in self._columns() if column.side == "source" or column.field is not None]
         table = TokenTable.of_texts(columns, self._rows_of(lines, len(columns)), self._layout)
         self._check_corpora(table.columns, table.corpora)
-        self._typed_lines = table
         return table
 
     def _rows_of(self, lines: Sequence[str], columns: int) -> list[list[str]]:

@@ -104,7 +104,7 @@ class TokenTable:
 
     @classmethod
     def of_texts(cls, columns: Sequence[Column], rows: Sequence[Sequence[str]], layout: Layout, path: str = "",
-                 **options: Any) -> TokenTable:
+                 threads: int = 1, **options: Any) -> TokenTable:
         """Returns the table of texts in memory, in which line breaks are spaces.
 
         Args:
@@ -112,9 +112,10 @@ class TokenTable:
           rows: the text of each column, for each line.
           layout: see ``TokenTable``.
           path: the file that the texts are from.
+          threads: number of threads for tokenising.
           **options: further arguments of ``TokenTable``.
         """
-        corpora = [corpus_of_lines([" ".join(row[place].split("\n")) for row in rows], column, path)
+        corpora = [corpus_of_lines([" ".join(row[place].split("\n")) for row in rows], column, path, threads)
                    for place, column in enumerate(columns)]
         return cls(columns, corpora, layout, **options)
 

@@ -119,6 +119,9 @@ class CtcDecoder:
     def __init__(self, labels: Sequence[str], params: Mapping[str, Any] | None = None,
                  language_model: LanguageModel | None = None, path: str = "") -> None:
         checked, problems = check_params(params or {}, {}, beam_search_params(), path)
+        if not problems and checked["n_best"] > checked["beam_width"]:
+            problems = [f"'{path}{'/' * bool(path)}n_best' is {checked['n_best']}, but the beam has only "
+                        f"{checked['beam_width']} hypotheses: make beam_width at least as large."]
         if problems:
             raise ConfigError(problems)
         self.params = checked

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -243,5 +242,6 @@ def perplexity(model: LanguageModel, sentences: Iterable[Sequence[str]]) -> Perp
         total, total_known = total + end, total_known + end
         words, unknown, count = words + len(numbers), unknown + numbers.count(-1), count + 1
     units = words + count
-    return Perplexity(math.exp(-total / max(units, 1)), math.exp(-total_known / max(units - unknown, 1)), words,
-                      unknown, count)
+    nats = -total / max(units, 1), -total_known / max(units - unknown, 1)
+    with np.errstate(over="ignore"):  # infinite if a word has the probability 0
+        return Perplexity(*np.exp(nats).tolist(), words, unknown, count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -71,6 +72,11 @@ def recognizing(model: Any) -> list[ServingFunction]:
                               "--decoder_params/use_language_model=False for greedy decoding)")
         return ()
 
+    def text_resources() -> Sequence[Any]:
+        if any(re.fullmatch("<0x[0-9A-F]{2}>", label) for label in layer.alphabet.labels):
+            raise NoGraphForm("texts of a SentencePiece model with byte_fallback are not joined by TensorFlow")
+        return resources()
+
     def function(name: str, call: Callable[[Tensors], Tensors], outputs: dict[str, str],
                  answers: Callable[[Mapping[str, np.ndarray]], list[Answer]], **others: Any) -> ServingFunction:
         return ServingFunction(name, call, waveform_specs(), outputs, name != "transcribe",
@@ -78,7 +84,8 @@ def recognizing(model: Any) -> list[ServingFunction]:
                                lambda result: Answer((result.text,)), **others)
 
     functions = [
-        function("transcribe", transcribe, {"texts": "transcripts [batch]"}, answers_of_texts, resources=resources),
+        function("transcribe", transcribe, {"texts": "transcripts [batch]"}, answers_of_texts,
+                 resources=text_resources),
         function("ids", ids, {"ids": "ids of the symbols [batch, symbols], int32",
                               "id_lengths": "number of symbols [batch], int32"},
                  lambda arrays: [Answer((layer.ids_to_text(row[:length]),)) for row, length

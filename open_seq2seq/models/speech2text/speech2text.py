@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.data.data_layer import INPUTS
 from open_seq2seq.data.speech2text.alphabet import NORMALIZATION
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.static_shapes import without_empty_rows
@@ -236,7 +238,7 @@ class Speech2Text(EncoderDecoderModel):
         """Returns (example, recognition) for each utterance of the batch."""
         batch, outputs = without_empty_rows(input_values, output_values)
         examples = np.asarray(batch["ids"]).tolist()
-        return list(zip(examples, self._recognitions(outputs, examples), strict=True))
+        return list(zip(examples, self._recognitions(outputs, examples, batch.get(INPUTS)), strict=True))
 
     def divided(self, given: Any) -> list[Any]:
         """Returns the overlapping windows of a recording that is longer than ``window_seconds``."""
@@ -289,12 +291,13 @@ class Speech2Text(EncoderDecoderModel):
             results, [layer.window_of(example)[1] for example in examples]))
         return writer
 
-    def _recognitions(self, values: list[np.ndarray], examples: list[int]) -> list[Recognition]:
-        """Converts the outputs of ``predict`` to recognitions."""
+    def _recognitions(self, values: list[np.ndarray], examples: list[int],
+                      inputs: list[Any] | None) -> list[Recognition]:
+        """Converts the outputs of ``predict`` to recognitions; ``inputs`` are those of interactive inference."""
         if self._dumps_logits:
             return [Recognition("", None, logits[:length]) for logits, length in zip(*values, strict=True)]
         if self._search is not None:
-            are_windows = self.data_layer.are_windows(examples)
+            are_windows = self.data_layer.are_windows(examples, inputs)
             return [self._searched(self._search, logits[:length], is_window)
                     for logits, length, is_window in zip(*values, are_windows, strict=True)]
         return [Recognition(self.data_layer.ids_to_text(_row(values, row)), self._greedy_words(values, row))
@@ -462,7 +465,7 @@ class SubtitleWriter(_RecordingsWriter):
         super().__init__(output_file, name_of)
         self._format = format
         self._is_file = passes_through(output_file) or Path(output_file).suffix.lower() == f".{format}"
-        self._taken: Counter[str] = Counter()
+        self._taken: set[str] = set()
         if self._is_file and count > 1 and format in TIMED_FORMATS:
             raise UserError(f"One file of subtitles is for one recording, but there are {count:,}: give the name of a "
                             f"folder for the results, without .{format}.")
@@ -479,9 +482,10 @@ class SubtitleWriter(_RecordingsWriter):
             self._file.write(content)
             return
         stem = Path(name).stem
-        self._taken[stem] += 1
-        again = f"-{self._taken[stem]}" if self._taken[stem] > 1 else ""
-        disk.write_new(self._folder / f"{stem}{again}.{self._format}", content)
+        names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+        unique = next(one for one in names if one not in self._taken)
+        self._taken.add(unique)
+        disk.write_new(self._folder / f"{unique}.{self._format}", content)
 
 
 class DumpWriter(_RecordingsWriter):

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, with_change
+from open_seq2seq.data.data_layer import INPUTS
 from open_seq2seq.data.text2text.graph_tokenizers import graph_tokenizer, without_special
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, Member
@@ -300,11 +301,12 @@ class Text2Text(EncoderDecoderModel):
         attention = others[0] if others else [None] * len(ids)
         longest = np.max(batch["source_tensors"][1::2], axis=0)  # of all sources, if examples have several
         empty = longest <= getattr(self.data_layer, "num_special", 0)
+        typed = batch.get(INPUTS, [None] * len(ids))
         translations = []
         for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
             nothing = Translations([Translation(0.0, "")], [0], None)
             translations.append((example, nothing if empty[row] else
-                                 self._translations(example, row, ids[row], scores[row], attention[row])))
+                                 self._translations(example, ids[row], scores[row], attention[row], typed[row])))
         return translations
 
     def _check_prefixes(self, examples: np.ndarray, lengths: np.ndarray, limits: np.ndarray) -> None:
@@ -316,12 +318,13 @@ class Text2Text(EncoderDecoderModel):
                             f"{limits[row]}: shorten the prefix, or raise the decoder's limit (extra_decode_length or "
                             "max_length_factor).")
 
-    def _translations(self, example: int, row: int, ids: np.ndarray, scores: np.ndarray,
-                      attention: np.ndarray | None) -> Translations:
+    def _translations(self, example: int, ids: np.ndarray, scores: np.ndarray, attention: np.ndarray | None,
+                      typed: str | None) -> Translations:
         layer: Any = self.data_layer
-        alignments: list[Alignment] = [] if attention is None else [
-            aligned(layer, layer.source_tokens(example, row), one, weights)
-            for one, weights in zip(ids, attention, strict=False)]
+        alignments: list[Alignment] = []
+        if attention is not None:
+            tokens = layer.source_tokens(example, typed)
+            alignments = [aligned(layer, tokens, one, weights) for one, weights in zip(ids, attention, strict=False)]
         if alignments and self.params["replace_unknowns"]:
             texts = [layer.tokens_to_text(with_unknowns_replaced(*pair)) for pair in zip(ids, alignments, strict=True)]
         else:

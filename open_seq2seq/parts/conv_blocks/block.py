@@ -68,7 +68,7 @@ class BlockSettings(NamedTuple):
 
     Attributes:
       activation: activation after each layer, or None.
-      normalization: one of ``normalization.NORMALIZATIONS``.
+      normalization: one of ``NORMALIZATIONS``.
       momentum: fraction of batch norm's old moving statistics that is kept at each step.
       epsilon: number that the normalisation adds to the variance.
       initializer: initialiser of kernels.

@@ -225,7 +225,7 @@ class LSTMCell(BasicLSTMCell):
 
 
 class GLSTMCell(LSTMCell):
-    """LSTM in groups (Kuchaiev and Ginsburg 2017), ``GLSTMCell`` of TensorFlow 1; see ``parts.rnn.factored``."""
+    """LSTM in groups (Kuchaiev and Ginsburg 2017), ``GLSTMCell`` of TensorFlow 1; see ``GroupedDirection``."""
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -247,7 +247,7 @@ class GLSTMCell(LSTMCell):
 
 
 class FLSTMCell(LSTMCell):
-    """LSTM with factorised matrices (Kuchaiev and Ginsburg 2017); see ``parts.rnn.factored``."""
+    """LSTM with factorised matrices (Kuchaiev and Ginsburg 2017); see ``FactoredDirection``."""
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:

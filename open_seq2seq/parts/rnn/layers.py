@@ -133,7 +133,7 @@ class Direction(Module):
 
     Attributes:
       state_sizes: number of columns of each state; the first is the output's.
-      zoneout_rate: see ``zoneout.Zoneout``; 0 by default.
+      zoneout_rate: see ``cells.Zoneout``; 0 by default.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, initializer: Any = None,
@@ -352,6 +352,19 @@ def zero_padding(outputs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     return tf.where(mask[:, :, tf.newaxis], outputs, tf.zeros([], outputs.dtype))
 
 
+def last_values(history: tf.Tensor, first: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Returns a state after the last step of each example, ``[batch, size]`` FP32.
+
+    Args:
+      history: the state after every step, ``[time, batch, size]``.
+      first: the state before the first step, ``[batch, size]`` FP32, which examples without steps keep.
+      lengths: ``[batch]`` int32, in steps.
+    """
+    rows = tf.range(tf.shape(lengths)[0])
+    steps = tf.concat([tf.cast(first, tf.float32)[tf.newaxis], tf.cast(history, tf.float32)], 0)
+    return in_shape(tf.gather_nd(steps, tf.stack([lengths, rows], 1)), first.shape)
+
+
 def final_states(direction: Direction, x: tf.Tensor, lengths: tf.Tensor, training: bool = False,
                  states: Sequence[tf.Tensor] | None = None) -> tuple[tf.Tensor, list[tf.Tensor]]:
     """Runs a ``Direction``, and also returns the states at the end of each example.
@@ -369,11 +382,8 @@ def final_states(direction: Direction, x: tf.Tensor, lengths: tf.Tensor, trainin
     """
     first = direction.initial_states(tf.shape(x)[1]) if states is None else states
     histories = direction(x, lengths, first, training)
-    rows = tf.stack([lengths, tf.range(tf.shape(lengths)[0])], 1)
-    states = [tf.gather_nd(tf.concat([state[tf.newaxis], tf.cast(history, tf.float32)], 0), rows)
-              for state, history in zip(first, histories, strict=True)]
-    return histories[0], [in_shape(state, [x.shape[1], size])
-                          for state, size in zip(states, direction.state_sizes, strict=True)]
+    return histories[0], [last_values(history, state, lengths)
+                          for history, state in zip(histories, first, strict=True)]
 
 
 class RecurrentStack(Module):

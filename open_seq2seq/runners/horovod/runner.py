@@ -80,6 +80,8 @@ class HorovodRunner(Runner):
         return self._reduction(tensors, name, exact)
 
     def agree(self, condition: tf.Tensor) -> tf.Tensor:
+        if self.world_size == 1:
+            return condition  # XLA, which one rank may use here, cannot compile Horovod's operations
         objections = self._hvd.allreduce(1.0 - tf.cast(condition, tf.float32), op=self._hvd.Sum, name="agree")
         return objections < 0.5
 

@@ -200,8 +200,6 @@ class BenchmarkHook(Hook):
 
     def end(self, trainer: Trainer) -> None:
         if self._meter is None or trainer.step <= self._first:
-            if self._is_purpose:
-                deco_print("Not enough steps for benchmarking: make --bench_steps greater than --bench_start")
             return
         if not self._is_purpose and not self._every:
             return

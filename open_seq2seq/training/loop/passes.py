@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from open_seq2seq.data.batching import PlanLoader, evaluation_plan
 from open_seq2seq.data.contiguous import OnePass, PassBatch
-from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.data_layer import INPUTS, DataLayer
 from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.windows import WindowLoader, inference_plan
 from open_seq2seq.models.model import Model
@@ -200,7 +200,8 @@ class InferencePass:
         """Returns the result of ``Model.infer`` for each batch.
 
         Args:
-          batches: at most one batch per replica, as dicts of NumPy arrays.
+          batches: at most one batch per replica, as dicts of NumPy arrays. In interactive inference, ``INPUTS`` may be
+            the list of what the user passed, which ``Model.infer`` can read.
           fresh: whether the states that the model carries from batch to batch are set to zero first.
         """
         return self._inferred(batches, self._outputs(batches, fresh))
@@ -223,6 +224,7 @@ class InferencePass:
 
     def _outputs(self, batches: list[dict[str, Any]], fresh: bool) -> list[list[np.ndarray]]:
         """Returns what ``_predict`` computes for each batch."""
+        batches = [{name: value for name, value in batch.items() if name != INPUTS} for batch in batches]
         if self._in_one_thread and len(batches[0]["ids"]) == 1:
             with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
                 results = self._step_of_one(batches, [fresh])

@@ -88,7 +88,7 @@ def make_stream(model: Model, runner: Runner, seed: int) -> BatchStream | Contig
 
 
 def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: int, steps_per_epoch: int | None,
-                   rate_scale: int) -> MixedPrecisionOptimizer:
+                   rate_scale: int, shift: tf.Variable | None = None) -> MixedPrecisionOptimizer:
     """Returns the optimizer that a model's config specifies, built for ``trainable``.
 
     It includes the schedule, the loss scaling, and the additions of ``make_additions``, such as weight decay.
@@ -99,9 +99,10 @@ def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: i
       last_step: number of updates of the run.
       steps_per_epoch: number of updates per epoch; None in runs measured in steps.
       rate_scale: factor on the policy's learning rate.
+      shift: see ``optimizers.make_schedule``.
     """
     params = model.params
-    schedule, optimizer = make_schedule_and_optimizer(model, last_step, steps_per_epoch)
+    schedule, optimizer = make_schedule_and_optimizer(model, last_step, steps_per_epoch, shift)
     schedule = scaled_schedule(schedule, rate_scale)
     policy = precision_of(params)
     scaling = params["loss_scaling"]
@@ -143,6 +144,7 @@ class Trainer:
 
     Attributes:
       step: number of attempted updates, including skipped ones.
+      began: value of ``time.monotonic`` when training began, moved by the time that an earlier trainer of the run took.
       offset: number of micro-batches that all replicas have consumed, minus the number that ``step`` updates consume
         with the current number of replicas and ``iter_size``; 0 unless one of these has changed during the run.
       last_step: the step after which training ends.
@@ -169,7 +171,7 @@ class Trainer:
         self.saver, self.metrics, self.saves = saver, metrics, runner.share(saver is not None)
         self.trackers = trackers
         model.data_layer.seed = seed
-        self.offset = 0
+        self.offset, self.began = 0, time.monotonic()
         self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
         self.evaluated_at = -1
         self.last_metrics: dict[str, float] = {}
@@ -192,7 +194,10 @@ class Trainer:
         self._share_statistics: Any = None  # a compiled function
         self.trainable = trainable_variables(
             {name: v for name, v in self.variables.items() if v.trainable}, params["freeze_variables_regex"])
-        self.optimizer = make_optimizer(model, self.trainable, self.last_step, self.steps_per_epoch, self.rate_scale)
+        # The schedule is that of a run with this number of replicas from its start; see ``resume``.
+        self._schedule_shift = tf.Variable(0, dtype=tf.int64, trainable=False) if params["num_epochs"] else None
+        self.optimizer = make_optimizer(model, self.trainable, self.last_step, self.steps_per_epoch, self.rate_scale,
+                                        self._schedule_shift)
         self.early_stopping = EarlyStopping(params)
         self.divergence = DivergenceHistory(params, self.optimizer.longest_search)
         self.underflow = self._make_underflow_meter()
@@ -280,6 +285,8 @@ class Trainer:
             self.offset += micro_batch - self.micro_batch
             self._train_step.offset.assign(self.offset)
             self.last_step = self.model.params["max_steps"] or self._steps_in(self.model.params["num_epochs"])
+            if self._schedule_shift is not None:  # to the update that would have consumed as many micro-batches
+                self._schedule_shift.assign(self.offset // (self._iter_size * self.runner.world_size))
 
     def run_steps(self, hooks: Sequence[TrainingHook]) -> None:
         """Makes updates until the end, or until a signal is received.
@@ -366,7 +373,7 @@ class Trainer:
         """The run's position, and other values that a checkpoint stores besides variables."""
         return RunPosition(self.step, self.epoch, self.micro_batch, self.seed, self.runner.world_size,
                            self.divergence.state(), choice_of(self.model.params), self.optimizer.rates,
-                           self.evaluated_at)
+                           self.evaluated_at, round(time.monotonic() - self.began, 1))
 
     def synchronize(self) -> None:
         """Broadcasts the weights and the optimizer's variables from rank 0 to all ranks."""

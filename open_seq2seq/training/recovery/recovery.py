@@ -198,6 +198,7 @@ class Restart:
         continue.
       rate_factor: the new factor on the schedule's learning rate.
       history: the state of the run's ``DivergenceHistory``.
+      began: see ``Trainer.began``.
     """
 
     good: GoodState
@@ -206,6 +207,7 @@ class Restart:
     counters: Counters
     rate_factor: float
     history: dict[str, Any]
+    began: float
 
     def put_into(self, trainer: Trainer) -> None:
         """Restores this state in a trainer and, if the run saves regular checkpoints, saves it.
@@ -220,6 +222,7 @@ class Restart:
         trainer.optimizer.rate_factor.assign(self.rate_factor)
         trainer.resume(self.step, self.micro_batch)
         trainer.divergence.resume(self.history)
+        trainer.began = self.began
         if trainer.saver is not None and trainer.model.params["save_checkpoint_steps"]:
             trainer.save_checkpoint()
             trainer.wait_for_checkpoint()
@@ -319,7 +322,7 @@ class Recovery:
 
     def _restart(self, incident: Incident, tried: Tried, rate_factor: float) -> Restart:
         return Restart(tried.state, incident.step, self._trainer.micro_batch, incident.counters, rate_factor,
-                       self._history.state())
+                       self._history.state(), self._trainer.began)
 
     def _record(self, incident: Incident, action: str, tried: Tried | None) -> Path | None:
         """Records and logs a divergence, and saves its batch; returns the folder of the batch."""

@@ -95,6 +95,7 @@ def test_benchmark_rewrites_the_training():
     ({"num_epochs": 2}, "train", "'max_steps' is 100 and 'num_epochs' is 2"),
     ({"print_samples_steps": 15, "print_loss_steps": 10}, "train", "multiple of 'print_loss_steps', which is 10"),
     ({"eval_steps": None}, "train_eval", "'eval_steps' is missing"),
+    ({"average_checkpoints": 3}, "train", "'average_checkpoints' is 3 but 'save_checkpoint_steps'"),
     ({"loss_scaling": "Backof"}, "train", "Did you mean 'Backoff'?"),
     ({"loss_scaling": 0}, "train", "'loss_scaling' is 0"), ({"loss_scaling": True}, "train", "'loss_scaling' is True"),
     ({"loss_scaling": "nan"}, "train", "'loss_scaling' is 'nan'"),

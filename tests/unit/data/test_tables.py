@@ -19,6 +19,8 @@ from open_seq2seq.utils.errors import DataError
      [(2, ['a, "b"', "1"]), (4, ["two\nlines", "2"])]),
     ("a.csv", "label,text\n1,a\n", (2, 1), {"has_header": True}, [(2, ["a", "1"])]),
     ("a.tsv", "label\ttext\n1\ta\n", ("text", 1), {}, [(2, ["a", "1"])]),
+    ("a.tsv", "label\ttext\n1\ta\n", (2, "label"), {"num_read": 1}, [(2, ["a"])]),
+    ("a.tsv", "x\ty\n", (None, "label"), {"num_read": 1}, [(1, ["x\ty"])]),
 ])
 def test_rows(tmp_path, name, text, columns, options, rows):
     (tmp_path / name).write_text(text, encoding="utf-8")

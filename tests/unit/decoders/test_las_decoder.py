@@ -298,6 +298,15 @@ def test_the_joint_loss_weighs_both():
     np.testing.assert_allclose([found["attention"].units, found["ctc"].units], [9.0, 3.0])
 
 
+def test_a_loss_of_other_positions_is_refused():
+    sizes = {"tgt_vocab_size": VOCAB, "batch_size": 3}
+    both = {**sizes, "ctc_loss_params": {}, "seq_loss_params": {}, "lambda_value": 0.25}
+    for loss, name in ((BasicSequenceLoss(sizes), ""), (MultiTaskCTCEntropyLoss(both), "seq_loss_params/")):
+        decoder = make(SimpleNamespace(**vars(MODEL), loss=loss))
+        with pytest.raises(ConfigError, match=f"set loss_params/{name}offset_target_by_one to False"):
+            decoder.decode({"encoder_output": encoded(), "target_tensors": targets()})
+
+
 @pytest.mark.parametrize("wrong, message", [
     ({"attention_params": {**ATTENTION, "attention_type": "luong"}}, "attention_params/attention_type"),
     ({"attention_params": {**ATTENTION, "num_heads": 0}}, "num_heads' is 0"),

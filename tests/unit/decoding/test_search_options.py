@@ -122,16 +122,30 @@ def test_one_group_is_beam_search():
     np.testing.assert_allclose(results[0].scores, results[1].scores, rtol=1e-5)
 
 
+def covering(model: RandomModel, attention: np.ndarray, bias: Any = 0.0) -> Any:
+    """The step of a search whose cache has the attention that each source position has received."""
+    def step(ids: tf.Tensor, number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+        state, coverage = cache
+        logits, state = stepped(model)(ids, number, state)
+        return logits + bias, (state, coverage + tf.gather(tf.constant(attention), state))
+
+    return step
+
+
+def test_unfinished_hypotheses_are_also_best_first():
+    attention = np.random.default_rng(0).dirichlet([0.3] * 4, STATES).astype(np.float32)
+    step = covering(RandomModel(3, 5, seed=6), attention, tf.one_hot(EOS, 5) * -1e9)
+    settings = SearchSettings(5, START, EOS, 0.6, 4, 4, coverage=0.8)
+    result = beam_search(step, (cache_of([3] * 3, 4), tf.zeros([3, 4, 4])), tf.constant([3] * 3), settings,
+                         coverage_of=lambda both: both[1])
+    assert np.isfinite(result.scores).all() and (np.diff(result.scores, axis=1) <= 0.0).all()
+
+
 def test_the_coverage_penalty_equals_brute_force():
     model = RandomModel(3, 3, seed=6)
     attention = np.random.default_rng(0).dirichlet([0.3] * 4, STATES).astype(np.float32)
     limit, weight, alpha = 4, 0.8, 0.6
     lengths = [4, 2, 3]  # of the sources; no attention goes to padding
-
-    def step(ids: tf.Tensor, number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
-        state, coverage = cache
-        logits, state = stepped(model)(ids, number, state)
-        return logits, (state, coverage + tf.gather(tf.constant(attention), state))
 
     def brute_force(row: int) -> Scored:
         found = []
@@ -148,7 +162,8 @@ def test_the_coverage_penalty_equals_brute_force():
     padding = tf.cast(~tf.sequence_mask(lengths, 4), tf.float32)
     cache = (cache_of([limit] * 3, beam), tf.tile(padding[:, tf.newaxis], [1, beam, 1]))
     settings = SearchSettings(3, START, EOS, alpha, beam, 4, coverage=weight)
-    result = beam_search(step, cache, tf.constant([limit] * 3), settings, coverage_of=lambda both: both[1])
+    result = beam_search(covering(model, attention), cache, tf.constant([limit] * 3), settings,
+                         coverage_of=lambda both: both[1])
     for row in range(3):
         assert_equal(result, row, brute_force(row)[:4])
 

@@ -18,8 +18,7 @@ def on_gpu(monkeypatch, present):
 @pytest.mark.parametrize("given,on_cpu,with_gpu", [
     ("float32", tf.float32, tf.float32), (tf.float32, tf.float32, tf.float32), (None, tf.float32, tf.float32),
     ("mixed", tf.bfloat16, tf.float16), ("mixed_float16", tf.float16, tf.float16),
-    ("mixed_bfloat16", tf.bfloat16, tf.bfloat16), (tf.float16, tf.float16, tf.float16),
-    ("bfloat16", tf.bfloat16, tf.bfloat16)])
+    ("mixed_bfloat16", tf.bfloat16, tf.bfloat16)])
 def test_choice(monkeypatch, given, on_cpu, with_gpu):
     on_gpu(monkeypatch, False)
     policy = resolve_dtype(given)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.optimizers import MixedPrecisionOptimizer, make_additions, make_optimizer
+from open_seq2seq.optimizers import MixedPrecisionOptimizer, argument_problems, make_additions, make_optimizer
 from open_seq2seq.utils.errors import ConfigError
 
 NAMES = ("encoder/embedding", "encoder/layer_0/kernel", "decoder/kernel")
@@ -53,6 +53,8 @@ def test_bad_values_are_named(name):
     params, expected = BAD[name]
     with pytest.raises(ConfigError, match=expected):
         trained(params)
+    if name != "unused":  # known before any variable is
+        assert expected in argument_problems(params)[0]
 
 
 def test_keras_optimizers_are_refused():

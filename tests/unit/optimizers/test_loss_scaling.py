@@ -72,6 +72,7 @@ def test_names():
     (True, None, "must be a number"),
     (2.0, {"scale_min": 1.0}, "no effect"),
     ("Backoff", {"stepwindow": 3}, "Did you mean 'step_window'"),
+    ("Backoff", {"initial_scale": 8.0}, "initial_scale"), ("LogMax", {"initial_scale": 8.0}, "initial_scale"),
     ("Backoff", {"step_factor": 1.0}, "step_factor' is 1.0 but has to be above 1"),
     ("LogMax", {"scale_min": 4.0, "scale_max": 2.0}, "scale_min' must not exceed"),
 ])

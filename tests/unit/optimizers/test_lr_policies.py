@@ -43,6 +43,7 @@ CASES = [
      lambda s: min(5e-3, ref.transformer(s, 1.4, 512, 100))),
     ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 1e-3, "power": 2.0},
      lambda s: ref.inverse(s, 0.1, LAST, 1e-3, 2.0)),
+    ("inv_poly_decay", {"learning_rate": 0.0, "min_lr": 0.0}, lambda s: 0.0),
     ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 0.0, "begin_decay_at": 10, "warmup_steps": 200},
      lambda s: ref.inverse(s, 0.1, LAST - 200, 0.0)),
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [10, 100], "decay_rates": [0.1, 0.01]},
@@ -112,6 +113,7 @@ def test_functions_and_names_are_alike():
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [2, 1], "decay_rates": [0.1, 0.2]}, "increasing order"),
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": 3, "decay_rates": [0.1]}, "a list of numbers"),
     ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 0.01, "power": 0}, "must be positive"),
+    ("inv_poly_decay", {"learning_rate": 1e-2, "min_lr": 0, "power": 0.01}, "power' is 0.01 but must be at least 0.17"),
 ])
 def test_mistakes_are_explained(policy, params, message):
     with pytest.raises(ConfigError, match=message):
@@ -124,3 +126,20 @@ def test_a_scaled_schedule_is_so_many_times_as_high_at_each_step(factor):
     for step in (0, 500, 999):
         index = tf.constant(step, tf.int64)
         assert float(scaled_schedule(schedule, factor)(index)) == np.float32(factor) * np.float32(schedule(index))
+
+
+@pytest.mark.parametrize(("policy", "params", "spans_run"), [
+    ("poly_decay", {"warmup_share": 0.1}, True),
+    ("piecewise_constant", {"boundaries": [5], "decay_rates": [0.1]}, True),
+    ("poly_decay", {"decay_steps": 400}, False), ("transformer_policy", {"d_model": 16, "warmup_steps": 400}, False)])
+def test_only_a_schedule_that_spans_the_run_is_shifted(policy, params, spans_run):
+    """The variable is assigned after the schedule was traced."""
+    shift = tf.Variable(0, dtype=tf.int64)
+    plain, schedule = (make_schedule(policy, {"learning_rate": 1.0, **params}, 500, 50, more) for more in (None, shift))
+    traced = tf.function(schedule, input_signature=[tf.TensorSpec([], tf.int64)])
+    for by in (0, -250, 200):
+        shift.assign(by)
+        for step in (0, 240, 270, 500):
+            shifted = max(step + by, 0) if spans_run else step
+            expected = plain(tf.constant(shifted, tf.int64))
+            assert float(traced(tf.constant(step, tf.int64))) == pytest.approx(float(expected), rel=1e-5)

@@ -37,6 +37,8 @@ DECAY = {"decoupled_weight_decay": 0.01}
     ({**DECAY, "encoder_params": {"regularizer": "l2_regularizer"}}, "'encoder_params/regularizer'"),
     ({**DECAY, "decoder_params": {"regularizer": tf.keras.regularizers.L2}}, "'decoder_params/regularizer'"),
     ({**DECAY, "regularizer": tf.keras.regularizers.L1L2(0.1, 0.1)}, "L2 penalty"),
+    ({"lr_factors": {"encoder": 0.1}, "optimizer": "tf.keras.optimizers.Lion"}, "not available for"),
+    ({"unfreeze_at": {"encoder": 5}, "optimizer": ScheduleFreeAdamW}, "not available for"),
     ({"decoupled_weight_decay_exclude": "bias"}, "no effect without 'decoupled_weight_decay'"),
 ])
 def test_what_makes_no_sense_is_refused_with_a_reason(params, message):
@@ -50,6 +52,7 @@ def test_what_makes_no_sense_is_refused_with_a_reason(params, message):
     {**DECAY, "optimizer": "NovoGrad", "optimizer_params": {"weight_decay": 0.0}},
     {"optimizer": "AdamW", "optimizer_params": {"weight_decay": 0.1}, "regularizer": l2_regularizer},
     {**DECAY, "optimizer": "Adam", "optimizer_params": "of another type", "encoder_params": None},
+    {"lr_factors": {"encoder": 0.1}, "optimizer": "Adam"}, {"unfreeze_at": {"encoder": 5}},
     {**EMA, "optimizer": "tf.keras.optimizers.ScheduleFreeAdamW"}, {**EMA, **DECAY, **LARC, "optimizer": "Muon"},
 ])
 def test_what_is_allowed(params):

@@ -39,6 +39,16 @@ def test_the_hubs_parser_reads_the_card(tmp_path):
     assert "<b>" not in card.text and "`x`" not in card.text
 
 
+def test_the_scores_are_those_of_the_checkpoint_that_inference_chooses(tmp_path):
+    write_run(tmp_path / "run", {})
+    config = f"{CONFIG}infer_params: {{restore_best_checkpoint: true}}\n"
+    write_snapshot(Snapshot({}, {}, {"step": 3, "metrics": METRICS}, config),
+                   tmp_path / "run/best_models/val_loss=1-step-3")
+    write_snapshot(Snapshot({}, {}, {"step": 8}, config), tmp_path / "run/model.ckpt-8")
+    write_report(tmp_path / "run")
+    assert "31.25" in (tmp_path / "run/README.md").read_text()
+
+
 def test_a_card_without_scores_has_no_model_index(tmp_path):
     from huggingface_hub import ModelCard
 

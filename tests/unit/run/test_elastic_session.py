@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
+from open_seq2seq.checkpoints.run_variables import RunPosition
 from open_seq2seq.parts.component import Module
-from open_seq2seq.run import training_setup
+from open_seq2seq.run import elastic_session, training_setup
 from open_seq2seq.run.elastic_session import MOST_VAIN_MEETINGS, CommitHook, ElasticTraining, Kept
 from open_seq2seq.runners.horovod.elastic import HostsChanged, Membership, RanksLost
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
@@ -102,3 +104,12 @@ def test_a_change_of_hosts_is_heeded_by_all_between_two_updates_with_the_state_k
     with pytest.raises(HostsChanged):
         hook.after_step(trainer, {})
     assert kept.taken == [10] and trainer.settled == [10]
+
+
+def test_the_time_of_training_goes_on_in_a_new_group(monkeypatch):
+    run, trainer = training(), MagicMock(began=100.0)
+    monkeypatch.setattr(run, "_make_trainer", lambda runner, seed: trainer)
+    monkeypatch.setattr(elastic_session, "in_choice", lambda specs, choice: specs)
+    position = RunPosition(20, 0, 40, 1, 2, {}, None, seconds=30.0)
+    assert run._continue(MagicMock(process_rank=1, world_size=3), position, 0, []) is trainer
+    assert trainer.began == 70.0

@@ -1,13 +1,17 @@
-"""What differs between two configs, by the declarations of parts."""
+"""What differs between two configs, by the declarations of parts; and which weights of a checkpoint are used."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from open_seq2seq.config.params import FREE, REFUSE, SAY, Param
 from open_seq2seq.models import Speech2Text, Text2Text
+from open_seq2seq.optimizers.registry import AVERAGES
+from open_seq2seq.run import restoring
 from open_seq2seq.run.restoring import changes
 
 TEXT: dict[str, Any] = {
@@ -73,3 +77,25 @@ def test_a_class_is_the_same_wherever_its_file_is():
     before = {"plain": 1, "fn": "/old/parts.py:gelu", "free": 1}
     assert found(before, {"plain": 1, "fn": "/new/parts.py:gelu", "free": 2}, Part) == {}
     assert found(before, {"plain": 2, "fn": "/old/parts.py:relu"}, Part) == {"plain": SAY, "fn": SAY}
+
+
+@pytest.mark.parametrize(("params", "kind"), [
+    ({"ema_decay": 0.9}, "the moving average (ema_decay)"), ({"average_from": 3}, "the mean (average_from)"),
+    ({"optimizer": "ScheduleFreeAdamW"}, "the average in the checkpoint")])
+def test_an_average_is_used_whatever_made_it(monkeypatch, capsys, params, kind):
+    assigned: dict[str, int] = {}
+    monkeypatch.setattr(restoring, "named_variables", lambda model: {})
+    monkeypatch.setattr(restoring, "assign_strictly", lambda variables, weights, path: assigned.update(weights))
+    model: Any = SimpleNamespace(params={**dict.fromkeys(AVERAGES), **params}, parts_of_other_modes=())
+    checkpoint: Any = SimpleNamespace(weights={"w": 1}, averaged_weights={"w": 2}, optimizer={}, path="run")
+    inputs: Any = SimpleNamespace(check_assets=lambda checkpoint: None)
+    restoring.restore_weights(model, inputs, checkpoint)
+    assert assigned == {"w": 2} and kind in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("state", "began"), [({"seconds": 30.5}, 69.5), ({}, 100)])
+def test_the_time_of_training_goes_on_in_a_resumed_run(state, began):
+    trainer = MagicMock(began=100.0)
+    trainer.runner.world_size = 1
+    restoring.restore_position(trainer, {"step": 4, "micro_batch": 4, **state})
+    assert trainer.began == began

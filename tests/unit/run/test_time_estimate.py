@@ -59,6 +59,12 @@ def test_the_time_includes_evaluations(monkeypatch, seconds, rounds, time, evalu
         f"Time: about {time} for 1,000 updates of 0.45 s, measured on 10, and {evaluations}")
 
 
+def test_the_time_of_a_resumed_run_is_that_of_what_is_left(monkeypatch):
+    monkeypatch.setattr(time_estimate, "EvaluationPass", passes([6.0], 10))
+    line = time_remark(trainer_of(Clock(monkeypatch), [9.0] + [0.5] * 50), EVALUATES, step=700)
+    assert " for 300 updates of 0.5 s" in line and "and 2 evaluations of" in line  # at 900 and 1,000
+
+
 @pytest.mark.parametrize(("trainer", "reason"), [
     ({"seconds": [1.0], "last_step": 1}, ", because training has too few updates"),
     ({"seconds": [1.0, Divergence("nan", 2)]}, ", because the first updates diverge"),

@@ -360,9 +360,10 @@ def test_pages_of_the_web_cannot_use_a_server_without_a_key():
     for base, status in (("http://127.0.0.1:8000", 200), ("http://localhost", 200), ("http://evil.example:8000", 403)):
         assert TestClient(app, base_url=base).get("/v1/models").status_code == status
     client = TestClient(app, base_url="http://localhost:8000")
-    with pytest.raises(WebSocketDisconnect), client.websocket_connect(
-            "/v1/stream", headers={"Host": "localhost:8000", "Origin": "http://evil.example"}):
-        pass
+    for origin in ("http://evil.example", "null"):  # null: a page in a sandbox
+        with pytest.raises(WebSocketDisconnect), client.websocket_connect(
+                "/v1/stream", headers={"Host": "localhost:8000", "Origin": origin}):
+            pass
     with client.websocket_connect("/v1/stream", headers={"Host": "localhost:8000",
                                                          "Origin": "http://localhost:8000"}) as socket:
         socket.send_json({"model": ["a"]})

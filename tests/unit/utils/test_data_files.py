@@ -23,7 +23,7 @@ from open_seq2seq.decoding.ngram import load_language_model
 from open_seq2seq.decoding.ngram.estimation import read_transcripts
 from open_seq2seq.utils import data_files, given_files
 from open_seq2seq.utils.data_files import read_data, read_lines, shown
-from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.errors import DataError, UserError
 
 READERS = {
     "lines": lambda path: list(read_lines(path)),
@@ -170,6 +170,13 @@ def test_messages_name_standard_input_and_not_its_copy(tmp_path, monkeypatch, fi
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n")))
     with pytest.raises(DataError, match="^standard input:2: the line is not valid UTF-8"):
         list(read_lines(given_files.one_text(files)))
+
+
+def test_a_given_text_is_utf8():
+    (path,) = given_files.given_texts(["café"])
+    assert list(read_lines(path)) == ["café"]
+    with pytest.raises(UserError, match=r"^The text caf\\xe9 on the command line is not UTF-8: set the terminal"):
+        given_files.given_texts(["caf\udce9"])
 
 
 def test_given_devices_are_refused():

@@ -39,6 +39,14 @@ def test_a_broken_image_is_named_or_skipped(folder, kind, capfd):
     assert cached.describe_example(1).endswith("dark/4.png")
 
 
+def test_a_broken_image_is_named_if_it_is_mixed_into_another(folder):
+    (folder / "dark/2.png").write_bytes(b"no picture")
+    layer = ImageFolderDataLayer(folder_params(folder, mixup=1.0))
+    epoch = next(epoch for epoch in range(100) if layer.examples_read(np.array([0]), epoch).tolist() == [0, 1])
+    with pytest.raises(DataError, match=r"^\S+/dark/2.png cannot be read: "):
+        layer.make_training_batch(np.array([0]), epoch)
+
+
 def test_images_that_do_not_fit_in_memory_are_refused(folder, monkeypatch):
     monkeypatch.setattr(cached_images, "available_bytes", lambda: 6 * 8 * 8 * 3)
     with pytest.raises(DataError, match="'cache_images' would need .* for 6 images of 8 × 8 pixels, but only"):

@@ -121,6 +121,11 @@ def test_sentencepiece_lines_end_with_eos(root):
     assert layer.assets() == {"tokenizer_model": str(root / "m.model")}
 
 
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_the_cost_of_a_chunk_is_its_tokens(root, mode):
+    assert set(make(root, mode, batch_size_unit="tokens").costs) == {4} and set(make(root, mode).costs) == {1}
+
+
 def test_carried_rows_continue(root):
     layer = make(root, "train", carry_state=True)
     assert layer.contiguous and layer.params["shuffle"] is False

@@ -67,9 +67,12 @@ def test_csv_that_is_wrong(tmp_path, content, words):
         rows_of(path)
 
 
-def test_a_quote_that_is_not_closed(tmp_path):
-    (tmp_path / "a.csv").write_text('wav_filename,wav_filesize,transcript\n1.wav,1,a\n"2.wav,1,' + "a" * 200_000 + "\n")
-    with pytest.raises(DataError, match=r"a\.csv:3: .* unclosed double quote"):
+@pytest.mark.parametrize(("length", "words"), [(1, "has a double quote that is not closed"),
+                                               (200_000, "more than 131,072 characters: .* if a quote is not closed")])
+def test_a_quote_that_is_not_closed(tmp_path, length, words):
+    (tmp_path / "a.csv").write_text('wav_filename,wav_filesize,transcript\n1.wav,1,a\n"2.wav,1,' + "a" * length + "\n"
+                                    "3.wav,1,b\n")
+    with pytest.raises(DataError, match=rf"a\.csv:3: .*{words}"):
         rows_of(tmp_path / "a.csv")
 
 

@@ -35,7 +35,10 @@ def make(folder, **others):
 
 def test_lists_are_also_looked_for_in_the_folder_of_the_recordings(folder):
     layer = make(folder, dataset_files=["list.txt"])
-    assert layer.num_examples == 4
+    assert layer.num_examples == 4 and layer.data_files() == {"dataset_files 0": str(folder / "list.txt")}
+    (folder / "list.txt").write_text("0,0.wav\n")
+    with pytest.raises(DataError, match=r"list\.txt has changed since this run read it"):
+        layer.check_unchanged()
     assert SpeechCommandsDataLayer.opened_files({"dataset_files": ["list.txt"], "dataset_location": str(folder)}) == {
         "dataset_files": [str(folder / "list.txt")], "dataset_location": str(folder)}
 

@@ -70,6 +70,7 @@ def test_labels_come_from_a_file_and_columns_have_names(files):
 def test_inference_reads_no_labels(files):
     layer = files.layer([("?", "a b"), ("", "c")], mode="infer")
     assert layer.num_examples == 2
+    assert files.layer([("label", "text"), ("", "c")], mode="infer", label_column="label").num_examples == 1
     given = LabelledTextDataLayer.params_for_files([files.write("lines", ["a b", "", "c"])])
     lines = files.layer(mode="infer", **given)
     assert lines.lengths.tolist() == [3, 1, 2] and lines.num_empty_sources == 1

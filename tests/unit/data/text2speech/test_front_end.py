@@ -29,6 +29,7 @@ WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": [
     ("the 1990s, the 80s", "the nineteen nineties, the eighties"), ("In 2010", "In twenty ten"),
     ("1,234,567.8", "one million two hundred and thirty four thousand five hundred and sixty seven point eight"),
     ("the 3rd, 1/2, 7/8", "the third, one half, seven over eight"), ("12 km", "twelve kilometers"),
+    ("1 GB, 2 MB, 3 kHz, 50Hz, 5 M", "one gigabyte, two megabytes, three kilohertz, fifty hertz, five M"),
     ("-5 °C, 5-10", "minus five degrees Celsius, five to ten"), ("1 m, 90 mph", "one meter, ninety miles per hour"),
     ("$3 million, £1, €0.99", "three million dollars, one pound, ninety nine cents"),
     ("No. 7, #4, 007", "number seven, number four, zero zero seven"), ("5% & more", "five percent and more"),
@@ -49,7 +50,7 @@ def test_digits_need_the_library(monkeypatch, tmp_path):
 
     (tmp_path / "vocab.txt").write_text("\n".join("a eglnostuw"), encoding="utf-8")
     characters = CharacterSymbols(str(tmp_path / "vocab.txt"))
-    assert "".join(characters.split("A 1 ")) == "a one" and characters.unknown(characters.split("a 1z")) == ["1", "z"]
+    assert ["".join(characters.split(text)) for text in ("A 1 ", "“1 t”", "1 x%")] == ["a one", "“ one t”", "1 x%"]
     monkeypatch.setattr(builtins, "__import__", missing)
     assert characters.unknown(characters.split("a 1")) == ["1"]
     with pytest.raises(DataError, match=r"number 12 .*pip install open-seq2seq\[numbers\]"):

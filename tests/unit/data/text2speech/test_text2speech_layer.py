@@ -126,7 +126,12 @@ def test_bad_clips_are_skipped_on_request(voice, capsys):
     assert data.num_examples == 2 and sum(data.report_dropped().values()) == 1
     batch = data.make_batch(np.arange(2))
     assert batch["ids"].tolist() == [1] and "silent" in capsys.readouterr().out
-    assert data.make_batch(np.array([0]))["ids"].tolist() == [-1]
+    assert data.make_batch(np.array([0]))["ids"].tolist() == [-1] and not capsys.readouterr().out  # named once
+    assert "to be skipped: 1 bad example: 1 silent." in data.examine()[1]
+    alone = layer(voice, dataset_files=listed(voice, "silent|a"), on_bad_example="skip")
+    for act in (alone.examine, lambda: alone.make_batch(np.array([0]))):
+        with pytest.raises(DataError, match=r"No clips .* are left\. 1 bad example: 1 silent"):
+            act()
 
 
 def test_recordings_of_any_rate_suffix_and_channels(voice):

@@ -95,7 +95,7 @@ def test_inference_needs_no_corpora_files(files):
 def test_languages_of_one_vocabulary_have_all_that_one_decoder_needs(files):
     changes = {"large": {"tgt_vocab_file": str(files.folder / "small")}}
     layer = files.layer(changes, mode="infer", source_file=files.write("test", ["a X b", "c"]))
-    assert layer.source_tokens(0, 0) == ["a", "X", "b"] and layer.target_tokens([4, 3, 1]) == ["a", "<UNK>"]
+    assert layer.source_tokens(0) == ["a", "X", "b"] and layer.target_tokens([4, 3, 1]) == ["a", "<UNK>"]
     assert layer.tokens_to_text(["a", "X"]) == "a X" and layer.tokenizers[1].vocab_size == layer.target_vocab_size
     typed = files.layer(changes, mode="interactive_infer")
     batch = typed.make_scoring_batch(["a b"], ["c"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from open_seq2seq.data import TableTextDataLayer
+from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 
 ROWS = [("1", "a b", "b a"), ("2", "c", "c"), ("3", "", "a"), ("4", "d e f a", "a")]
@@ -68,6 +71,23 @@ def test_inference_reads_lines_of_sources(layer, tmp_path):
     assert two.make_batch(np.array([1]))["source_tensors"][2].tolist() == [[8, 9, 1]]
     interactive = layer(mode="interactive_infer", source_column=[2, 4]).make_interactive_batch(["a\tb c"])
     assert [array.tolist() for array in interactive["source_tensors"]] == [[[4, 1]], [2], [[5, 6, 1]], [3]]
+
+
+def test_the_name_of_the_target_implies_a_header_in_inference_too(layer):
+    assert layer(header=("id", "question", "answer"), target_column="answer", mode="infer").num_examples == len(ROWS)
+
+
+def test_tables_are_tokenised_by_several_threads(layer, monkeypatch):
+    threads_of_calls, encode = [], DelimiterTokenizer.encode
+
+    def noted(self, lines, threads=1):
+        threads_of_calls.append(threads)
+        return encode(self, lines, threads)
+
+    monkeypatch.setattr(DelimiterTokenizer, "encode", noted)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    layer(map_parallel_calls=3)
+    assert threads_of_calls == [3, 3]
 
 
 def test_a_line_is_empty_if_all_its_sources_are(layer):

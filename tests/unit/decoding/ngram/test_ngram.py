@@ -271,6 +271,11 @@ def test_perplexity():
     assert perplexity(model, sentences).perplexity == pytest.approx(math.exp(-np.mean(scores)), rel=1e-5)
 
 
+def test_words_of_probability_0_make_the_perplexity_infinite(small):
+    small.write_text(ARPA.replace("-0.6\ta", "-inf\ta"))
+    assert perplexity(read_arpa(str(small)), [["b", "a"]]).perplexity == math.inf
+
+
 @pytest.mark.parametrize("sentences, what", [([], "no text"), ([["a", "<s>"]], "<s>")])
 def test_texts_that_cannot_be_used(sentences, what):
     with pytest.raises(DataError, match=what):

@@ -16,7 +16,7 @@ from open_seq2seq.data.audio.audio_files import overlapping, read_audio
 from open_seq2seq.decoding.ctc import CtcDecoder
 from open_seq2seq.decoding.n_best import read_n_best
 from open_seq2seq.inference.trained_model import TrainedModel
-from open_seq2seq.models.speech2text.speech2text import Recognition
+from open_seq2seq.models.speech2text.speech2text import Recognition, SubtitleWriter
 from open_seq2seq.models.speech2text.subtitles import FORMATS, SpokenWord, formatted, joined_words, subtitles_of
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.passes import InferencePass
@@ -83,6 +83,14 @@ def test_other_programs_read_the_subtitles():
     assert [one.start for one in captions][-1].startswith("01:0")
     found = json.loads(formatted(result, "json", "a.wav"))
     assert found["recording"] == "a.wav" and [one["word"] for one in found["words"]] == [word.text for word in words]
+
+
+def test_recordings_of_the_same_name_have_files_of_their_own(tmp_path):
+    names = ["a/clip.wav", "a/clip-2.wav", "b/clip.wav"]
+    with SubtitleWriter(str(tmp_path / "out"), names.__getitem__, "json", 3) as writer:
+        writer.write_batches([[(number, Recognition(name, [])) for number, name in enumerate(names)]])
+    texts = {path.name: json.loads(path.read_text())["text"] for path in (tmp_path / "out").glob("*.json")}
+    assert texts == {"clip.json": names[0], "clip-2.json": names[1], "clip-3.json": names[2]}
 
 
 def test_what_has_no_times_has_no_subtitles():

@@ -129,6 +129,9 @@ def test_models_that_do_not_fit_are_refused(toys):
 def test_several_log_directories_only_infer(tmp_path: Path, capsys):
     with pytest.raises(UserError, match="empty list"):
         open_seq2seq.load([])
+    with pytest.raises(UserError, match="The folder a does not exist"):
+        open_seq2seq.load(["a"])
+    assert main(["--mode=eval", "--logdir=2024"]) == 2 and "The folder 2024 does not exist" in capsys.readouterr().err
     for words, said in ((["--mode=train", "--config_file=nmt-reversal-TT"], "but the mode is train: give one logdir"),
                         (["--mode=eval", "--config_file=nmt-reversal-TT"], "but the mode is eval: give one logdir"),
                         (["--mode=export", "--export_dir=c"], "An export contains one model: give one logdir"),

@@ -107,6 +107,11 @@ def test_agree_is_the_logical_and(held, expected, monkeypatch):
     assert results == [expected] * 3
 
 
+def test_one_rank_agrees_with_itself_without_horovod(monkeypatch):
+    condition = tf.constant(False)
+    assert on_ranks(1, lambda runner: runner.agree(condition) is condition, monkeypatch) == [True]
+
+
 @pytest.mark.parametrize("batches", [0, 1, 2, 3, 7])
 def test_gather_puts_batches_in_order_each_once(batches, monkeypatch):
     results = on_ranks(3, lambda runner: runner.gather(list(range(batches))[runner.process_rank::3]), monkeypatch)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
 
 from open_seq2seq.training.recovery.good_state import GoodState, Tried, pick_state
-from open_seq2seq.training.recovery.recovery import kept_dtype
+from open_seq2seq.training.recovery.recovery import Counters, Restart, kept_dtype
 
 INF = float("inf")
 
@@ -57,3 +59,9 @@ def test_the_type_of_a_resumed_run(config, policy, lowered, kept):
     params = {"dtype": config, "on_divergence": policy}
     assert kept_dtype(params, {"divergence": {"dtype": lowered}}) == kept
     assert kept_dtype(params, {}) is None
+
+
+def test_a_new_trainer_does_not_restart_the_time_of_training():
+    trainer = MagicMock(saver=None, began=50.0)
+    Restart(MagicMock(), 3, 5, Counters(3, 0, 0, 1.0), 1.0, {}, began=7.0).put_into(trainer)
+    assert trainer.began == 7.0
