@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import queue
 import signal
@@ -63,8 +64,8 @@ def check(args: argparse.Namespace) -> None:
     """
     if bool(args.files) == args.microphone:
         raise UserError("Give either --files or --microphone.")
-    if not args.step_ms > 0:
-        raise UserError(f"--step_ms is {args.step_ms:g} but has to be above 0.")
+    if not 0 < args.step_ms < math.inf:
+        raise UserError(f"--step_ms is {args.step_ms:g} but has to be above 0 and finite.")
     if args.compare and args.microphone:
         raise UserError("--compare works only with --files, because audio from the microphone is not kept: "
                         "remove --compare.")
@@ -212,7 +213,8 @@ def main(argv: list[str] | None = None) -> None:
     args, overrides = parse_args(argv)
     check(args)
     trust = ["--trust_code"] if args.trust_code else []
-    model = run_of([f"--logdir={args.logdir}", *trust, *overrides]).load().model
+    whole = ["--window_seconds=0"] if args.compare else []
+    model = run_of([f"--logdir={args.logdir}", *trust, *whole, *overrides]).load().model
     from open_seq2seq.inference.speech2text.frame_asr import FrameASR
 
     asr = FrameASR(model, history_seconds=args.history_seconds)

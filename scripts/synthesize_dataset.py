@@ -228,7 +228,7 @@ class Speaker:
         self._augmentation = augmentation_of(args)
         decoder = model.model.decoder
         self._has_speed = hasattr(decoder, "at_speed")
-        self._has_seed = "inference_seed" in decoder.params and decoder.params.get("decoder_type") != "convolutional"
+        self._has_seed = self._draws(decoder.params)
         needs_styles = model.model.data_layer.params["style_input"] is not None
         if needs_styles != bool(self._styles):
             raise UserError("The model reads style recordings: give some with --style_recordings." if needs_styles else
@@ -238,6 +238,13 @@ class Speaker:
         if args.variants > 1 and not (self._augmentation.changes_audio or self._has_seed or chosen):
             raise UserError("All variants would be equal: give --speed_perturbation_ratio, or --noise_level_min and "
                             "--noise_level_max, or leave out --variants.")
+
+    @staticmethod
+    def _draws(params: Mapping[str, Any]) -> bool:
+        """Returns whether what a decoder speaks depends on its ``inference_seed``."""
+        drops = params.get("prenet_use_inference_dropout", params.get("enable_prenet"))
+        rate = params.get("prenet_dropout", params.get("prenet_dropout_prob", 0.0))
+        return "inference_seed" in params and params.get("decoder_type") != "convolutional" and drops and rate > 0.0
 
     def clips(self, texts: Sequence[Text], variant: int) -> Iterator[tuple[np.ndarray, str]]:
         """Yields (the clip ``[samples]``, what is wrong with it or "") of each text; ``variant`` is from 1."""

@@ -146,9 +146,9 @@ class Pipeline:
             return cached
         audio = self.audio(path, samples, segment)
         computed = self.from_audio(audio, None)[0] if self._caches_features else audio
-        # Silent recordings are not cached: inference accepts them, but training and evaluation, which may share the
-        # cache, have to reject them and cannot recognise silence in cached features.
-        if self.cache is not None and not is_silent(audio):
+        # Inference, which accepts recordings that are silent or have opposite channels, does not write to the cache:
+        # training and evaluation, which may share it, have to reject them and cannot recognise them in it.
+        if self.cache is not None and self._silence_is_bad:
             self.cache.store(path, computed, segment)
         return computed
 

@@ -14,6 +14,7 @@ from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
 _VARIANT = re.compile(r"\(\d+\)$")
+_PROBABILITIES = re.compile(r"^(?:\d+\.\d+\s+)+")  # in dictionaries of the Montreal Forced Aligner
 _STRESS = re.compile(r"(?<=[A-Z])[012](?=\s|$)")  # in CMUdict, after a vowel
 _SHORTEST_PART = 3  # letters of each word of a compound
 _VOICELESS, _HISSING = {"P", "T", "K", "F", "TH"}, {"S", "Z", "SH", "ZH", "CH", "JH"}
@@ -46,7 +47,8 @@ class Pronunciations:
     def read(cls, path: str) -> Pronunciations:
         """Reads a file with lines ``word PH PH …``; variants have the same word, or ``word(2)``.
 
-        Lines that begin with ``;;;`` and those without words are skipped, and so is the rest of a line after `` #``.
+        Lines that begin with ``;;;`` and those without words are skipped, and so are the rest of a line after `` #``
+        and probabilities, such as ``0.99``, before the phonemes.
 
         Raises:
           DataError: the file is missing, not UTF-8 or has no pronunciations, or a line has only a word.
@@ -61,7 +63,7 @@ class Pronunciations:
                                 "be a word and its phonemes, separated by spaces, such as: hello HH AH L OW.")
             if word.endswith(")"):
                 word = _VARIANT.sub("", word)
-            variants.setdefault(word.lower(), []).append(phonemes[0].strip())
+            variants.setdefault(word.lower(), []).append(_PROBABILITIES.sub("", phonemes[0].strip()))
         if not variants:
             raise DataError(f"{shown(path)} has no pronunciations: write one word per line, such as: hello HH AH L OW.")
         return cls(variants)
@@ -172,6 +174,7 @@ _LONG = {"e.g.": "for example,", "i.e.": "that is,", "a.m.": "a m", "p.m.": "p m
 _SIGNS = {"&": "and", "+": "plus", "=": "equals", "@": "at", "%": "percent", "°": "degrees", "§": "section"}
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
            "November", "December")
+_SCALES = {"k": "thousand", "m": "million", "bn": "billion"}
 _CURRENCIES = {"$": ("dollar", "cent"), "€": ("euro", "cent"), "£": ("pound", "penny")}
 _UNITS = {"km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "kg": "kilogram", "g": "gram",
           "mg": "milligram", "lb": "pound", "lbs": "pound", "oz": "ounce", "ft": "foot",
@@ -402,8 +405,8 @@ def _several(count: str, noun: str) -> str:
 
 def _money(match: re.Match[str]) -> str:
     currency, small = _CURRENCIES[match["sign"]]
-    if match["scale"]:
-        return f"{_number_words(match['amount'])} {match['scale']} {currency}s"
+    if scale := match["scale"] or _SCALES.get(match["short"]):
+        return f"{_number_words(match['amount'])} {scale} {currency}s"
     whole, _, cents = match["amount"].partition(".")
     parts = [_several(whole.replace(",", ""), currency)] if whole.strip("0,") or not cents.strip("0") else []
     if cents.strip("0"):
@@ -441,7 +444,8 @@ def _fraction(match: re.Match[str]) -> str:
 
 
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
-    (rf"(?P<sign>[$€£])\s?(?P<amount>{_NUMBER})(?:\s(?P<scale>thousand|million|billion|trillion)\b)?", _money),
+    (rf"(?P<sign>[$€£])\s?(?P<amount>{_NUMBER})"
+     r"(?:\s(?P<scale>thousand|million|billion|trillion)\b|(?P<short>k|m|bn)\b)?", _money),
     (r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso_date),
     (rf"\b(?P<month>{_MONTH})\s(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
     (rf"\b(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\s(?P<month>{_MONTH})\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
@@ -449,10 +453,10 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"\b((?:1[1-9]|20)\d0|[2-9]0)'?s\b", _decade),
     (r"\b(\d+(?:,\d{3})*)(?:st|nd|rd|th)\b", lambda match: _number_words(match[1], "ordinal")),
     (r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])", _fraction),
-    (rf"({_NUMBER})\s?({'|'.join(sorted(map(re.escape, _UNITS), key=len, reverse=True))})(?![\w'])",
-     lambda match: _several(match[1], _UNITS[match[2]])),
     (r"(?<=\d)\s?[-–](?=\d)", lambda match: " to "),
     (rf"(?<![\w.])[-−](?={_NUMBER})", lambda match: "minus "),
+    (rf"(?<![^\W_])({_NUMBER})\s?({'|'.join(sorted(map(re.escape, _UNITS), key=len, reverse=True))})(?![\w'])",
+     lambda match: _several(match[1], _UNITS[match[2]])),
     (rf"(?<![\d.,]){_YEAR}(?![\d,]*\d|\.\d)", lambda match: _number_words(match[0], "year")),
     (_NUMBER, lambda match: f" {_number_words(match[0])} "),
 )

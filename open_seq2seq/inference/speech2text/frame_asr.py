@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -61,8 +62,8 @@ class FrameASR:
 
     def __init__(self, model: Model, rate: int | None = None, history_seconds: float = HISTORY_SECONDS,
                  tolerance: float = REVISION_TOLERANCE) -> None:
-        if history_seconds <= 0 or tolerance < 0:
-            raise UserError("history_seconds must be greater than 0 and tolerance at least 0, got "
+        if not 0.0 < history_seconds < math.inf or not tolerance >= 0.0:
+            raise UserError("history_seconds must be greater than 0 and finite, and tolerance at least 0, got "
                             f"{history_seconds} and {tolerance}.")
         held = 0
         if isinstance(model, Speech2Text):

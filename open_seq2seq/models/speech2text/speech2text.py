@@ -114,6 +114,9 @@ class Speech2Text(EncoderDecoderModel):
             self._check_names()
         if self._dumps_logits and self.params["write_word_times"]:
             deco_print("Logits are written, so write_word_times has no effect.")
+        elif self.params["transcript_format"] != CSV and (self.params["write_word_times"] or self._has_n_best):
+            deco_print(f"The transcript_format is {self.params['transcript_format']}, so no separate files with n-best "
+                       "lists or times of words are written.")
         if self.mode == "infer" and self._window_seconds:
             self.data_layer.read_in_windows(self._window_seconds)
 
@@ -167,7 +170,11 @@ class Speech2Text(EncoderDecoderModel):
 
     @property
     def _lists_n_best(self) -> bool:
-        return self.mode == "infer" and self._search is not None and self._search.params["n_best"] > 1
+        return self.mode == "infer" and self._has_n_best and self.params["transcript_format"] == CSV
+
+    @property
+    def _has_n_best(self) -> bool:
+        return self._search is not None and self._search.params["n_best"] > 1
 
     def _with_features(self, batch: dict[str, Any], training: bool) -> dict[str, Any]:
         return {**batch, "source_tensors": self.data_layer.features(batch, training)}

@@ -177,9 +177,10 @@ class Text2SpeechVocoder(SpectrogramReader):
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Copied]:
         batch, outputs = without_empty_rows(input_values, output_values)
         rate, rows = self.data_layer.settings.sample_freq, []
+        begin = self.data_layer.params["context_frames"] * self.data_layer.settings.hop  # before is only padding
         for example, sound, samples, copy in zip(np.asarray(batch["ids"]).tolist(), *outputs, strict=True):
             recording = self.data_layer.recording(example)
-            sounds = sound[:samples], copy[:samples]
+            sounds = sound[begin:samples], copy[begin:samples]
             text = self.data_layer.text(example)
             measures = None if self._judge is None else self._judge.measures(*sounds, recording, text)
             distance, of_copy = (log_spectral_distance(one, recording, rate) for one in sounds)

@@ -126,7 +126,8 @@ def test_mistakes_are_named(voice, options, message):
 
 def test_pronunciations_are_files_like_cmudict(tmp_path):
     path = tmp_path / "words.dict"
-    path.write_text(";;; CMUdict\nthe DH AH\nthe(2) DH IY\nThe DH\nplay P L EY\nground G R AW N D\nice AY S\n")
+    path.write_text(";;; CMUdict\nthe DH AH\nthe(2) DH IY\nThe DH\nplay P L EY\nground G R AW N D\n"
+                    "ice\t0.99\t0.16\t1.0\t1.02\tAY S\n")  # with the probabilities of the Montreal Forced Aligner
     words = Pronunciations.read(str(path))
     assert words.of("The") == [("DH", "AH"), ("DH", "IY"), ("DH",)] and words.of("none") == []
     assert words.with_first({"the": ("DH", "IY")}).of("the")[0] == ("DH", "IY")

@@ -32,6 +32,8 @@ WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": [
     ("1 GB, 2 MB, 3 kHz, 50Hz, 5 M", "one gigabyte, two megabytes, three kilohertz, fifty hertz, five M"),
     ("-5 °C, 5-10", "minus five degrees Celsius, five to ten"), ("1 m, 90 mph", "one meter, ninety miles per hour"),
     ("$3 million, £1, €0.99", "three million dollars, one pound, ninety nine cents"),
+    ("£5m, $3bn, €20k", "five million pounds, three billion dollars, twenty thousand euros"),
+    ("5-6 km, 3–4 kg, -5 km", "five to six kilometers, three to four kilograms, minus five kilometers"),
     ("No. 7, #4, 007", "number seven, number four, zero zero seven"), ("5% & more", "five percent and more"),
     ("9" * 20, " ".join(["nine"] * 20)), ("e.g. Philip, etc.", "for example, Philip, et cetera."),
 ])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def test_silence_and_very_short_audio_are_no_mistakes(asr: FrameASR):
 
 
 def test_impossible_arguments_are_refused(make, asr: FrameASR):
-    for wrong in ({"history_seconds": 0.0}, {"tolerance": -1.0}):
+    for wrong in ({"history_seconds": 0.0}, {"history_seconds": math.inf}, {"tolerance": -1.0}):
         with pytest.raises(UserError, match="must be greater than 0"):
             FrameASR(asr.model, **wrong)
     for rate in (10, 0, 8000.5, "8000", float("nan")):
