@@ -244,4 +244,5 @@ def perplexity(model: LanguageModel, sentences: Iterable[Sequence[str]]) -> Perp
     units = words + count
     nats = -total / max(units, 1), -total_known / max(units - unknown, 1)
     with np.errstate(over="ignore"):  # infinite if a word has the probability 0
-        return Perplexity(*np.exp(nats).tolist(), words, unknown, count)
+        of_all, of_known = (float(np.exp(one)) for one in nats)
+    return Perplexity(of_all, of_known, words, unknown, count)
