@@ -244,7 +244,8 @@ class Speaker:
         """Returns whether what a decoder speaks depends on its ``inference_seed``."""
         drops = params.get("prenet_use_inference_dropout", params.get("enable_prenet"))
         rate = params.get("prenet_dropout", params.get("prenet_dropout_prob", 0.0))
-        return "inference_seed" in params and params.get("decoder_type") != "convolutional" and drops and rate > 0.0
+        is_read = "inference_seed" in params and params.get("decoder_type") != "convolutional"
+        return is_read and bool(drops) and rate > 0.0
 
     def clips(self, texts: Sequence[Text], variant: int) -> Iterator[tuple[np.ndarray, str]]:
         """Yields (the clip ``[samples]``, what is wrong with it or "") of each text; ``variant`` is from 1."""

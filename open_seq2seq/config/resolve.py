@@ -111,8 +111,8 @@ class ResolvedConfig:
             start = params.get("bench_start") if self.benchmark.start is None else self.benchmark.start
             start = DEFAULT_BENCH_START if start is None else start
             if type(start) is int and start >= self.benchmark.steps:
-                more.append(f"--bench_steps is {self.benchmark.steps}, but the first --bench_start updates, which are "
-                            f"{start}, are not timed: make --bench_steps greater.")
+                more.append(f"--bench_steps is {self.benchmark.steps}, but the first {start} updates (--bench_start) "
+                            "are not timed: make --bench_steps greater.")
             params.pop("num_epochs", None)
             params.update(print_samples_steps=None, print_loss_steps=1, save_summaries_steps=None,
                           save_checkpoint_steps=None, logdir="", max_steps=self.benchmark.steps,

@@ -332,7 +332,8 @@ class Model(Component):
         """Returns a list of pairs (index of the example, result) for one batch, for the writer of ``open_results``.
 
         Args:
-          input_values: a batch of NumPy arrays, without empty rows.
+          input_values: a batch of NumPy arrays, without empty rows; in interactive inference also a list of what the
+            user passed, with the key ``data_layer.INPUTS``.
           output_values: the arrays that ``predict`` computed for the batch, without empty rows.
         """
         raise NotImplementedError("For inference, a model must implement infer(input_values, output_values).")

@@ -81,8 +81,6 @@ class StaticScaler(LossScaler):
 class _AutomaticScaler(LossScaler):
     """Base of automatic scalers, which keeps the parameters, the scale and the number of steps.
 
-    The scale starts at ``scale_max``.
-
     Args:
       params: ``loss_scaling_params`` in configs.
 

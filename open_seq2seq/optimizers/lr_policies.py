@@ -148,7 +148,8 @@ def inv_poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: in
     least_power = math.log10(ratio) / _LARGEST_EXPONENT
     if power < least_power:
         raise ConfigError([f"'lr_policy_params/power' is {power!r} but must be at least "
-                           f"{math.ceil(100 * least_power) / 100} for the rate to fall to 1/{ratio:.3g} of its start."])
+                           f"{math.ceil(100 * least_power) / 100} for the rate to fall to 1/{ratio:,.0f} of "
+                           "its start."])
     slope = (ratio ** (1.0 / power) - 1.0) / decay_steps
     return learning_rate / tf.pow(1.0 + slope * _as_float(global_step), power)
 

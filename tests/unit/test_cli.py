@@ -90,7 +90,7 @@ def test_benchmark(config, ran):
 
 def test_a_benchmark_times_some_updates(config, ran, capsys):
     assert cli.main([config, "--benchmark", "--bench_steps=10"]) == 2
-    assert "the first --bench_start updates, which are 10, are not timed" in capsys.readouterr().err
+    assert "the first 10 updates (--bench_start) are not timed" in capsys.readouterr().err
 
 
 def test_the_reason_of_an_exit_is_printed(monkeypatch, capsys):

@@ -312,7 +312,7 @@ class Text2SpeechDataLayer(ClipDataLayer):
         """Returns the padded batch of the clips with these numbers ``[batch]``.
 
         Raises:
-          DataError: a recording cannot be used, with ``on_bad_example: stop``.
+          DataError: a recording cannot be used; with ``on_bad_example: skip``, only if those of all clips are bad.
         """
         examples = np.asarray(examples, np.int64)
         recorded: list[Recorded] = []

@@ -125,7 +125,7 @@ class WavenetDataLayer(ClipDataLayer):
         """Returns the padded batch of whole clips with these numbers ``[batch]``.
 
         Raises:
-          DataError: a recording cannot be used, with ``on_bad_example: stop``.
+          DataError: a recording cannot be used; with ``on_bad_example: skip``, only if those of all clips are bad.
         """
         return self._batch_of(np.asarray(examples, np.int64), None)
 

@@ -11,7 +11,7 @@ import numpy as np
 from open_seq2seq.utils.unicode_text import spelled
 
 _PIECE_START = "\u2581"  # SentencePiece's marker for the start of a word
-_BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece's byte_fallback: UTF-8 bytes of characters without a piece
+BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece's byte_fallback: UTF-8 bytes of characters without a piece
 _MARKED = "open_seq2seq.mark_each_byte"
 
 
@@ -40,7 +40,7 @@ class Symbols:
 
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = list(labels)
-        self._in_bytes = any(map(_BYTE.fullmatch, self.labels))
+        self._in_bytes = any(map(BYTE.fullmatch, self.labels))
         self._units = [self._unit(label) for label in self.labels]
         self.texts = [unit.strip(" ") for unit in self._units]
         self._characters = frozenset("".join(self.texts))
@@ -51,7 +51,7 @@ class Symbols:
 
     def _unit(self, label: str) -> str:
         """Returns a symbol's spelling (see ``spelling``), with a space where a word begins."""
-        byte = _BYTE.fullmatch(label)
+        byte = BYTE.fullmatch(label)
         return chr(int(byte[1], 16)) if byte else self.spelling(label.replace(_PIECE_START, " "))
 
     def spelling(self, text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from open_seq2seq.data.audio.audio_files import given_audio
 from open_seq2seq.data.audio.feature_graph import AudioFeatures
 from open_seq2seq.data.sentencepiece_models import BLANK
 from open_seq2seq.data.speech2text.alphabet import Alphabet, Pieces
+from open_seq2seq.decoding.ctc.symbols import BYTE
 from open_seq2seq.models.encoder_decoder import decoded_freely
 from open_seq2seq.models.serving import Answer, ServingFunction, Tensors, answers_of_texts
 from open_seq2seq.parts.forward_pass import forward_pass
@@ -73,7 +73,7 @@ def recognizing(model: Any) -> list[ServingFunction]:
         return ()
 
     def text_resources() -> Sequence[Any]:
-        if any(re.fullmatch("<0x[0-9A-F]{2}>", label) for label in layer.alphabet.labels):
+        if any(BYTE.fullmatch(label) for label in layer.alphabet.labels):
             raise NoGraphForm("texts of a SentencePiece model with byte_fallback are not joined by TensorFlow")
         return resources()
 

@@ -114,7 +114,8 @@ class Speech2Text(EncoderDecoderModel):
             self._check_names()
         if self._dumps_logits and self.params["write_word_times"]:
             deco_print("Logits are written, so write_word_times has no effect.")
-        elif self.params["transcript_format"] != CSV and (self.params["write_word_times"] or self._has_n_best):
+        elif self.mode == "infer" and self.params["transcript_format"] != CSV and (
+                self.params["write_word_times"] or self._has_n_best):
             deco_print(f"The transcript_format is {self.params['transcript_format']}, so no separate files with n-best "
                        "lists or times of words are written.")
         if self.mode == "infer" and self._window_seconds:

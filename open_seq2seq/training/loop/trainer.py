@@ -144,7 +144,7 @@ class Trainer:
 
     Attributes:
       step: number of attempted updates, including skipped ones.
-      began: value of ``time.monotonic`` when training began, moved by the time that an earlier trainer of the run took.
+      began: value of ``time.monotonic`` when training began, moved back by the time that the run has already taken.
       offset: number of micro-batches that all replicas have consumed, minus the number that ``step`` updates consume
         with the current number of replicas and ``iter_size``; 0 unless one of these has changed during the run.
       last_step: the step after which training ends.

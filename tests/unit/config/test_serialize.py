@@ -191,6 +191,6 @@ def test_classes_of_several_configs_keep_their_files(tmp_path):
 
 def test_benchmark_loads_back_the_same(tmp_path):
     (tmp_path / "c.py").write_text("base_model = 'M'\nbase_params = {'num_epochs': 3, 'logdir': 'x'}\n")
-    config = resolve(load_config(tmp_path / "c.py"), "train", benchmark=Benchmark(5))
+    config = resolve(load_config(tmp_path / "c.py"), "train", benchmark=Benchmark(15))
     (tmp_path / "c.yaml").write_text(to_yaml(config.as_sections()))
     assert resolve(load_config(tmp_path / "c.yaml"), "train").params("train") == config.params("train")

@@ -134,7 +134,7 @@ def covering(model: RandomModel, attention: np.ndarray, bias: Any = 0.0) -> Any:
 
 def test_unfinished_hypotheses_are_also_best_first():
     attention = np.random.default_rng(0).dirichlet([0.3] * 4, STATES).astype(np.float32)
-    step = covering(RandomModel(3, 5, seed=6), attention, tf.one_hot(EOS, 5) * -1e9)
+    step = covering(RandomModel(3, 5, seed=6), attention, tf.one_hot(EOS, 5, -np.inf, 0.0))
     settings = SearchSettings(5, START, EOS, 0.6, 4, 4, coverage=0.8)
     result = beam_search(step, (cache_of([3] * 3, 4), tf.zeros([3, 4, 4])), tf.constant([3] * 3), settings,
                          coverage_of=lambda both: both[1])

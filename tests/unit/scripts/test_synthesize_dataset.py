@@ -158,7 +158,8 @@ def test_a_part_of_another_process_is_left_to_it(trained, capsys):
 
 
 def test_several_readings_and_clips_without_end(trained, capsys):
-    trained.model._decoder = SimpleNamespace(params={"inference_seed": 0})
+    trained.model._decoder = SimpleNamespace(params={
+        "inference_seed": 0, "enable_prenet": True, "prenet_dropout_prob": 0.5})
     folder = make("out", "--variants=2")
     said = capsys.readouterr().out
     assert "1 text at which the model did not stop" in said and "8 clips of 4 texts" in said

@@ -443,6 +443,7 @@ def test_what_the_pages_say_of_a_model_names_no_folder_of_this_machine(tmp_path,
 
 
 def test_mistakes_of_the_command(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENSEQ2SEQ_API_KEY", raising=False)
     with pytest.raises(UserError, match="without a key"):
         serve({"a": "x"}, host="0.0.0.0")
     with pytest.raises(UserError, match="no limit 'speed'"):
