@@ -50,8 +50,9 @@ def beam_search_params() -> dict[str, Any]:
         "symbol_threshold": Param(float, -7.0, "Log probability below which a symbol is not considered in a frame, "
                                   "unless it is the likeliest.", "nats", minimum=-math.inf, maximum=0.0),
         "top_symbols": Param(int, 40, "Maximum number of symbols considered in a frame.", "symbols", minimum=1),
-        "n_best": Param(int, 1, "Number of hypotheses that the beam search returns, at most beam_width. If above 1, inference "
-                        "also writes them to <output>.n_best.tsv, for scripts/decode.py --mode rescore.", "hypotheses", minimum=1),
+        "n_best": Param(int, 1, "Number of hypotheses that the beam search returns, at most beam_width. If above 1, "
+                        "inference also writes them to <output>.n_best.tsv, for scripts/decode.py --mode rescore.",
+                        "hypotheses", minimum=1),
     })
 
 
