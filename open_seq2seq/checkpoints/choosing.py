@@ -11,6 +11,7 @@ from open_seq2seq.checkpoints import Checkpoint, check_resumable, first_whole, l
 from open_seq2seq.checkpoints.folders import (
     AVERAGED,
     BEST_MODELS,
+    best_parts,
     find_checkpoints,
     list_checkpoints,
     step_in_name,
@@ -48,6 +49,22 @@ class Offer(NamedTuple):
     reason: str = ""
 
 
+def best_models(folder: Path, params: Mapping[str, Any]) -> list[Path]:
+    """Returns the best models in a folder by ``best_metric``, the best first; then those of other metrics.
+
+    Those with equal values, and those of other metrics, are in descending order of steps.
+    """
+    metric = str(params.get("best_metric", BEST_METRIC))
+    sign = 1.0 if params.get("best_metric_mode", BEST_METRIC_MODE) == "max" else -1.0
+
+    def goodness(path: Path) -> float:
+        name, value, _ = best_parts(path.name) or ("", math.nan, 0)
+        return sign * value if name == metric and not math.isnan(value) else -math.inf
+
+    # Not all new best models have a later step: a resumed run repeats updates, and may then find a better one.
+    return sorted(list_checkpoints(folder / BEST_MODELS, best=True), key=goodness, reverse=True)
+
+
 def offered(folder: Path, params: Mapping[str, Any]) -> Offer:
     """Returns the checkpoints that evaluation and inference may use.
 
@@ -60,7 +77,7 @@ def offered(folder: Path, params: Mapping[str, Any]) -> Offer:
       folder: folder of the checkpoints, or a checkpoint itself, which is then the only one.
       params: parameters of the model, with or without defaults.
     """
-    best = list_checkpoints(folder / BEST_MODELS, best=True)
+    best = best_models(folder, params)
     if params.get("restore_best_checkpoint") and best:
         return Offer("best", best)
     latest = find_checkpoints(folder)

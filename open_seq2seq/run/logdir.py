@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from open_seq2seq.checkpoints.choosing import best_models
 from open_seq2seq.checkpoints.folders import (
     ALL_FOLDERS,
     DIVERGENCE,
@@ -233,7 +234,9 @@ def _base_checkpoint(params: Mapping[str, Any]) -> Path | OriginalFiles | Huggin
     if of_transformers := HuggingFaceFolder.at(root):
         return of_transformers
     folder = checkpoint_folder(root)
-    checkpoints = find_checkpoints(folder, bool(params.get("restore_best_checkpoint")))
+    checkpoints = find_checkpoints(folder)
+    if params.get("restore_best_checkpoint"):
+        checkpoints = best_models(folder, params) or checkpoints
     base = next(iter(checkpoints), None) or OriginalFiles.newest_in(root)
     if base is None:
         raise CheckpointError(f"There is no checkpoint in {folder}, the folder given in 'load_model': give the logdir "

@@ -31,7 +31,7 @@ from open_seq2seq.run.logdir import LOCK, LogDir, check_logdir
 from open_seq2seq.run.overview import print_model, print_task, print_training, write_overview
 from open_seq2seq.run.resolution import check_verb, resolve_run
 from open_seq2seq.run.restoring import check_config, restore_weights
-from open_seq2seq.runners import Runner, make_runner, one_device
+from open_seq2seq.runners import Runner, make_runner, on_this_machine, one_device
 from open_seq2seq.runners.preflight import check_data, time_limit
 from open_seq2seq.runners.processor_speed import settle_precision
 from open_seq2seq.runners.watchdog import watched
@@ -139,6 +139,10 @@ def run(options: RunOptions) -> Outcome:
 def _start_process(options: RunOptions, specs: Specs) -> tuple[Runner, list[str]]:
     """Makes the runner, applies process-wide settings, and checks that all ranks agree; also returns lines to print."""
     params = next(iter(specs.values())).full_params
+    if not options.mode.startswith("train"):
+        params = {**params, "on_divergence": "stop", "sync_batch_norm": False}  # they concern training alone
+        if options.config.config_file.checkpoint is not None:
+            params = on_this_machine(params, [one.keys[0] for one in options.config.overrides])
     runner = make_runner(one_device(params) if options.mode == "interactive_infer" else params)
     if options.mode == "interactive_infer" and runner.world_size > 1:
         raise UserError("The mode interactive_infer runs in one process: start it without mpiexec or horovodrun, and "

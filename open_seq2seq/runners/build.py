@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -100,6 +100,29 @@ def one_device(params: Mapping[str, Any]) -> dict[str, Any]:
     return {**params, "num_gpus": None, "num_cpu_towers": None, "gpu_ids": ids[:1] if ids else None}
 
 
+def on_this_machine(params: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, Any]:
+    """Returns a copy of a model's parameters without requests for devices, or for Horovod, that this machine lacks.
+
+    A trained model is used on other machines than that of its training.
+
+    Args:
+      params: the model's parameters.
+      keep: names of parameters that are not changed.
+    """
+    changed = dict(params)
+    if "use_horovod" not in keep and launched_as()[1] == 1 and importlib.util.find_spec("horovod") is None:
+        changed["use_horovod"] = False
+    gpus, ids = len(tf.config.list_physical_devices("GPU")), _gpu_ids(params)
+    missing = max(ids) >= gpus if gpus else len(ids) > 1 or bool(params.get("gpu_ids"))
+    if missing and not {"num_gpus", "gpu_ids"}.intersection(keep):
+        changed.update(num_gpus=None, gpu_ids=None)
+    return changed
+
+
+def _gpu_ids(params: Mapping[str, Any]) -> list[int]:
+    return params.get("gpu_ids") or list(range(params.get("num_gpus") or 1))
+
+
 def take_devices(params: Mapping[str, Any]) -> list[str]:
     """Selects the devices that a config requests, and hides the other GPUs from this process.
 
@@ -121,7 +144,7 @@ def take_devices(params: Mapping[str, Any]) -> list[str]:
         _divide_cpu(towers)
         return [f"CPU:{number}" for number in range(towers)]
     gpus = tf.config.list_physical_devices("GPU")
-    ids = params.get("gpu_ids") or list(range(params.get("num_gpus") or 1))
+    ids = _gpu_ids(params)
     if not gpus and (len(ids) > 1 or params.get("gpu_ids")):
         raise UserError(f"{_asked(params)}, but TensorFlow finds no GPU on this machine. To try several replicas "
                         f"without GPUs, use --num_cpu_towers={len(ids)} instead.")

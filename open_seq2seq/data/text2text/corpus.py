@@ -19,6 +19,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -386,6 +387,7 @@ def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: i
                 deco_print(f"Rebuilding the index {index}: {error}.")
                 mapped = None
             if mapped is None:
+                disk.remove_unfinished(Path(index_dir))  # those of killed processes are as large as the index
                 _write_index(index, path, tokenizer, threads)
                 mapped = read_index(index, path, tokenizer.vocab_size)
     except OSError as error:

@@ -67,6 +67,15 @@ def test_what_the_user_asks_for_comes_first(write):
     assert offered(folder / PLACES["best"], AVERAGES).paths == [folder / PLACES["best"]]
 
 
+def test_the_best_model_is_not_always_the_latest_of_them(tmp_path, make_snapshot):
+    for name in ("val_loss=3.0000-step-130", "val_loss=2.5000-step-120", "BLEU=9.0-step-140"):
+        write_snapshot(make_snapshot(int(name[-3:]), ""), tmp_path / "best_models" / name)
+    params = {"restore_best_checkpoint": True, "best_metric": "val_loss"}
+    for mode, steps in (("min", [120, 130, 140]), ("max", [130, 120, 140])):
+        paths = offered(tmp_path, {**params, "best_metric_mode": mode}).paths
+        assert [int(path.name.rpartition("-")[2]) for path in paths] == steps
+
+
 def test_checkpoints_of_another_run_do_not_count(write):
     folder = write(run="earlier", averaged=0.1, best=0.2)
     write(run="later", latest=1.0)

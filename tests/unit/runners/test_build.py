@@ -6,7 +6,7 @@ import pytest
 
 from open_seq2seq.config.resolve import model_problems
 from open_seq2seq.runners import build
-from open_seq2seq.runners.build import one_device, take_devices
+from open_seq2seq.runners.build import on_this_machine, one_device, take_devices
 from open_seq2seq.utils.errors import UserError
 
 
@@ -66,6 +66,18 @@ def test_more_than_there_is_is_refused(machine, gpus, params, words):
 def test_a_process_that_has_started_keeps_its_devices(machine):
     machine(2, started=True)
     assert take_devices({"gpu_ids": [1]}) == ["GPU:1"]
+
+
+@pytest.mark.parametrize(("gpus", "asked", "keep", "requested"), [
+    (0, {"num_gpus": 4}, (), {"num_gpus": None, "gpu_ids": None}), (2, {"gpu_ids": [2]}, (), {"gpu_ids": None}),
+    (0, {"num_gpus": 4}, ["num_gpus"], {"num_gpus": 4}), (2, {"num_gpus": 2}, (), {"num_gpus": 2}),
+    (0, {"num_gpus": 1}, (), {"num_gpus": 1}), (0, {"use_horovod": True}, (), {"use_horovod": False}),
+    (0, {"use_horovod": True}, ["use_horovod"], {"use_horovod": True}),
+])
+def test_a_trained_model_does_not_need_the_devices_of_its_training(monkeypatch, gpus, asked, keep, requested):
+    monkeypatch.setattr(build.tf.config, "list_physical_devices", lambda kind: ["GPU"] * gpus)
+    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    assert on_this_machine(asked, keep).items() >= requested.items()
 
 
 def test_one_device_is_the_first_of_those_asked_for():
