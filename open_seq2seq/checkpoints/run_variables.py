@@ -42,6 +42,7 @@ class RunPosition:
       mixed_choice: kinds of operations computed in bfloat16; None if the run's dtype leaves no choice.
       rates: string that identifies the learning-rate schedule; see ``MixedPrecisionOptimizer.rates``.
       evaluated_at: step of the last complete evaluation; -1 before the first.
+      updates: number of updates made, without skipped ones and those that a recovery has undone.
       seconds: duration of the training so far, in seconds, without the time between its parts if it was resumed.
     """
 
@@ -54,4 +55,5 @@ class RunPosition:
     mixed_choice: list[str] | None
     rates: str = ""
     evaluated_at: int = -1
+    updates: int = 0
     seconds: float = 0.0

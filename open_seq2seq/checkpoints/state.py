@@ -31,6 +31,7 @@ RATES = "rates"
 # Keys, in a checkpoint's state, of the name of the processor or GPU, and of the seconds of training before it.
 PROCESSOR = "processor"
 SECONDS = "seconds"
+UPDATES = "updates"  # number of updates made, to which skipped ones and those undone by a recovery do not count
 STATE_CHECKSUM = "state_sha256"
 FORMAT_VERSION = 1
 CHECKSUMS = "sha256"
@@ -176,6 +177,7 @@ _DIVERGENCE = {"events?": [dict], "dtype?": (str, type(None)), "skipped_in_a_row
 _ENTRIES: dict[str, tuple[Any, str]] = {
     RUN: (str, "a string"),
     "step": (_COUNT, "an integer from 0 to 2^50"),
+    UPDATES: (_COUNT, "an integer from 0 to 2^50"),
     "micro_batch": (_COUNT, "an integer from 0 to 2^50"),
     "epoch": (_COUNT, "an integer from 0 to 2^50"),
     "world_size": (_COUNT[1:], "an integer from 1 to 2^50"),

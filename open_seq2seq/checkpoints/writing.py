@@ -234,12 +234,13 @@ def of_one_stretch(paths: Sequence[Path], has_jump: Callable[[int, int], bool] =
 
     Args:
       paths: folders of regular checkpoints, the newest first.
-      has_jump: returns whether the learning-rate schedule has a jump between two steps.
+      has_jump: returns whether the learning-rate schedule has a jump between two numbers of updates.
     """
     for count, (newer, older) in enumerate(itertools.pairwise(map(state_if_intact, paths)), 1):
         if newer is None or older is None:  # damaged, which ``average_checkpoints`` reports
             continue
-        if newer.get(RATES) != older.get(RATES) or has_jump(older["step"], newer["step"]):
+        first, last = (state.get(UPDATES, state["step"]) for state in (older, newer))
+        if newer.get(RATES) != older.get(RATES) or has_jump(first, last):
             return count
     return len(paths)
 

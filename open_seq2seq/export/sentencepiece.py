@@ -1,4 +1,4 @@
-"""SentencePiece tokenizers as operations of TensorFlow Text, which is imported here and nowhere else."""
+"""SentencePiece tokenizers as operations of TensorFlow Text."""
 
 from __future__ import annotations
 

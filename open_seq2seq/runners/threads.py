@@ -19,8 +19,8 @@ def intra_op_threads() -> int:
 def share_cores(shares: int, within_process: bool = False) -> int | None:
     """Limits each operation to one of so many equal shares of this host's cores.
 
-    If the number of threads is already set, by ``TF_NUM_INTRAOP_THREADS``, by ``OMP_NUM_THREADS`` or from Python, it is
-    not changed. Call this before TensorFlow uses a device.
+    If the number of threads is already set, by ``TF_NUM_INTRAOP_THREADS`` or from Python, it is not changed. Call this
+    before TensorFlow uses a device.
 
     Args:
       shares: number of shares.
@@ -30,8 +30,7 @@ def share_cores(shares: int, within_process: bool = False) -> int | None:
       The number of threads per operation, or None if it was not changed.
     """
     threading = tf.config.threading
-    is_set = any(name in os.environ for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"))
-    if is_set or threading.get_intra_op_parallelism_threads():
+    if "TF_NUM_INTRAOP_THREADS" in os.environ or threading.get_intra_op_parallelism_threads():
         return None
     cores, allowed = os.cpu_count() or 1, cores_allowed()
     # If a launcher has bound this process to its share of the cores, they need not be divided again.

@@ -91,7 +91,7 @@ class ImageFolder(DataLayer):
                 tensors["target_tensors"] = (tf.gather(labels, examples),)
             return tensors
 
-        return plan.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return plan.map(batch, num_parallel_calls=4, deterministic=True)
 
     def _picture(self, path):
         """Reads one picture: ``[size, size, 3]`` from -1 to 1."""

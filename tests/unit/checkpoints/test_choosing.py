@@ -108,6 +108,9 @@ def test_a_stretch_ends_where_the_rate_changes(tmp_path, make_snapshot):
         write_snapshot(dataclasses.replace(snapshot, state={**snapshot.state, "rates": rates}), path)
     assert of_one_stretch(paths) == 2 and of_one_stretch(paths[2:]) == 2
     assert of_one_stretch(paths, lambda first, last: last == 9) == 1
+    skipped = {**load_checkpoint(paths[0]).state, "updates": 5}  # four of its steps were skipped
+    write_snapshot(dataclasses.replace(make_snapshot(9), state=skipped), paths[0])
+    assert of_one_stretch(paths, lambda first, last: last == 9) == 2
     (paths[0] / "state.json").write_text("damaged")  # its successor decides; the average reports it
     assert of_one_stretch(paths) == 2
 

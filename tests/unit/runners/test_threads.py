@@ -9,8 +9,8 @@ from open_seq2seq.runners import threads
 @pytest.fixture
 def machine(monkeypatch):
     """Sets the numbers of cores; returns the numbers of threads that are set."""
-    for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")  # some launchers set it; TensorFlow does not read it
     set_to = []
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", set_to.append)
     monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 0)
