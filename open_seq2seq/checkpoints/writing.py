@@ -33,6 +33,7 @@ from open_seq2seq.checkpoints.state import (
     RUN,
     STATE,
     STATE_CHECKSUM,
+    UPDATES,
     WEIGHTS,
     files_of,
     read_state,

@@ -373,7 +373,8 @@ class Trainer:
         """The run's position, and other values that a checkpoint stores besides variables."""
         return RunPosition(self.step, self.epoch, self.micro_batch, self.seed, self.runner.world_size,
                            self.divergence.state(), choice_of(self.model.params), self.optimizer.rates,
-                           self.evaluated_at, int(self.optimizer.updates.numpy()), round(time.monotonic() - self.began, 1))
+                           self.evaluated_at, int(self.optimizer.updates.numpy()),
+                           round(time.monotonic() - self.began, 1))
 
     def synchronize(self) -> None:
         """Broadcasts the weights and the optimizer's variables from rank 0 to all ranks."""
