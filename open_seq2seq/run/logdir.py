@@ -129,8 +129,9 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
             raise UserError("'logdir' is missing: set it to a folder for checkpoints and logs in base_params, "
                             "or give --logdir=folder.")
         of_config = options.config.config_file.checkpoint  # found in this log directory together with the config
-        check = _training_checkpoint if training else _finished_checkpoint
-        checkpoint = check(options, params, root, folder) if of_config is None else Path(of_config)
+        checkpoint = Path(of_config) if of_config is not None else (
+            _training_checkpoint(options, root, folder) if training else
+            _finished_checkpoint(options, params, root, folder))
     except UserError as error:
         _raise_or_warn(error, lenient)
     if training and folder is not None:
@@ -192,7 +193,7 @@ def _lacks(root: Path) -> str:
     return "is a file" if root.is_file() else "contains no checkpoint" if root.is_dir() else "does not exist"
 
 
-def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path | None:
+def _training_checkpoint(options: RunOptions, root: Path, folder: Path) -> Path | None:
     if root.exists() and not root.is_dir():
         raise UserError(f"The log directory {root} is a file: choose another logdir.")
     refuse_checkpoint(root)

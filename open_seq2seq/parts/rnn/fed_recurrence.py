@@ -22,7 +22,7 @@ from open_seq2seq.parts.rnn.attention import (
     monotonic_weights,
 )
 from open_seq2seq.parts.rnn.cells import Cell, product, transposed
-from open_seq2seq.parts.rnn.recurrence import step_array, turns
+from open_seq2seq.parts.rnn.recurrence import as_rows, step_array, turns
 
 
 class FedLayer(NamedTuple):
@@ -170,10 +170,6 @@ def _at(factors: tf.Tensor | None, step: tf.Tensor) -> tf.Tensor | None:
     return None if factors is None else factors[step]
 
 
-def _flat(tensor: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(tensor, [-1, tensor.shape[-1]])
-
-
 class _Loop:
     """Forward and backward pass of ``fed_recurrence``."""
 
@@ -297,20 +293,21 @@ class _Loop:
         d_keys = tf.cast(grads.keys, fed.x.dtype)
         attention: tuple[tf.Tensor, ...] = ()
         if fed.attention:
-            flat = _flat(grads.queries)
-            attention = (tf.matmul(_flat(outputs[-1]), flat, transpose_a=True), sum_over_rows(flat), grads.vector)
+            flat = as_rows(grads.queries)
+            attention = (tf.matmul(as_rows(outputs[-1]), flat, transpose_a=True), sum_over_rows(flat), grads.vector)
         else:
             d_keys = tf.matmul(tf.transpose(grads.scores, [1, 2, 0]), tf.transpose(queries, [1, 0, 2]))
         sums = [dz[..., :kernel.shape[1]] for dz, kernel in zip(grads.sums, fed.kernels, strict=True)]
-        kernels = tuple(tf.matmul(_flat(x), _flat(dz), transpose_a=True) for x, dz in zip(inputs, sums, strict=True))
+        kernels = tuple(tf.matmul(as_rows(x), as_rows(dz), transpose_a=True)
+                        for x, dz in zip(inputs, sums, strict=True))
         cells = []
         for number, layer in enumerate(self.layers):
             cells.append((*layer.cell.weight_gradients(
-                _flat(trace.states[number][0][:-1]), _flat(grads.sums[number]),
-                tuple(_flat(rows) for rows in grads.rows[number]),
-                tuple(_flat(saved) for saved in trace.saved[number])), *grads.vectors[number]))
+                as_rows(trace.states[number][0][:-1]), as_rows(grads.sums[number]),
+                tuple(as_rows(rows) for rows in grads.rows[number]),
+                tuple(as_rows(saved) for saved in trace.saved[number])), *grads.vectors[number]))
         return FedWeights(sums[0], d_keys, d_values, attention, kernels,
-                          tuple(sum_over_rows(_flat(dz)) for dz in sums[1:]), tuple(cells), d_states,
+                          tuple(sum_over_rows(as_rows(dz)) for dz in sums[1:]), tuple(cells), d_states,
                           grads.score_bias, tuple(tf.cast(d, fed.x.dtype) for d in grads.location), grads.dynamic)
 
 
@@ -483,9 +480,9 @@ class _Backward:
         ``[batch, source]`` that of the sum of the weights after the step.
         """
         (filters,) = self.fed.location
-        taps, flat = filters.shape[0], tf.cast(_flat(d_inside), filters.dtype)
+        taps, flat = filters.shape[0], tf.cast(as_rows(d_inside), filters.dtype)
         windows = tf.cast(location_windows(self.coverage[step], taps), filters.dtype)  # type: ignore[index]
-        d_filters = tf.matmul(_flat(windows), flat, transpose_a=True)
+        d_filters = tf.matmul(as_rows(windows), flat, transpose_a=True)
         d_windows = tf.reshape(tf.matmul(flat, filters, transpose_b=True), tf.shape(windows))
         return d_coverage + location_sums(tf.cast(d_windows, tf.float32)), tf.cast(d_filters, tf.float32)
 

@@ -78,6 +78,11 @@ def step_array(dtype: tf.DType, steps: tf.Tensor, like: Sequence[int | None]) ->
     return tf.TensorArray(dtype, steps, element_shape=tf.TensorShape(like), clear_after_read=False)
 
 
+def as_rows(tensor: tf.Tensor) -> tf.Tensor:
+    """Returns a tensor ``[…, columns]`` as a matrix ``[rows, columns]``."""
+    return tf.reshape(tensor, [-1, tensor.shape[-1]])
+
+
 def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tuple[list[tf.Tensor], Tensors]:
     """Runs the loop over time.
 
@@ -130,9 +135,6 @@ def _backward(cell: Cell, x: tf.Tensor, first: Tensors, weights: Tensors, histor
     d_states, arrays, sums = turns(steps, body, (d_states, arrays, sums))
     dx, *row_gradients = (array.stack() for array in arrays)
 
-    def flat(tensor: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(tensor, [-1, tensor.shape[-1]])
-
-    by_weight = cell.weight_gradients(
-        flat(histories[0][:-1]), flat(dx), tuple(flat(r) for r in row_gradients), tuple(flat(s) for s in saved))
+    by_weight = cell.weight_gradients(as_rows(histories[0][:-1]), as_rows(dx), tuple(map(as_rows, row_gradients)),
+                                      tuple(map(as_rows, saved)))
     return [dx, *d_states, *by_weight, *sums]

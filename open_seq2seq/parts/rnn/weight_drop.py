@@ -14,7 +14,16 @@ import tensorflow as tf
 
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.parts.rnn.cells import Cell, LayerNormLstm, Lstm, StepGradient, Tensors, lstm_gradient, product
+from open_seq2seq.parts.rnn.cells import (
+    Cell,
+    LayerNormLstm,
+    Lstm,
+    StepGradient,
+    Tensors,
+    all_steps,
+    lstm_gradient,
+    product,
+)
 from open_seq2seq.parts.rnn.layers import Direction
 
 
@@ -46,6 +55,9 @@ class _Dropped:
         columns = 4 * weights[0].shape[0]
         return tf.cast(x[:, :columns], tf.float32), tf.cast(x[:, columns:], tf.float32) * self._scale
 
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        return (all_steps(outputs_before, dx[:, :4 * outputs_before.shape[-1]]),)
+
 
 def _with_mask_columns(dx: tf.Tensor) -> tf.Tensor:
     return tf.pad(dx, [[0, 0], [0, dx.shape[-1] // 4]])
@@ -72,9 +84,6 @@ class DroppedLstm(_Dropped, Lstm):
         dx, d_inner = lstm_gradient(d_states[0], d_states[1], saved, before[1], after[1], factors)
         return StepGradient(_with_mask_columns(dx), (product(dx, weights[0]), d_inner))
 
-    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
-        return super().weight_gradients(outputs_before, dx[:, :4 * outputs_before.shape[-1]], rows, saved)
-
 
 class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
     """``LayerNormLstm`` with recurrent dropout, as in TensorFlow 1's ``LayerNormBasicLSTMCell``."""
@@ -96,9 +105,6 @@ class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
             new = self._from_sums(*sources, factors)
         dz, d_inner, d_scale, d_offset = tape.gradient(new, sources, list(d_states))
         return StepGradient(_with_mask_columns(dz), (product(dz, weights[0]), d_inner), (), (d_scale, d_offset))
-
-    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
-        return super().weight_gradients(outputs_before, dx[:, :4 * outputs_before.shape[-1]], rows, saved)
 
 
 _DROPPED = {"lstm": DroppedLstm, "layernorm_lstm": DroppedLayerNormLstm}

@@ -190,7 +190,6 @@ class BenchmarkHook(Hook):
         self._first += trainer.step
         if self._first == trainer.step:
             self._meter = Meter(trainer)
-        self._started_at = trainer.step
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
         if trainer.step == self._first:
