@@ -324,9 +324,10 @@ def has_jump(schedule: Schedule, first: int, last: int) -> bool:
     Args:
       schedule: the schedule.
       first, last: numbers of updates, such as those of two checkpoints. The updates after ``first`` and up to ``last``
-        are examined.
+        are examined, and compared with the update before them.
     """
-    steps = np.unique(np.linspace(first, max(first, last - 1), _INTERVALS + 1).astype(np.int64)).tolist()
+    start = max(first - 1, 0)  # the last update of the checkpoint at ``first``
+    steps = np.unique(np.linspace(start, max(start, last - 1), _INTERVALS + 1).astype(np.int64)).tolist()
     rates = {step: _rate(schedule, step) for step in steps}
     least = _JUMP * max(rates.values())
     return any(_jumps_within(schedule, before, after, least) for before, after in itertools.pairwise(steps)

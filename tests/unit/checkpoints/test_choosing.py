@@ -148,7 +148,12 @@ def test_jumps_of_a_schedule_are_found_and_slopes_are_not():
     steep = {"learning_rate": 1.0, "boundaries": [30], "decay_rates": [0.1]}
     schedule = make_schedule("piecewise_constant", steep, 100)
     assert has_jump(schedule, 0, 100) and has_jump(schedule, 20, 40)
-    assert not has_jump(schedule, 0, 31) and not has_jump(schedule, 31, 100)
+    # The checkpoint at 31 is the result of updates 0 to 30, the last with the old rate; update 31 has the new one.
+    assert not has_jump(schedule, 0, 31) and has_jump(schedule, 31, 100) and not has_jump(schedule, 32, 100)
+    staircase = {"learning_rate": 1.0, "decay_steps": 1000, "decay_rate": 0.5, "use_staircase_decay": True}
+    falling = make_schedule("exp_decay", staircase, 3000)
+    jumps = [has_jump(falling, first, first + 100) for first in range(800, 1300, 100)]
+    assert sum(jumps) == 1 and not has_jump(schedule, 31, 31)
     for policy, arguments in (("poly_decay", {}), ("cosine_decay", {}), ("fixed_lr", {}),
                               ("transformer_policy", {"d_model": 8, "warmup_steps": 300})):
         slope = make_schedule(policy, {"learning_rate": 1.0, **arguments}, 1000)
