@@ -23,10 +23,10 @@ def is_keras_optimizer(value: Any) -> bool:
 def _on_each_device(optimizer_class: Any) -> Any:
     """Returns a subclass of a Keras optimizer with which each replica updates its own copy of every variable.
 
-    Keras' own classes would update the copies on all devices.
+    Keras' base class would update the copies on all devices.
     """
 
-    class OnEachDevice(optimizer_class):
+    class OnEachDevice(tf.keras.optimizers.Optimizer):
         def _backend_update_step(self, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
             for gradient, variable in zip(grads, trainable_variables, strict=True):
                 value = variable.value if isinstance(variable, tf.keras.Variable) else variable
@@ -40,8 +40,8 @@ def _on_each_device(optimizer_class: Any) -> Any:
                 if self._use_weight_decay(value):
                     value.assign_sub(value * self.weight_decay * self.learning_rate)
 
-    OnEachDevice.__name__ = optimizer_class.__name__
-    return OnEachDevice
+    # The methods above replace those of Keras' base class only: Nadam has its own, which updates a product first.
+    return type(optimizer_class.__name__, (optimizer_class, OnEachDevice), {})
 
 
 class KerasOptimizer(Optimizer):

@@ -182,6 +182,20 @@ def test_adam_kernel_equals_keras_adam_up_to_epsilon():
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-4, atol=1e-4)
 
 
+def test_keras_nadam_updates_as_keras_itself_does():
+    start, grads, rates = problem()
+    adapted = run(make_optimizer("tf.keras.optimizers.Nadam"), start, grads[:3], rates[:3])
+    keras = tf.keras.optimizers.Nadam(0.0)
+    variables = {name: tf.Variable(value) for name, value in start.items()}
+    keras.build(list(variables.values()))
+    for gradients, rate in zip(grads[:3], rates[:3], strict=True):
+        keras.learning_rate.assign(rate)
+        keras.apply_gradients([(tf.constant(gradients[name]), variables[name]) for name in SHAPES])
+    for name in SHAPES:
+        assert np.abs(adapted[name] - start[name]).max() > 1e-2
+        np.testing.assert_allclose(adapted[name], variables[name].numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_keras_optimizer_names_its_slots_and_resumes():
     start, grads, rates = problem()
     whole = run(make_optimizer(tf.keras.optimizers.Lion), start, grads[:4], rates[:4])

@@ -167,8 +167,8 @@ def test_a_model_can_be_run_on_one_device_outside():
     assert gradient(BATCHES[0]).shape == [3, 1]
 
 
-def test_keras_optimizers_update_each_replica_once():
-    keras = tf.keras.optimizers.Adam
+@pytest.mark.parametrize("keras", [tf.keras.optimizers.Adam, tf.keras.optimizers.Nadam])
+def test_keras_optimizers_update_each_replica_once(keras):
     one, one_wrapper, one_step = make_step(1, 2, keras, {"weight_decay": 0.01})
     several, wrapper, step = make_step(2, 1, keras, {"weight_decay": 0.01})
     for start in (0, 2, 4):
