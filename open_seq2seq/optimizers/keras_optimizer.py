@@ -13,6 +13,13 @@ from open_seq2seq.optimizers.optimizer import Optimizer, Variables
 from open_seq2seq.parts.initializers import make_with_arguments
 from open_seq2seq.utils.errors import ConfigError
 
+# Keras' classes that do not work here, with the reason; the toolkit has optimizers of the same names.
+_REFUSED = {
+    "Ftrl": "divides by the learning rate even if it is 0, as at the start of a warm-up",
+    "Muon": "chooses its updates by names that only variables of Keras have",
+    "ScheduleFreeAdamW": "would replace the weights of load_model by random ones, and does not evaluate its average",
+}
+
 
 def is_keras_optimizer(value: Any) -> bool:
     """Returns whether a value is a Keras optimizer class, without importing Keras."""
@@ -56,16 +63,20 @@ class KerasOptimizer(Optimizer):
       params: arguments of the class, without ``learning_rate``.
 
     Raises:
-      ConfigError: the class does not accept the arguments.
+      ConfigError: the class does not accept the arguments, or does not work with the toolkit.
     """
 
     takes_layer_rates = False  # Keras updates all variables at once
 
     def __init__(self, optimizer_class: type, **params: Any) -> None:
         super().__init__()
-        if "learning_rate" in params:
-            raise ConfigError(["'optimizer_params/learning_rate' is not a parameter of the optimizer: "
-                               "set the learning rate in 'lr_policy_params'."])
+        for name, reason in _REFUSED.items():
+            if issubclass(optimizer_class, getattr(tf.keras.optimizers, name, ())):
+                raise ConfigError([f"'optimizer' is Keras' {name}, which {reason}: choose the toolkit's '{name}'."])
+        for name, instead in (("learning_rate", "the learning rate in 'lr_policy_params'"),
+                              ("gradient_accumulation_steps", "'iter_size'")):
+            if name in params:
+                raise ConfigError([f"'optimizer_params/{name}' is not a parameter of the optimizer: set {instead}."])
         self._keras = make_with_arguments(_on_each_device(optimizer_class), params, "optimizer_params",
                                           learning_rate=0.0)
         self._params = MappingProxyType(dict(params))

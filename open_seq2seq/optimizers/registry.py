@@ -6,6 +6,7 @@ Additions are LARC, weight decay, averages of the weights and layer rates.
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -187,9 +188,12 @@ def _other_decays(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields (name of another source of decay, why it cannot be combined with decoupled weight decay)."""
     twice = "the weights would decay twice; leave one out"
     optimizer = params.get("optimizer")
-    name = optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "")
-    arguments = _section(params, "optimizer_params")
-    if coerce(arguments.get("weight_decay", 0.01 if name == "AdamW" else None), Param(float))[0]:
+    chosen = part_class(optimizer, "optimizer")
+    name = getattr(chosen, "__name__", optimizer)
+    accepted: Mapping[str, Any] = inspect.signature(chosen).parameters if is_keras_optimizer(chosen) else (
+        getattr(chosen, "get_optional_params", dict)())
+    default = getattr(accepted.get("weight_decay"), "default", None)
+    if coerce(_section(params, "optimizer_params").get("weight_decay", default), Param(float))[0]:
         yield f"the weight_decay of {name}", f"{twice} (optimizer_params/weight_decay=0.0 disables the optimizer's own)"
     if _is_schedule_free(optimizer):
         yield "ScheduleFreeAdamW", "the decay would not reach its iterates; set its weight_decay instead"

@@ -223,6 +223,11 @@ def test_keras_optimizer_names_its_slots_and_resumes():
     ("Momentom", {}, "Did you mean 'Momentum'"),
     ("tf.keras.optimizers.Lyon", {}, "cannot be imported"),
     ("tf.keras.optimizers.Lion", {"beta9": 1}, "not valid arguments of Lion"),
+    ("tf.keras.optimizers.Lion", {"learning_rate": 0.1}, "lr_policy_params"),
+    ("tf.keras.optimizers.Lion", {"gradient_accumulation_steps": 2}, "set 'iter_size'"),
+    ("tf.keras.optimizers.Ftrl", {}, "as at the start of a warm-up: choose the toolkit's 'Ftrl'"),
+    ("tf.keras.optimizers.Muon", {}, "choose the toolkit's 'Muon'"),
+    (tf.keras.optimizers.ScheduleFreeAdamW, {}, "choose the toolkit's 'ScheduleFreeAdamW'"),
     ("no.such.module.Optimizer", {}, "cannot be imported"),
     (dict, {}, "has to be one of"),
 ])

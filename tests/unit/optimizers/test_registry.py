@@ -27,6 +27,8 @@ DECAY = {"decoupled_weight_decay": 0.01}
     ({"average_after_evals_without_gain": 5, "average_from": 9},
      "'average_from' and 'average_after_evals_without_gain' exclude"),
     ({**DECAY, "optimizer": "AdamW"}, "the weight_decay of AdamW exclude each other: the weights would decay twice"),
+    ({**DECAY, "optimizer": "tf.keras.optimizers.AdamW"}, "the weight_decay of AdamW exclude each other"),
+    ({**DECAY, "optimizer": "open_seq2seq.optimizers.AdamW"}, "the weight_decay of AdamW exclude each other"),
     ({**DECAY, "optimizer": "NovoGrad", "optimizer_params": {"weight_decay": 1e-3}}, "weight_decay of NovoGrad"),
     ({**DECAY, "optimizer": "tf.keras.optimizers.Lion", "optimizer_params": {"weight_decay": 0.1}}, "decay twice"),
     ({**DECAY, "optimizer": "Ftrl"}, "l2_regularization_strength"),
@@ -53,6 +55,7 @@ def test_what_makes_no_sense_is_refused_with_a_reason(params, message):
     {"optimizer": "AdamW", "optimizer_params": {"weight_decay": 0.1}, "regularizer": l2_regularizer},
     {**DECAY, "optimizer": "Adam", "optimizer_params": "of another type", "encoder_params": None},
     {"lr_factors": {"encoder": 0.1}, "optimizer": "Adam"}, {"unfreeze_at": {"encoder": 5}},
+    # make_optimizer refuses Keras' class; as it has no average of its own, it does not exclude others.
     {**EMA, "optimizer": "tf.keras.optimizers.ScheduleFreeAdamW"}, {**EMA, **DECAY, **LARC, "optimizer": "Muon"},
 ])
 def test_what_is_allowed(params):
