@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
@@ -89,6 +90,9 @@ class KerasOptimizer(Optimizer):
 
     def state(self) -> Variables:
         return dict(self._state)
+
+    def num_state_values(self, name: str, shape: tuple[int, ...]) -> int:
+        return 2 * math.prod(shape)  # as Adam; few classes have more, and their slots are unknown before ``build``
 
     def apply(self, gradients: Gradients, variables: Variables, learning_rate: tf.Tensor,
               update_index: tf.Tensor) -> None:
