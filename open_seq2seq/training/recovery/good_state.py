@@ -14,6 +14,7 @@ from open_seq2seq.checkpoints import assign_matching, load_checkpoint
 from open_seq2seq.checkpoints.run_variables import RunVariables
 from open_seq2seq.checkpoints.state import AVERAGE
 from open_seq2seq.checkpoints.writing import copies
+from open_seq2seq.optimizers.weight_average import MEAN_COUNT, MEAN_TRIGGER
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
@@ -53,15 +54,17 @@ class GoodState:
         """Assigns each value to the variable of the same name and shape.
 
         Other variables are left unchanged, for instance those that only another loss scaler has. However, averages of
-        the weights that this state lacks restart from the assigned weights, and all carried states are set to zero if
-        their number of slots or any of their shapes differs.
+        the weights that this state lacks, or whose counters it lacks, restart from the assigned weights, and all
+        carried states are set to zero if their number of slots or any of their shapes differs.
         """
         assign_matching(variables.weights, self.weights)
         # If the number of ranks has changed, earlier checkpoints have another number of slots.
         variables.carried.assign_fitting(self.carried)
         optimizer = variables.optimizer
         report = assign_matching(optimizer.state(), self.optimizer)
-        averages = [name for name in optimizer.averaged_weights if AVERAGE + name in report.missing]
+        # Without its counters, as in a checkpoint of a run with another kind of average, a mean has to start anew.
+        lacks_counters = any(name.startswith((MEAN_COUNT, MEAN_TRIGGER)) for name in report.missing)
+        averages = [name for name in optimizer.averaged_weights if lacks_counters or AVERAGE + name in report.missing]
         optimizer.restart_average(variables.trainable, averages)
 
 

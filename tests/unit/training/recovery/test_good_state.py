@@ -6,7 +6,12 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from open_seq2seq.checkpoints.run_variables import RunVariables
+from open_seq2seq.checkpoints.writing import copies
+from open_seq2seq.optimizers import MixedPrecisionOptimizer, make_optimizer
+from open_seq2seq.optimizers.weight_average import MEAN_COUNT, WeightMean
 from open_seq2seq.training.recovery.good_state import GoodState, Tried, pick_state
 from open_seq2seq.training.recovery.recovery import Counters, Restart, kept_dtype
 
@@ -45,6 +50,18 @@ def test_the_newest_that_is_not_astray(losses, expected):
 def test_back_further_when_it_happens_again():
     assert pick([2.0, 2.1, 2.2, 2.3, 2.4], before=80) == (70, 5)
     assert pick([2.0, 2.1], before=80) == (90, 2)  # as far as there is
+
+
+def test_a_mean_restarts_if_the_state_lacks_its_count():
+    weights = {"w": tf.Variable([1.0])}
+    optimizer = MixedPrecisionOptimizer(make_optimizer("SGD"), lambda index: tf.constant(0.1), average=WeightMean(0))
+    optimizer.build(weights)
+    of_another_average = {name: value for name, value in copies(optimizer.state()).items() if name != MEAN_COUNT}
+    optimizer.update({"w": tf.constant([1.0])}, weights)
+    assert int(optimizer.state()[MEAN_COUNT]) == 1
+    state = GoodState("model.ckpt-1", 1, {"w": np.float32([2.0])}, of_another_average | {"ema/w": np.float32([5.0])})
+    state.put_into(RunVariables(weights, weights, optimizer, MagicMock()))
+    assert int(optimizer.state()[MEAN_COUNT]) == 0 and float(optimizer.averaged_weights["w"][0]) == 2.0
 
 
 @pytest.mark.parametrize(("config", "policy", "lowered", "kept"), [
