@@ -61,7 +61,8 @@ class Larc:
     def get_required_params() -> dict[str, Any]:
         """Returns the specs of the required parameters by name."""
         return {"larc_eta": Param(float, doc="The factor of the ratio in larc_mode. With clip and plain SGD, it is the "
-                                  "largest change of a variable per update, as a fraction of the variable's norm.",
+                                  "largest change of a variable per update, as a fraction of the variable's norm; "
+                                  "lr_factors multiply this limit.",
                                   above=0.0)}
 
     @staticmethod
