@@ -39,18 +39,20 @@ class Kept:
 
     Attributes:
       position: position of the run at the last ``take``; None before the first.
+      metrics: metrics of the last evaluation before the last ``take``; {} without one.
       reached: step of the last update, whether or not its state was kept.
     """
 
     def __init__(self) -> None:
         self.position: RunPosition | None = None
+        self.metrics: dict[str, float] = {}
         self.reached = 0
         self._good: GoodState | None = None
 
     def take(self, trainer: Trainer) -> None:
         """Copies a trainer's state; if interrupted, leaves the previous copy as it was."""
         good = GoodState.take("the state in memory", trainer.step, trainer.state)
-        self._good, self.position = good, trainer.position
+        self._good, self.position, self.metrics = good, trainer.position, trainer.last_metrics
 
     def put_into(self, trainer: Trainer) -> None:
         """Assigns the kept values to a trainer's variables."""
@@ -208,6 +210,7 @@ class ElasticTraining:
         trainer.resume(position.step, position.micro_batch)
         trainer.divergence.resume(position.divergence)
         trainer.evaluated_at = position.evaluated_at
+        trainer.last_metrics = runner.gather([self._kept.metrics])[root]
         trainer.began -= position.seconds
         again = max(self._kept.reached - position.step, 0)
         repeated = f"; {again} updates are repeated" if again else ""

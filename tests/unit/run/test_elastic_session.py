@@ -106,10 +106,15 @@ def test_a_change_of_hosts_is_heeded_by_all_between_two_updates_with_the_state_k
     assert kept.taken == [10] and trainer.settled == [10]
 
 
-def test_the_time_of_training_goes_on_in_a_new_group(monkeypatch):
+def test_the_time_of_training_and_the_metrics_go_on_in_a_new_group(monkeypatch):
     run, trainer = training(), MagicMock(began=100.0)
     monkeypatch.setattr(run, "_make_trainer", lambda runner, seed: trainer)
     monkeypatch.setattr(elastic_session, "in_choice", lambda specs, choice: specs)
+    monkeypatch.setattr(elastic_session, "GoodState", MagicMock())
+    run._kept.take(MagicMock(last_metrics={"WER": 0.5}))
     position = RunPosition(20, 0, 40, 1, 2, {}, None, seconds=30.0)
-    assert run._continue(MagicMock(process_rank=1, world_size=3), position, 0, []) is trainer
-    assert trainer.began == 70.0
+    runner = MagicMock(process_rank=1, world_size=3, gather=lambda own: [{"WER": 0.7}, *own, {}])
+    assert run._continue(runner, position, 0, []) is trainer
+    assert trainer.began == 70.0 and trainer.last_metrics == {"WER": 0.7}  # those of rank 0, whose state is used
+    run._continue(runner, position, 1, [])
+    assert trainer.last_metrics == {"WER": 0.5}
