@@ -123,6 +123,7 @@ class ElasticTraining:
         self._held = contextlib.ExitStack()
         self._watchdog: Watchdog | None = None
         self._trainer: Trainer | None = None
+        self._signum: int | None = None  # of a signal that the previous trainer has not heeded yet
         self._vain, self._began_at, self._reason, self._lost = 0, -1, "", False
         self._meetings = 0
 
@@ -159,6 +160,7 @@ class ElasticTraining:
         if self._watchdog is not None:
             self._watchdog.leave()
         if self._trainer is not None:
+            self._signum = self._trainer.stop.signum
             self._trainer.wait_for_checkpoint()
         self._watchdog = self._trainer = None
         gc.collect()
@@ -228,6 +230,7 @@ class ElasticTraining:
                                f"({', '.join(carried)}), because the number of ranks may change: leave --elastic out."])
         logdir = self._logdir if self._logdir is not None and runner.is_chief else LogDir(None)
         self._trainer = training_setup.make_trainer(self._options, self._models, logdir, seed, runner)
+        self._trainer.stop.signum = self._signum
         return self._trainer
 
     def _open_logdir(self, runner: ElasticRunner, fresh: bool) -> None:

@@ -241,12 +241,13 @@ def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) ->
         except PrecisionLowered as lowered:
             restart, dtype = lowered.restart, lowered.dtype
         # The next trainer is made outside the except clause, in which the exception keeps this trainer in memory.
-        inputs = models.inputs
+        inputs, signum = models.inputs, trainer.stop.signum
         del trainer, models
         gc.collect()
         specs = _in_dtype(specs, dtype)
         models = training_setup.build_models(specs, seed, runner, inputs)
         trainer = training_setup.make_trainer(options, models, logdir, seed, runner)
+        trainer.stop.signum = signum  # a signal that came during the last update
         restart.put_into(trainer)
     training_setup.finish(trainer, signum)
     return Outcome(signum, trainer.last_metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -12,6 +13,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.run import elastic_session, training_setup
 from open_seq2seq.run.elastic_session import MOST_VAIN_MEETINGS, CommitHook, ElasticTraining, Kept
 from open_seq2seq.runners.horovod.elastic import HostsChanged, Membership, RanksLost
+from open_seq2seq.training.loop.stopping import StopRequest
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 
 
@@ -69,6 +71,17 @@ def test_a_model_that_carries_state_is_refused(monkeypatch):
     monkeypatch.setattr(training_setup, "build_models", lambda *_: (model, None))
     with pytest.raises(ConfigError, match=r"--elastic .* \(hidden\)"):
         training()._make_trainer(None, 0)
+
+
+def test_a_signal_is_heeded_by_the_next_group(monkeypatch):
+    monkeypatch.setattr(training_setup, "build_models", lambda *_: (Module(), None))
+    monkeypatch.setattr(training_setup, "make_trainer", lambda *_: MagicMock(stop=StopRequest()))
+    run = training()
+    trainer = run._make_trainer(None, 0)
+    assert not trainer.stop.requested
+    trainer.stop.signum = signal.SIGTERM
+    run.part()
+    assert run._make_trainer(None, 0).stop.signum == signal.SIGTERM
 
 
 class Keeping(Kept):

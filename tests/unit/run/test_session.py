@@ -1,11 +1,15 @@
-"""Answers to lines typed on a terminal."""
+"""Answers to lines typed on a terminal, and a signal before the precision of a run is lowered."""
 
 import io
+import signal
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
+from open_seq2seq.run import session
 from open_seq2seq.run.session import prompt
+from open_seq2seq.training.recovery.recovery import PrecisionLowered
 from open_seq2seq.utils.errors import DataError
 
 
@@ -33,3 +37,22 @@ def test_a_line_that_cannot_be_used_does_not_end_a_session_on_a_terminal(monkeyp
 def test_lines_from_a_file_must_all_be_answered(monkeypatch):
     with pytest.raises(DataError, match="cannot be used"):
         answers_to(io.StringIO("bad\nword\n"), monkeypatch)
+
+
+def test_a_signal_is_heeded_by_the_trainer_of_another_precision(monkeypatch):
+    trainers = [MagicMock(stop=SimpleNamespace(signum=None)) for _ in range(2)]
+
+    def train(trainer):
+        if trainer is trainers[0]:
+            trainer.stop.signum = signal.SIGTERM  # it came during the update that diverged
+            raise PrecisionLowered(MagicMock(), "float32")
+        return trainer.stop.signum
+
+    monkeypatch.setattr(session, "training_setup", MagicMock(
+        resumed=lambda *_: (None, None), nothing_left=lambda *_: False, make_trainer=MagicMock(side_effect=trainers)))
+    monkeypatch.setattr(session, "train", train)
+    monkeypatch.setattr(session, "settle_precision", lambda specs, *_: specs)
+    monkeypatch.setattr(session, "_in_dtype", lambda specs, dtype: specs)
+    for name in ("print_training", "write_overview"):
+        monkeypatch.setattr(session, name, MagicMock())
+    assert session._train(MagicMock(), {"train": None}, MagicMock(), MagicMock()).signum == signal.SIGTERM
