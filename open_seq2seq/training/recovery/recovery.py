@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -157,18 +157,18 @@ class Incident:
         if folder is not None:
             yield f"The batch is saved in {folder}; scripts/replay_batch.py runs it again."
 
-    def verdict(self, problem: str | None, saves: bool, folder: Path | None) -> str:
+    def verdict(self, problem: str | None, folder: Path | None, may_recover: bool = True) -> str:
         """Returns the error message of a run that stops.
 
         Args:
           problem: why the run cannot recover, as a clause; None if it stops only because recovery is disabled.
-          saves: whether the run writes checkpoints.
           folder: folder in which the batch was saved, or None.
+          may_recover: whether ``on_divergence`` may have another value.
         """
         why = f" The run cannot recover by itself, because {problem}." if problem else ""
-        saved = saves and self.newest is not None and self.newest.name != START
-        onward = f"resume from {self.newest.name} with --continue_learning" if saved and self.newest else "start again"
-        other = "" if problem else ", perhaps with on_divergence=roll_back"
+        name = START if self.newest is None else self.newest.name
+        onward = "start again" if name == START else f"resume from {name} with --continue_learning"
+        other = ", perhaps with on_divergence=roll_back" if may_recover and not problem else ""
         where = f" The batch is saved in {folder}." if folder is not None else ""
         return (f"Training diverged at step {self.step}: {self.divergence.reason}, on {listed(self.examples)}.{why} "
                 f"Lower the learning rate, or correct or leave out these examples, and {onward}{other}.{where}")
@@ -284,10 +284,10 @@ class Recovery:
     def _problem(self, newest: GoodState | None) -> str | None:
         """Returns why the run cannot recover, as a clause; None if it can, or if the config disables recovery."""
         recovered = len(self._history.events)
-        if newest is None:
-            return "there is no checkpoint to go back to"
         if self._policy == "stop":
             return None
+        if newest is None:
+            return "there is no checkpoint to go back to"
         if recovered >= self._params["max_recoveries"]:
             return f"it has recovered {recovered} times already (max_recoveries)"
         if self._policy == "lower_precision" and precision_of(self._params).compute not in _NEXT_TYPE:
@@ -313,12 +313,16 @@ class Recovery:
         return pick_state(map(tried, candidates), before=last["target_step"] if again else None)
 
     def _stop(self, incident: Incident, problem: str | None) -> NoReturn:
-        trainer = self._trainer
+        runner = self._trainer.runner
+        # All ranks report the batch of the first rank on which it gives inf or NaN or, if there is none, of rank 0.
+        faulty = runner.gather([not incident.suspect.diagnosis.finite])
+        rank = faulty.index(True) if any(faulty) else 0
+        own = (incident.suspect, incident.examples) if runner.process_rank == rank else None
+        suspect, examples = runner.gather([own])[rank]
+        incident = replace(incident, suspect=suspect, examples=examples)
         folder = self._record(incident, "stopped" + (f", because {problem}" if problem else ""), None)
-        verdict = incident.verdict(problem, trainer.saver is not None, folder)
-        # All ranks raise the message of the first rank whose batch gives inf or NaN or, if there is none, of rank 0.
-        verdicts = trainer.runner.gather([(not incident.suspect.diagnosis.finite, verdict)])
-        raise DivergenceError(next((text for at_fault, text in verdicts if at_fault), verdicts[0][1]))
+        # Only rank 0 knows the checkpoints.
+        raise DivergenceError(runner.share(incident.verdict(problem, folder, runner.num_processes == 1)))
 
     def _restart(self, incident: Incident, tried: Tried, rate_factor: float) -> Restart:
         return Restart(tried.state, incident.step, self._trainer.micro_batch, incident.counters, rate_factor,
