@@ -1,10 +1,11 @@
-"""Answers to lines typed on a terminal."""
+"""Answers to lines typed on a terminal, and the parameters with which a process starts."""
 
 import io
 from types import SimpleNamespace
 
 import pytest
 
+from open_seq2seq.run import session
 from open_seq2seq.run.session import prompt
 from open_seq2seq.utils.errors import DataError
 
@@ -33,3 +34,18 @@ def test_a_line_that_cannot_be_used_does_not_end_a_session_on_a_terminal(monkeyp
 def test_lines_from_a_file_must_all_be_answered(monkeypatch):
     with pytest.raises(DataError, match="cannot be used"):
         answers_to(io.StringIO("bad\nword\n"), monkeypatch)
+
+
+@pytest.mark.parametrize(("mode", "params"), [
+    ("train", {"on_divergence": "roll_back", "sync_batch_norm": True, "hvd_compression": "fp16"}),
+    ("eval", {"on_divergence": "stop", "sync_batch_norm": False, "hvd_compression": None})])
+def test_what_concerns_training_alone_is_for_training_alone(monkeypatch, mode, params):
+    def make_runner(asked):
+        assert asked == params
+        return SimpleNamespace(num_processes=1, world_size=1, describe=list)
+
+    monkeypatch.setattr(session, "make_runner", make_runner)
+    monkeypatch.setattr(session.training_setup, "set_up_process", lambda params: [])
+    options = SimpleNamespace(mode=mode, config=SimpleNamespace(config_file=SimpleNamespace(checkpoint=None)))
+    given = {"on_divergence": "roll_back", "sync_batch_norm": True, "hvd_compression": "fp16"}
+    session._start_process(options, {"train": SimpleNamespace(params={}, full_params=given)})
