@@ -242,11 +242,11 @@ def _exit_code(arguments: list[str]) -> int:
         return _run(arguments)
     except SystemExit as end:  # raised by --help, by --version, or by the user's code
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if end.code is not None and not isinstance(end.code, int):
+            sys.stderr.write(f"{_with_notes(str(end.code), end)}\n")
         if code and launched_as()[1] > 1:  # a hook called sys.exit; the other processes must not wait for this one
             announce(f"it called sys.exit({end.code!r})", code)
             end_all(code)
-        if end.code is not None and not isinstance(end.code, int):
-            sys.stderr.write(f"{_with_notes(str(end.code), end)}\n")
         return code
     except ConfigError as error:
         _report([*error.problems[:-1], _with_notes(error.problems[-1], error)])

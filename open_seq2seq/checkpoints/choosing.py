@@ -58,8 +58,9 @@ def best_models(folder: Path, params: Mapping[str, Any]) -> list[Path]:
     sign = 1.0 if params.get("best_metric_mode", BEST_METRIC_MODE) == "max" else -1.0
 
     def goodness(path: Path) -> float:
-        name, value, _ = best_parts(path.name) or ("", math.nan, 0)
-        return sign * value if name == metric and not math.isnan(value) else -math.inf
+        name, rounded, _ = best_parts(path.name) or ("", math.nan, 0)
+        value = (state_if_intact(path) or {}).get(METRICS, {}).get(metric, rounded) if name == metric else math.nan
+        return -math.inf if math.isnan(value) else sign * value
 
     # Not all new best models have a later step: a resumed run repeats updates, and may then find a better one.
     return sorted(list_checkpoints(folder / BEST_MODELS, best=True), key=goodness, reverse=True)

@@ -119,7 +119,7 @@ def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list
             text = arguments[index]
             index += 1
         path, value = name[2:].split("/"), parse_value(text)
-        if path == ["logdir"] and not isinstance(value, (str, list, type(None))):
+        if path[-1] in ("logdir", "load_model") and not isinstance(value, (str, list, type(None))):
             value = text  # folders may be called 2024
         if len(path) > DEEPEST:
             problems.append(f"'{name}' has {len(path):,} levels, but a config may have at most {DEEPEST}.")

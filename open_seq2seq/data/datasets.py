@@ -151,9 +151,9 @@ class _Run:
         If none fails alone, returns "One of", followed by the first examples of the batch.
         """
         examples = wanted.examples
-        faulty: int | None = None
-        if self._training:  # first without augmentation, which may mix a broken example into others
-            faulty = self._first_faulty(self._layer.examples_read(examples, wanted.epoch), 0, False)
+        # First without augmentation, which may mix a broken example into others.
+        faulty = self._first_faulty(
+            self._layer.examples_read(examples, wanted.epoch), 0, False) if self._training else None
         if faulty is None:
             faulty = self._first_faulty(examples, wanted.epoch, self._training)
         if faulty is not None:

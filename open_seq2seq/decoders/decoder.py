@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -67,10 +68,18 @@ class FakeDecoder(Decoder):
         return result
 
 
+def _data_layer_params(model: Any) -> Mapping[str, Any]:
+    """Returns the parameters of a model's data layer; {} if there is none."""
+    return getattr(getattr(model, "data_layer", None), "params", {})
+
+
 def targets_begin_with_start(model: Any) -> bool:
-    """Returns ``use_start_token`` of the data layer: whether targets begin with the start symbol; True if unknown."""
-    params = getattr(getattr(model, "data_layer", None), "params", {})
-    return params.get("use_start_token", True)
+    """Returns ``use_start_token`` of the data layer: whether targets begin with the start symbol; True if unknown.
+
+    Transcripts of speech, whose layers have no such parameter, end with a symbol, but do not begin with one.
+    """
+    params = _data_layer_params(model)
+    return params.get("use_start_token", "autoregressive" not in params)
 
 
 def decoder_inputs(ids: tf.Tensor, start_id: int, begin_with_start: bool) -> tf.Tensor:
@@ -98,7 +107,7 @@ def check_loss_of_same_positions(model: Any, decoder: str) -> None:
     if getattr(loss, "offsets_targets", False):
         inner = "seq_loss_params/" if "seq_loss_params" in getattr(loss, "params", {}) else ""
         names = [f"loss_params/{inner}offset_target_by_one"]
-        if "use_start_token" in getattr(getattr(model, "data_layer", None), "params", {}):
+        if "use_start_token" in _data_layer_params(model):
             names.append("data_layer_params/use_start_token")
         raise ConfigError([f"{decoder} predicts target t at position t, but {type(loss).__name__} compares position t "
                            f"with target t + 1: set {' and '.join(names)} to False."])
@@ -121,6 +130,8 @@ def check_loss(model: Any, begin_with_start: bool, decoder: str) -> None:
     offset = getattr(loss, "offsets_targets", None)
     if offset is None or offset == begin_with_start:
         return
+    if offset and "use_start_token" not in _data_layer_params(model):
+        check_loss_of_same_positions(model, decoder)
     name = type(loss).__name__
     raise ConfigError([
         f"'data_layer_params/use_start_token' is True, so {decoder} predicts target t + 1 at position t, but "

@@ -475,29 +475,3 @@ def _component_params(model: Model, spec: ModelSpec, name: str, part: Part, poli
     if not part.follows_dtype or params.get("dtype") is not None:
         derived.pop("dtype")
     return {**params, **{key: value for key, value in derived.items() if key in declared}}
-
-
-def make_schedule_and_optimizer(model: Model, last_step: int, steps_per_epoch: int | None,
-                                shift: tf.Variable | None = None) -> tuple[Any, Any]:
-    """Creates the learning-rate schedule and the optimizer that a model's parameters name.
-
-    Args:
-      model: the model.
-      last_step: number of updates in the run.
-      steps_per_epoch: number of updates per epoch; None if the length of training is given in updates.
-      shift: see ``optimizers.make_schedule``.
-
-    Returns:
-      (schedule, optimizer); see ``optimizers.make_schedule`` for the schedule.
-
-    Raises:
-      ConfigError: one of them is missing, or has invalid arguments.
-    """
-    params = model.params
-    missing = [f"'{key}' is missing: training needs it." for key in ("optimizer", "lr_policy") if params[key] is None]
-    if missing:
-        raise ConfigError(missing)
-    optimizer = optimizers.make_optimizer(params["optimizer"], dict(params["optimizer_params"]))
-    optimizer.product_dtype = precision_of(params).type_of("product")
-    policy, arguments = params["lr_policy"], dict(params["lr_policy_params"])
-    return optimizers.make_schedule(policy, arguments, last_step, steps_per_epoch, shift), optimizer

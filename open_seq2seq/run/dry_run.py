@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ class _Stopwatch(Hook):
         return self.seconds[min(DEFAULT_PREFETCH, (len(self.seconds) - 1) // 2):]
 
 
-def time_remark(trainer: Trainer, eval_model: Model | None, step: int = 0) -> str:
+def time_remark(trainer: Trainer, eval_model: Model | None, state: Mapping[str, Any] | None = None) -> str:
     """Makes updates and evaluates for some seconds, and returns a line with the estimated time of the training.
 
     The weights change; nothing is written.
@@ -72,7 +72,7 @@ def time_remark(trainer: Trainer, eval_model: Model | None, step: int = 0) -> st
     Args:
       trainer: the trainer of the run, before its first update.
       eval_model: the model for evaluations; None if the run has none.
-      step: the step from which the run is resumed.
+      state: the state of the checkpoint from which the run is resumed; None if it begins anew.
     """
     if trainer.runner.num_processes > 1:
         return "Time: not estimated for several processes; --benchmark measures their speed"
@@ -85,13 +85,16 @@ def time_remark(trainer: Trainer, eval_model: Model | None, step: int = 0) -> st
         return "Time: not estimated, because the first updates diverge"
     if not watch.seconds:
         return "Time: not estimated, because training has too few updates"
+    step = 0 if state is None else int(state["step"])
+    if state is not None:  # the last step is another one if the number of replicas, or iter_size, has changed
+        trainer.resume(step, int(state["micro_batch"]))
     updates, seconds = max(trainer.last_step - step, 0), watch.lasting()
     mean, error = _mean_and_error(seconds)
     total, uncertainty = updates * mean, updates * error
     parts = f"{format_count(updates, 'update')} of {_brief(mean)}, measured on {len(seconds)}"
     if eval_model is not None:
         every = eval_model.params["eval_steps"]
-        evaluations = -(-max(trainer.last_step, step) // every) - step // every
+        evaluations = -(-trainer.last_step // every) - step // every if updates else 0
         seconds, timed, rounds = EvaluationPass(eval_model, trainer.runner).time_rounds(_SECONDS, _MOST_SECONDS)
         mean, error = _mean_and_error(seconds)
         total, uncertainty = total + evaluations * rounds * mean, uncertainty + evaluations * rounds * error
@@ -141,24 +144,24 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
                 warn_of_warm_up(trainer)
     if owner is not None:
         warn_of_shared_files(owner, built.get("eval"))
-    step = 0
+    state = None
     if options.continue_learning and owner is not None and runner.is_chief:
-        step = _check_resuming(options, owner, built.get("eval"))
+        state = _check_resuming(options, owner, built.get("eval"))
     if trainer is not None and not options.benchmark:
         deco_print("Measuring the time of some updates" + (" and of evaluation" if "eval" in built else ""))
-        deco_print(time_remark(trainer, built.get("eval"), step))
+        deco_print(time_remark(trainer, built.get("eval"), state))
     deco_print("The config can be run.")
 
 
-def _check_resuming(options: RunOptions, model: Model, eval_model: Model | None) -> int:
-    """Prints what has changed since the checkpoint to resume from; returns its step, or 0 if there is none."""
+def _check_resuming(options: RunOptions, model: Model, eval_model: Model | None) -> Mapping[str, Any] | None:
+    """Prints what has changed since the checkpoint to resume from; returns its state, or None if there is none."""
     logdir = check_logdir(options, model.params)
     if logdir.checkpoint is None or logdir.checkpoint_dir is None:
-        return 0
+        return None
     checkpoint = choosing.newest(logdir.checkpoint_dir)
     check_config(options, checkpoint)
     RunInputs(model, eval_model, {}).check(checkpoint)
-    return int(checkpoint.state["step"])
+    return checkpoint.state
 
 
 def _check_data(section: str, model: Model) -> None:

@@ -336,7 +336,7 @@ class Run:
         logdirs = given if mode.startswith("train") else [unpacked(one) for one in given]
         as_given = [one.value for one in self._overrides if one.keys == ("logdir",)][-1:]
         overrides = self._overrides if as_given == logdirs or not logdirs else [
-            *others, Override(None, ("logdir",), logdirs[0])]
+            Override(None, one.keys, logdirs[0]) if one.keys == ("logdir",) else one for one in self._overrides]
         chosen = resolve_run(self._config, mode, overrides, trust_code=self._trust_code, words=self._words, **options)
         dtypes = [one.value for one in others if one.keys == ("dtype",)]
         members = [Run(None, {"dtype": dtypes[-1]} if dtypes else {}, logdir=logdir,

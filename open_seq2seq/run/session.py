@@ -140,7 +140,8 @@ def _start_process(options: RunOptions, specs: Specs) -> tuple[Runner, list[str]
     """Makes the runner, applies process-wide settings, and checks that all ranks agree; also returns lines to print."""
     params = next(iter(specs.values())).full_params
     if not options.mode.startswith("train"):
-        params = {**params, "on_divergence": "stop", "sync_batch_norm": False}  # they concern training alone
+        # These concern training alone.
+        params = {**params, "on_divergence": "stop", "sync_batch_norm": False, "hvd_compression": None}
         if options.config.config_file.checkpoint is not None:
             params = on_this_machine(params, [one.keys[0] for one in options.config.overrides])
     runner = make_runner(one_device(params) if options.mode == "interactive_infer" else params)

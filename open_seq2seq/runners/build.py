@@ -103,14 +103,17 @@ def one_device(params: Mapping[str, Any]) -> dict[str, Any]:
 def on_this_machine(params: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, Any]:
     """Returns a copy of a model's parameters without requests for devices, or for Horovod, that this machine lacks.
 
-    A trained model is used on other machines than that of its training.
+    A trained model is used on other machines than that of its training. Nothing is changed in one of several
+    processes: each would decide for its own machine, but all of them need the same number of replicas.
 
     Args:
       params: the model's parameters.
       keep: names of parameters that are not changed.
     """
+    if launched_as()[1] > 1:
+        return dict(params)
     changed = dict(params)
-    if "use_horovod" not in keep and launched_as()[1] == 1 and importlib.util.find_spec("horovod") is None:
+    if "use_horovod" not in keep and importlib.util.find_spec("horovod") is None:
         changed["use_horovod"] = False
     gpus, ids = len(tf.config.list_physical_devices("GPU")), _gpu_ids(params)
     missing = max(ids) >= gpus if gpus else len(ids) > 1 or bool(params.get("gpu_ids"))

@@ -23,6 +23,7 @@ import errno
 import functools
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -290,15 +291,17 @@ def _remove(path: StrPath) -> None:
         os.unlink(path)
 
 
-def remove_unfinished(directory: Path) -> None:
+def remove_unfinished(directory: Path, before: float = math.inf) -> None:
     """Removes unfinished files and folders of killed processes, which are recognised by the form of their names.
 
     Args:
       directory: the folder that contains them; nothing is done if it is a symbolic link.
+      before: only what was last changed before this time, as of ``time.time``, is removed. Give it where several
+        processes write, because some network file systems have no locks, or do not show them to other machines.
     """
     for entry in [] if directory.is_symlink() else list(directory.glob(f"{TEMPORARY}*")):
-        if _UNFINISHED.fullmatch(entry.name):
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if _UNFINISHED.fullmatch(entry.name) and entry.lstat().st_mtime < before:
                 _remove_temporary(entry)
 
 

@@ -171,6 +171,7 @@ def _rise(*positions: np.ndarray) -> bool:
 # Tokenising smaller files takes at most about a second, so an index is not worthwhile.
 INDEX_FROM_BYTES = 16 << 20
 _CHUNK_BYTES = 8 << 20
+_KILLED_SECONDS = 3600.0  # an unfinished index that has not changed for so long is that of a killed process
 
 
 class Layout(NamedTuple):
@@ -387,7 +388,8 @@ def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: i
                 deco_print(f"Rebuilding the index {index}: {error}.")
                 mapped = None
             if mapped is None:
-                disk.remove_unfinished(Path(index_dir))  # those of killed processes are as large as the index
+                # Those of killed processes are as large as the index.
+                disk.remove_unfinished(Path(index_dir), before=time.time() - _KILLED_SECONDS)
                 _write_index(index, path, tokenizer, threads)
                 mapped = read_index(index, path, tokenizer.vocab_size)
     except OSError as error:

@@ -227,7 +227,7 @@ class LanguageModel(EncoderDecoderModel):
     @property
     def searches(self) -> bool:
         """Whether inference generates text; evaluation and scores compute all tokens of a line together."""
-        return self.mode != "eval" and self.params["infer_task"] == "generate"
+        return self.mode != "eval" and self.verb == "generate" and self.params["infer_task"] == "generate"
 
     def part_problems(self) -> list[str]:
         layer, params, task = self.data_layer, self.params, "a language model"

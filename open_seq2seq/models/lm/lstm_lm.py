@@ -88,11 +88,6 @@ class LSTMLM(LanguageModel, Text2Label):
                 "end_token": layer.end_id, "head": head}
 
     @property
-    def searches(self) -> bool:
-        """Whether inference generates text."""
-        return not self._classifies and super().searches
-
-    @property
     def _is_fake(self) -> bool:
         return issubclass(self.params["decoder"], FakeDecoder)
 

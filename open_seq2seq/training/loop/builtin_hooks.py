@@ -198,9 +198,7 @@ class BenchmarkHook(Hook):
             deco_print(f"Avg {trainer.model.object_name} per second: {self._meter.read()[1]:,.3f}")
 
     def end(self, trainer: Trainer) -> None:
-        if self._meter is None or trainer.step <= self._first:
-            return
-        if not self._is_purpose and not self._every:
+        if self._meter is None or trainer.step <= self._first or not (self._is_purpose or self._every):
             return
         per_step, speed, wait = self._meter.read()
         deco_print(f"Avg time per step: {per_step:.3f}s")

@@ -402,7 +402,7 @@ class _Progress:
         self._bar = Bar(total, shows=runner.num_processes == 1)
         self._stride = max(total // 10, 1)
         self._begun, self._done, self._rounds = 0, 0, 0
-        self._started, self._objects, self._timed = time.perf_counter(), 0, 0
+        self._started, self._objects = time.perf_counter(), 0
 
     def over(self, rounds: Iterable[list[PassBatch]]) -> Iterator[list[PassBatch]]:
         """Yields the given rounds, which are lists of at most one batch per replica, and records where the pass is."""
@@ -423,15 +423,15 @@ class _Progress:
             if self._rounds <= self._at_once:  # the first rounds include the time of tracing
                 self._started = time.perf_counter()
             else:
-                self._timed += 1
                 self._objects += sum(self._model.num_objects(batch) for _, _, batch in batches)
             self._show(before)
             yield batches, results
 
     def _show(self, before: int) -> None:
         if self._bar.is_due:
-            per_round = (time.perf_counter() - self._started) / max(self._timed, 1)
-            left = f", {format_time(per_round * (self._total - self._done))} left" if self._timed else ""
+            timed = self._rounds - self._at_once
+            per_round = (time.perf_counter() - self._started) / max(timed, 1)
+            left = f", {format_time(per_round * (self._total - self._done))} left" if timed > 0 else ""
             self._bar.update(self._done, f"{self._done:,} of {self._total:,} batches{left}")
         if self._report and (before == 0 or self._done // self._stride > before // self._stride
                              or self._done == self._total):
@@ -442,6 +442,6 @@ class _Progress:
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._bar.hide()
-        if self._report and kind is None and self._timed:
+        if self._report and kind is None and self._rounds > self._at_once:
             seconds = time.perf_counter() - self._started
             deco_print(f"Speed: {self._objects / seconds:,.0f} {self._model.object_name}/s")

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq import optimizers
 from open_seq2seq.checkpoints.folders import SAMPLES
 from open_seq2seq.checkpoints.run_saver import RunSaver
 from open_seq2seq.checkpoints.run_variables import RunPosition, RunVariables
@@ -22,7 +23,6 @@ from open_seq2seq.data.contiguous import ContiguousStream
 from open_seq2seq.data.fields import flatten
 from open_seq2seq.data.static_shapes import StaticBatches, describe_shapes
 from open_seq2seq.metrics.trackers import MetricsWriter, Tracker
-from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import report_sample
 from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
@@ -44,6 +44,7 @@ from open_seq2seq.training.loop.step import TrainStep
 from open_seq2seq.training.loop.stopping import EarlyStopping, StopRequest
 from open_seq2seq.training.loop.summaries import WORST_EXAMPLES, RunReporter, Summaries
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError
 from open_seq2seq.utils.trail import TRAIL
 
 
@@ -100,11 +101,19 @@ def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: i
       steps_per_epoch: number of updates per epoch; None in runs measured in steps.
       rate_scale: factor on the policy's learning rate.
       shift: see ``optimizers.make_schedule``.
+
+    Raises:
+      ConfigError: ``optimizer`` or ``lr_policy`` is missing, or has invalid arguments.
     """
     params = model.params
-    schedule, optimizer = make_schedule_and_optimizer(model, last_step, steps_per_epoch, shift)
-    schedule = scaled_schedule(schedule, rate_scale)
+    missing = [f"'{key}' is missing: training needs it." for key in ("optimizer", "lr_policy") if params[key] is None]
+    if missing:
+        raise ConfigError(missing)
     policy = precision_of(params)
+    optimizer = optimizers.make_optimizer(params["optimizer"], dict(params["optimizer_params"]))
+    optimizer.product_dtype = policy.type_of("product")
+    schedule = scaled_schedule(optimizers.make_schedule(
+        params["lr_policy"], dict(params["lr_policy_params"]), last_step, steps_per_epoch, shift), rate_scale)
     scaling = params["loss_scaling"]
     if scaling is None:
         scaling = "Backoff" if policy.compute == tf.float16 else 1.0

@@ -76,6 +76,15 @@ def test_the_best_model_is_not_always_the_latest_of_them(tmp_path, make_snapshot
         assert [int(path.name.rpartition("-")[2]) for path in paths] == steps
 
 
+def test_best_models_are_compared_by_more_decimals_than_their_names_have(tmp_path, make_snapshot):
+    for step, value in ((900, 0.00012), (1000, 0.00014)):
+        snapshot = make_snapshot(step)
+        snapshot.state["metrics"] = {"val_loss": value}
+        write_snapshot(snapshot, tmp_path / "best_models" / f"val_loss={value:.4f}-step-{step}")
+    paths = offered(tmp_path, {"restore_best_checkpoint": True}).paths
+    assert [path.name for path in paths] == ["val_loss=0.0001-step-900", "val_loss=0.0001-step-1000"]
+
+
 def test_checkpoints_of_another_run_do_not_count(write):
     folder = write(run="earlier", averaged=0.1, best=0.2)
     write(run="later", latest=1.0)

@@ -42,8 +42,8 @@ def test_forms_of_arguments():
     assert parse_overrides(["--a/b=c=d", "--n", "-1", "--eval_params/x=1", "--base_params/y=2", "--e="]) == [
         Override(None, ("a", "b"), "c=d", "c=d"), Override(None, ("n",), -1, "-1"),
         Override("eval_params", ("x",), 1, "1"), Override(None, ("y",), 2, "2"), Override(None, ("e",), "", "")]
-    assert [one.value for one in parse_overrides(["--logdir=2024", "--logdir=None", "--logdir=[a, b]"])] == [
-        "2024", None, ["a", "b"]]
+    folders = ["--logdir=2024", "--train_params/logdir=2024", "--load_model=2024", "--logdir=None", "--logdir=[a, b]"]
+    assert [one.value for one in parse_overrides(folders)] == ["2024", "2024", "2024", None, ["a", "b"]]
 
 
 @pytest.mark.parametrize(("arguments", "text"), [

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.decoders import RNNDecoderWithAttention
-from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
+from open_seq2seq.losses import BasicSequenceLoss, PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.utils.errors import ConfigError
@@ -327,10 +327,11 @@ def test_an_encoder_without_output_size():
     RNNDecoderWithAttention({**PARAMS, "encoder_size": 5}, SimpleNamespace(encoder=SimpleNamespace()))
 
 
-def test_targets_without_a_start_token_get_one():
+@pytest.mark.parametrize("layer_params", [{"use_start_token": False}, {"autoregressive": True}])  # of text, of speech
+def test_targets_without_a_start_token_get_one(layer_params):
     decoder, source, (ids, lengths) = make(), encoded(), targets()
     expected = decoder.decode({"encoder_output": source, "target_tensors": [ids, lengths]})["logits"]
-    layer = SimpleNamespace(params={"use_start_token": False})
+    layer = SimpleNamespace(params=layer_params)
     with creating_variables(3):
         other = RNNDecoderWithAttention(PARAMS, SimpleNamespace(encoder=MODEL.encoder, data_layer=layer))
     for variable, value in zip(other.trainable_variables, decoder.trainable_variables, strict=True):
@@ -340,9 +341,13 @@ def test_targets_without_a_start_token_get_one():
         np.testing.assert_allclose(logits[row, :length - 1], expected[row, :length - 1], rtol=1e-6, atol=1e-6)
 
 
-def test_a_loss_of_other_positions_is_refused():
-    model = SimpleNamespace(encoder=MODEL.encoder, loss=PaddedCrossEntropyLossWithSmoothing({}))
+@pytest.mark.parametrize(("loss", "layer_params", "message"), [
+    (PaddedCrossEntropyLossWithSmoothing({}), {}, "use_start_token' is True.*set use_start_token to False"),
+    (BasicSequenceLoss({"tgt_vocab_size": VOCAB, "batch_size": 3}), {"autoregressive": True},
+     "with target t . 1: set loss_params/offset_target_by_one to False")])
+def test_a_loss_of_other_positions_is_refused(loss, layer_params, message):
+    model = SimpleNamespace(encoder=MODEL.encoder, loss=loss, data_layer=SimpleNamespace(params=layer_params))
     with creating_variables(3):
         decoder = RNNDecoderWithAttention(PARAMS, model)
-    with pytest.raises(ConfigError, match="use_start_token' is True.*set use_start_token to False"):
+    with pytest.raises(ConfigError, match=message):
         decoder.decode({"encoder_output": encoded(), "target_tensors": targets()})

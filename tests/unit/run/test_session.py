@@ -1,4 +1,4 @@
-"""Answers to lines typed on a terminal, and a signal before the precision of a run is lowered."""
+"""Answers to lines typed on a terminal, a signal before the precision is lowered, and parameters of a process."""
 
 import io
 import signal
@@ -56,3 +56,18 @@ def test_a_signal_is_heeded_by_the_trainer_of_another_precision(monkeypatch):
     for name in ("print_training", "write_overview"):
         monkeypatch.setattr(session, name, MagicMock())
     assert session._train(MagicMock(), {"train": None}, MagicMock(), MagicMock()).signum == signal.SIGTERM
+
+
+@pytest.mark.parametrize(("mode", "params"), [
+    ("train", {"on_divergence": "roll_back", "sync_batch_norm": True, "hvd_compression": "fp16"}),
+    ("eval", {"on_divergence": "stop", "sync_batch_norm": False, "hvd_compression": None})])
+def test_what_concerns_training_alone_is_for_training_alone(monkeypatch, mode, params):
+    def make_runner(asked):
+        assert asked == params
+        return SimpleNamespace(num_processes=1, world_size=1, describe=list)
+
+    monkeypatch.setattr(session, "make_runner", make_runner)
+    monkeypatch.setattr(session.training_setup, "set_up_process", lambda params: [])
+    options = SimpleNamespace(mode=mode, config=SimpleNamespace(config_file=SimpleNamespace(checkpoint=None)))
+    trained_with = {"on_divergence": "roll_back", "sync_batch_norm": True, "hvd_compression": "fp16"}
+    session._start_process(options, {"train": SimpleNamespace(params={}, full_params=trained_with)})

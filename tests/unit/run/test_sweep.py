@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from open_seq2seq.run import sweep
+from open_seq2seq.config.overrides import Override
+from open_seq2seq.run import resolution, sweep
+from open_seq2seq.run.run import Run
 from open_seq2seq.run.sweep import Sweep, cells_of, folder_of, parse_grid
 from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.utils.errors import ConfigError, UserError
@@ -243,3 +245,10 @@ def test_values_of_python_become_words(value, text):
 def test_values_without_words_are_refused():
     with pytest.raises(UserError, match="set it in the config"):
         sweep._as_text("optimizer", object)
+
+
+def test_a_list_with_one_log_directory_stays_before_the_values_of_a_sweep(monkeypatch):
+    monkeypatch.setattr(resolution, "resolve_run", lambda config, mode, overrides, **how: overrides)
+    run = Run(None, logdir=["runs"])
+    first = Override(None, ("random_seed",), 0)
+    assert run._with([*run._overrides, first]).options("train") == [Override(None, ("logdir",), "runs"), first]

@@ -59,10 +59,16 @@ def test_the_time_includes_evaluations(monkeypatch, seconds, rounds, time, evalu
         f"Time: about {time} for 1,000 updates of 0.45 s, measured on 10, and {evaluations}")
 
 
-def test_the_time_of_a_resumed_run_is_that_of_what_is_left(monkeypatch):
+@pytest.mark.parametrize(("last_step", "updates", "evaluations"), [
+    (1000, "300 updates", "2 evaluations"),  # at 900 and 1,000
+    (850, "150 updates", "1 evaluation"),  # with more replicas than before
+    (700, "0 updates", "0 evaluations")])
+def test_the_time_of_a_resumed_run_is_that_of_what_is_left(monkeypatch, last_step, updates, evaluations):
     monkeypatch.setattr(time_estimate, "EvaluationPass", passes([6.0], 10))
-    line = time_remark(trainer_of(Clock(monkeypatch), [9.0] + [0.5] * 50), EVALUATES, step=700)
-    assert " for 300 updates of 0.5 s" in line and "and 2 evaluations of" in line  # at 900 and 1,000
+    trainer = trainer_of(Clock(monkeypatch), [9.0] + [0.5] * 50)
+    trainer.resume = lambda step, micro_batch: setattr(trainer, "last_step", last_step)
+    line = time_remark(trainer, EVALUATES, {"step": 700, "micro_batch": 1400})
+    assert f" for {updates} of 0.5 s" in line and f"and {evaluations} of" in line
 
 
 @pytest.mark.parametrize(("trainer", "reason"), [

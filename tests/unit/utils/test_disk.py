@@ -8,6 +8,7 @@ import os
 import resource
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -261,6 +262,14 @@ def test_what_another_process_writes_is_left_alone(work):
         disk.remove_unfinished(work)
         assert (folder / "data").exists() and file.exists() and file.suffix == ".json"
     assert set(tree(work)) == {"run", "run/data", "new.json"}
+
+
+def test_what_was_changed_lately_may_belong_to_another_machine(work):
+    for name in ("1" * 16, "2" * 16):
+        (work / f".tmp-{name}.new").write_text("half")
+    os.utime(work / f".tmp-{'1' * 16}.new", (0, 0))
+    disk.remove_unfinished(work, before=time.time() - 60)
+    assert set(tree(work)) == {f".tmp-{'2' * 16}.new"}
 
 
 @contextlib.contextmanager

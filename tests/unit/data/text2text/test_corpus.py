@@ -258,6 +258,16 @@ def test_a_lock_is_no_link_and_no_pipe(tmp_path, make):
     assert victim.read_text() == "precious"
 
 
+def test_unfinished_indexes_are_removed_after_an_hour(tmp_path):
+    (tmp_path / "i").mkdir()
+    old, new = (tmp_path / "i" / f".tmp-{digit * 16}.new.index" for digit in "12")
+    for path in (old, new):
+        path.write_text("half")
+    os.utime(old, (0, 0))
+    load_corpus(write(tmp_path / "t", random_lines(5)), TOKENIZER, str(tmp_path / "i"))
+    assert new.exists() and not old.exists()
+
+
 def test_large_files_have_their_index_beside_them(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus_module, "INDEX_FROM_BYTES", 10)
     path = write(tmp_path / "t", random_lines(20))
