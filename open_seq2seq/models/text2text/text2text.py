@@ -232,8 +232,8 @@ class Text2Text(EncoderDecoderModel):
 
     def num_objects(self, batch: dict[str, Any]) -> int:
         """Counts source and target tokens without padding."""
-        target = batch.get("target_tensors")
-        return int(batch["source_tensors"][1].sum()) + (int(target[1].sum()) if target else 0)
+        lengths = [*batch["source_tensors"][1::2], *(batch.get("target_tensors") or [])[1:2]]
+        return sum(int(one.sum()) for one in lengths)
 
     def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
         layer: Any = self.data_layer
