@@ -273,7 +273,7 @@ class Text2Text(EncoderDecoderModel):
         """Returns (example, ``Translations``) for each sentence; with ``score_file``, (example, ``TargetScore``).
 
         ``Translations`` is a list of pairs (score, text), best first. An empty sentence has a single translation, which
-        is empty and has the score 0.
+        is empty and has the score 0. Hypotheses that the search has not found are left out, except the only one.
         """
         if self._scores_targets:
             scores = self.target_scores(output_values)
@@ -321,6 +321,8 @@ class Text2Text(EncoderDecoderModel):
     def _translations(self, example: int, ids: np.ndarray, scores: np.ndarray, attention: np.ndarray | None,
                       typed: str | None) -> Translations:
         layer: Any = self.data_layer
+        count = max(1, np.count_nonzero(scores > _NO_HYPOTHESIS))
+        ids, scores = ids[:count], scores[:count]
         alignments: list[Alignment] = []
         if attention is not None:
             tokens = layer.source_tokens(example, typed)
