@@ -423,9 +423,12 @@ def check_joins(first: Any, other: Any, name: str) -> None:
         if (one.fingerprint, one.vocab_size) != (another.fingerprint, another.vocab_size):
             raise UserError(f"The model of {name} has another vocabulary of the {side} than the first model, or "
                             "another tokenizer: an ensemble needs models of the same ones.")
-    if first.decoder.params.get("coverage_penalty") and layers[0].num_special != layers[1].num_special:
-        raise UserError("A coverage penalty needs the same positions in all models, but 'use_start_token' of the data "
-                        f"layer differs in the first model and in that of {name}: give coverage_penalty=0.")
+    difference = ("'use_start_token' of the data layer" if layers[0].num_special != layers[1].num_special else
+                  "the number of outputs of the encoder"
+                  if first.encoder.aligns_outputs != other.encoder.aligns_outputs else None)
+    if difference and first.decoder.params.get("coverage_penalty"):
+        raise UserError(f"A coverage penalty needs the same positions in all models, but {difference} differs in the "
+                        f"first model and in that of {name}: give coverage_penalty=0.")
 
 
 def _refusal(model: Any) -> str | None:
