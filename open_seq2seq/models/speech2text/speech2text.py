@@ -267,7 +267,10 @@ class Speech2Text(EncoderDecoderModel):
             return None
         lists = [result.n_best or [] for result in results]
         candidates: dict[str, Candidate] = {}
-        for ranks in best_choices(lists, self._search.params["n_best"]):
+        count = self._search.params["n_best"]
+        for ranks in best_choices(lists, _CHOICES * count):
+            if len(candidates) == count:
+                break
             words = [(result.n_best_words or [result.words or []])[rank]
                      for result, rank in zip(results, ranks, strict=True)]
             text = _text_of(joined_words(words, starts, self._window_seconds))
@@ -355,6 +358,9 @@ class Speech2Text(EncoderDecoderModel):
 
 def _text_of(words: Sequence[SpokenWord]) -> str:
     return " ".join(word.text for word in words)
+
+
+_CHOICES = 4  # choices of windows' hypotheses per hypothesis of a recording, because some are joined to the same text
 
 
 def _row(outputs: list[np.ndarray], row: int) -> np.ndarray:
