@@ -29,7 +29,15 @@ from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.speech2text.serving import recognizing
-from open_seq2seq.models.speech2text.subtitles import CSV, FORMATS, TIMED_FORMATS, SpokenWord, formatted, joined_words
+from open_seq2seq.models.speech2text.subtitles import (
+    CSV,
+    FORMATS,
+    TIMED_FORMATS,
+    SpokenWord,
+    formatted,
+    joined_words,
+    text_of,
+)
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -259,7 +267,7 @@ class Speech2Text(EncoderDecoderModel):
 
     def _joined(self, results: list[Recognition], starts: list[float]) -> Recognition:
         words = joined_words([result.words or () for result in results], starts, self._window_seconds)
-        return Recognition(_text_of(words), words, None, self._joined_lists(results, starts))
+        return Recognition(text_of(words), words, None, self._joined_lists(results, starts))
 
     def _joined_lists(self, results: list[Recognition], starts: list[float]) -> list[Candidate] | None:
         """Returns the best hypotheses of a recording, with the hypotheses of its windows; None without them."""
@@ -273,7 +281,7 @@ class Speech2Text(EncoderDecoderModel):
                 break
             words = [(result.n_best_words or [result.words or []])[rank]
                      for result, rank in zip(results, ranks, strict=True)]
-            text = _text_of(joined_words(words, starts, self._window_seconds))
+            text = text_of(joined_words(words, starts, self._window_seconds))
             chosen = [hypotheses[rank] for hypotheses, rank in zip(lists, ranks, strict=True)]
             score, acoustic, lm = (sum(getattr(one, name) for one in chosen) for name in ("score", "acoustic", "lm"))
             candidates.setdefault(text, Candidate(text, score, acoustic, lm))
@@ -323,7 +331,7 @@ class Speech2Text(EncoderDecoderModel):
         if not self._wants_times:
             return Recognition(hypotheses[0].text, None, None, hypotheses)
         timed = hypotheses if is_window else hypotheses[:1]
-        words = [self._in_seconds(search.words(logits, hypothesis)) for hypothesis in timed]
+        words = [self._in_seconds(search.symbols, search.words(logits, hypothesis)) for hypothesis in timed]
         return Recognition(hypotheses[0].text, words[0], None, hypotheses, words if words[1:] else None)
 
     @property
@@ -349,15 +357,12 @@ class Speech2Text(EncoderDecoderModel):
         length = lengths[row]
         times = Alignment(starts[row, :length], ends[row, :length], confidences[row, :length])
         symbols = Symbols(self.data_layer.alphabet.labels)
-        return self._in_seconds(words_of(symbols, ids[row, :length].tolist(), times))
+        return self._in_seconds(symbols, words_of(symbols, ids[row, :length].tolist(), times))
 
-    def _in_seconds(self, words: list[Word]) -> list[SpokenWord]:
+    def _in_seconds(self, symbols: Symbols, words: list[Word]) -> list[SpokenWord]:
         step = self.step_seconds
-        return [SpokenWord(word.text, word.start * step, word.end * step, word.confidence) for word in words]
-
-
-def _text_of(words: Sequence[SpokenWord]) -> str:
-    return " ".join(word.text for word in words)
+        return [SpokenWord(word.text, word.start * step, word.end * step, word.confidence, symbols.has_words)
+                for word in words]
 
 
 _CHOICES = 4  # choices of windows' hypotheses per hypothesis of a recording, because some are joined to the same text

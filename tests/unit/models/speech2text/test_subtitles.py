@@ -16,7 +16,8 @@ import soundfile
 
 from open_seq2seq import cli
 from open_seq2seq.data.audio.audio_files import overlapping, read_audio
-from open_seq2seq.decoding.ctc import CtcDecoder
+from open_seq2seq.decoding.ctc import CtcDecoder, Symbols
+from open_seq2seq.decoding.ctc.frames import Alignment, words_of
 from open_seq2seq.decoding.n_best import Candidate, read_n_best
 from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.models.speech2text.speech2text import Recognition, Speech2Text, SubtitleWriter
@@ -187,6 +188,32 @@ def test_choices_that_differ_only_after_a_cut_take_no_place_in_a_list():
         best = Speech2Text._joined(joining(count), windows, [0.0, 45.0]).n_best
         assert best is not None and [one.text for one in best] == texts
         assert [one.score for one in best] == [-2.0, -4.0][:len(texts)]
+
+
+def test_windows_of_a_script_without_spaces_are_joined_between_symbols():
+    symbols, letters = Symbols(list("abcdefghij")), 3 * "abcdefghij"
+    model, windows, starts = joining(1), [], [0.0, 45.0, 90.0]
+    for start in starts:
+        heard = [place for place in range(30) if start <= 5 * place + 2 < start + 60]  # one letter in five seconds
+        begins = np.array([5 * place + 2 - int(start) for place in heard])
+        ids = [place % 10 for place in heard]
+        words = words_of(symbols, ids, Alignment(begins, begins + 1, np.full(len(ids), 0.5)))
+        text = symbols.text(ids)
+        windows.append(Recognition(text, Speech2Text._in_seconds(model, symbols, words), None,
+                                   [Candidate(text, -1.0, -1.0, 0.0)]))
+    result = Speech2Text._joined(model, windows, starts)
+    assert result.text == letters and result.n_best == [Candidate(letters, -3.0, -3.0, 0.0)]
+    assert [word.start for word in result.words or ()] == [5.0 * place + 2 for place in range(30)]
+
+
+@pytest.mark.parametrize("step", [0.5, 0.02])
+def test_subtitles_of_a_script_without_spaces_are_as_short_as_others(step):
+    words = [SpokenWord("字", step * place, step * (place + 0.8), 0.5, has_space=False) for place in range(200)]
+    lines = subtitles_of(words)
+    assert "".join(line.text for line in lines) == 200 * "字"
+    assert all(len(line.text) <= 84 and line.end - line.start <= 6 for line in lines)
+    rows = [row for row in formatted(Recognition(200 * "字", words), "srt").splitlines() if "字" in row]
+    assert "".join(rows) == 200 * "字" and max(map(len, rows)) <= 42
 
 
 def test_only_windows_need_the_times_of_all_hypotheses(make, long_file, tmp_path, monkeypatch):
