@@ -16,7 +16,6 @@ from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.data_layer import INPUTS
 from open_seq2seq.data.speech2text.alphabet import NORMALIZATION
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
-from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
 from open_seq2seq.decoding.ctc.frames import Alignment, says_nothing
@@ -252,9 +251,8 @@ class Speech2Text(EncoderDecoderModel):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
         """Returns (example, recognition) for each utterance of the batch."""
-        batch, outputs = without_empty_rows(input_values, output_values)
-        examples = np.asarray(batch["ids"]).tolist()
-        return list(zip(examples, self._recognitions(outputs, examples, batch.get(INPUTS)), strict=True))
+        examples = np.asarray(input_values["ids"]).tolist()
+        return list(zip(examples, self._recognitions(output_values, examples, input_values.get(INPUTS)), strict=True))
 
     def divided(self, given: Any) -> list[Any]:
         """Returns the overlapping windows of a recording that is longer than ``window_seconds``."""
