@@ -325,12 +325,14 @@ def text_scorer(args: argparse.Namespace, texts: set[str]) -> Callable[[str], fl
     options = {**DEFAULTS, **search_options(args)}
     model = load_language_model(options["lm_path"], options["lm_vocabulary"])
     words = reversed(list(enumerate(model.words)))
-    ids = TextIds({CASES[options["lm_case"]](word): number for number, word in words}, -1)
-    units = characters_of_lines if options["lm_type"] == "character" else words_of_lines
+    is_of_words = options["lm_type"] == "word"
+    change = CASES[options["lm_case"] if is_of_words else "as_is"]  # as in the search
+    ids = TextIds({change(word): number for number, word in words}, -1)
+    units = words_of_lines if is_of_words else characters_of_lines
     used = {unit for text in units(texts) for unit in text}
-    unknown = used - ids.keys()
+    unknown, cased = used - ids.keys(), model.words if is_of_words else []
     for line in left_out_remarks(f"Words of the lists that {options['lm_path']} does not know", sorted(unknown),
-                                 len(used), lambda case: len(unknown & set(map(CASES[case], model.words))),
+                                 len(used), lambda case: len(unknown & set(map(CASES[case], cased))),
                                  "use a language model of texts like these"):
         deco_print(line)
 

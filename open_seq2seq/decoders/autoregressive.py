@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, with_change
-from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoders.decoder import Decoder, limits_by_factor
 from open_seq2seq.decoding.beam_search import CTRANSLATE2, WU, BeamResult, SearchSettings, StepFunction, beam_search
 from open_seq2seq.decoding.diverse_search import diverse_beam_search
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample, sampling_params, sampling_problems
@@ -109,11 +109,6 @@ def optional_translation_params() -> dict[str, Any]:
         **coverage_params(),
         **sampling_params(),
     })
-
-
-def limits_by_factor(lengths: tf.Tensor, factor: float) -> tf.Tensor:
-    """Returns the maximum lengths of translations, ``[batch]`` int32: lengths of sources × factor, rounded up."""
-    return tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * factor), tf.int32)
 
 
 def beam_problems(params: Mapping[str, Any], path: str, beam_size_param: str) -> list[str]:

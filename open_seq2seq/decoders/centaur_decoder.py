@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.decoders.endings import Guards, ending_params, most_frames
+from open_seq2seq.decoders.decoder import limits_by_factor
+from open_seq2seq.decoders.endings import Guards, ending_params
 from open_seq2seq.decoders.spectrogram_decoder import FramesDecoder
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.attention_record import record_attention
@@ -242,7 +243,7 @@ class CentaurDecoder(FramesDecoder):
         batch, mask = tf.shape(lengths)[0], _mask(encoded)
         sources, layers = self._sources(encoded, dtype), self._cached_layers
         folded = [layer.folded(dtype) for layer in layers]
-        limits = most_frames(lengths, self.params["max_frames_per_symbol"])
+        limits = limits_by_factor(lengths, self.params["max_frames_per_symbol"])
         most = (tf.reduce_max(tf.concat([limits, [0]], 0)) + per_step - 1) // per_step
         size, heads = self.num_features + self.num_bins, self.params["attention_heads"]
         arrays = tuple(tf.TensorArray(tf.float32, most, element_shape=[None, *shape]) for shape in (

@@ -1,4 +1,4 @@
-"""Base class of decoders, the decoder of models whose encoder has the outputs, and the offset of inputs and targets."""
+"""Base class of decoders, the decoder of models whose encoder has the outputs, limits, and offsets of targets."""
 
 from __future__ import annotations
 
@@ -47,6 +47,12 @@ class Decoder(Component):
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         raise NotImplementedError("A decoder must implement _decode(input_dict).")
+
+
+def limits_by_factor(lengths: tf.Tensor, factor: float) -> tf.Tensor:
+    """Returns maximum lengths of outputs ``[batch]`` int32: lengths of sources ``[batch]`` × factor, rounded up."""
+    # In FP32, 25 × 1.2 is above 30. The factor is reduced by slightly more than its rounding and that of the product.
+    return tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * (factor * (1.0 - 2e-7))), tf.int32)
 
 
 class FakeDecoder(Decoder):

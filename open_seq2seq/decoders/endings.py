@@ -32,11 +32,6 @@ def ending_params() -> dict[str, Param]:
     }
 
 
-def most_frames(lengths: tf.Tensor, per_symbol: float) -> tf.Tensor:
-    """Returns the maximum numbers of frames ``[batch]`` of texts of these lengths ``[batch]``."""
-    return tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * per_symbol), tf.int32)
-
-
 class Guards(NamedTuple):
     """Where each text ends, as far as it is known.
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.params import FREE, REFUSE, Param, check_params
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
-from open_seq2seq.decoders.decoder import Decoder, check_loss_of_same_positions
+from open_seq2seq.decoders.decoder import Decoder, check_loss_of_same_positions, limits_by_factor
 from open_seq2seq.decoding.ctc.prefix_scores import CtcPrefixScorer
 from open_seq2seq.decoding.sampling import sampling_params
 from open_seq2seq.parts.component import Module
@@ -311,8 +311,7 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         return {**result, "alignments": alignments} if self._plots else result
 
     def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
-        lengths = tf.cast(lengths_of(encoder_output), tf.float32)
-        return tf.cast(tf.math.ceil(lengths * self.params["max_length_factor"]), tf.int32) + 1
+        return limits_by_factor(lengths_of(encoder_output), self.params["max_length_factor"]) + 1
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
         """Returns each head's keys and values, weights in the dtype of the source, and a bias excluding GO_SYMBOL."""

@@ -8,8 +8,14 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
-from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, beam_params, coverage_params, limits_by_factor
-from open_seq2seq.decoders.decoder import Decoder, check_loss, decoder_inputs, targets_begin_with_start
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, beam_params, coverage_params
+from open_seq2seq.decoders.decoder import (
+    Decoder,
+    check_loss,
+    decoder_inputs,
+    limits_by_factor,
+    targets_begin_with_start,
+)
 from open_seq2seq.decoding.sampling import sampling_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import times_matrix

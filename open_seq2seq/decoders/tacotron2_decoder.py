@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.decoders.endings import Guards, ending_params, most_frames
+from open_seq2seq.decoders.decoder import limits_by_factor
+from open_seq2seq.decoders.endings import Guards, ending_params
 from open_seq2seq.decoders.spectrogram_decoder import SpectrogramDecoder
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.rnn.attention import DynamicConvolutionAttention, GlobalAttention, LocationAttention, Memory
@@ -180,7 +181,7 @@ class Tacotron2Decoder(SpectrogramDecoder):
         """
         per_step, batch = self._frames_per_step(), tf.shape(lengths)[0]
         static = None if self.reduction else per_step
-        limits = most_frames(lengths, self.params["max_frames_per_symbol"])
+        limits = limits_by_factor(lengths, self.params["max_frames_per_symbol"])
         most = (tf.reduce_max(tf.concat([limits, [0]], 0)) + per_step - 1) // per_step
         size = self.num_features if self.prenet is None else self.params["prenet_units"]
         state, advance = self.stack.fed_stepper(size, memory)

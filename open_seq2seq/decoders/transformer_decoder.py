@@ -16,12 +16,13 @@ from open_seq2seq.decoders.autoregressive import (
 from open_seq2seq.decoders.decoder import Decoder, check_loss_of_same_positions
 from open_seq2seq.decoding.beam_search import BeamResult
 from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.convs2s.conv_layer import check_padding
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.dropout import add_dropped, dropout, keep_scale
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.output_layer import OutputProjection, needs_logits
 from open_seq2seq.parts.recompute import run_layers
-from open_seq2seq.parts.transformer.attention import Cache, CrossAttention, FeedForward, SelfAttention
+from open_seq2seq.parts.transformer.attention import Cache, CrossAttention, FeedForward, SelfAttention, check_heads
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding, mask_extra_ids
 from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
 from open_seq2seq.parts.transformer.position import causal_bias, padding_bias, position_signal
@@ -165,7 +166,8 @@ class TransformerDecoder(TranslationDecoder):
                  mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
         params, path = self.params, self.params_path
-        self._check(params, path)
+        check_heads(params, path)
+        check_padding(params, path)
         norm_params = check_norm_params(params["norm_params"], f"{path}/norm_params")
         initializer, regularizer = self.make_initializer(), self.make_regularizer()
         self._source_size: int = getattr(getattr(model, "encoder", None), "output_size", None) or params["hidden_size"]
@@ -174,17 +176,6 @@ class TransformerDecoder(TranslationDecoder):
         self.layers = [DecoderLayer(params, norm_params, initializer, regularizer, self._source_size)
                        for _ in range(params["num_hidden_layers"])]
         self.output_norm = make_norm(params["hidden_size"], norm_params)
-
-    @staticmethod
-    def _check(params: Any, path: str) -> None:
-        problems = []
-        if params["hidden_size"] % params["num_heads"]:
-            problems.append(f"'{path}/hidden_size' must be a multiple of num_heads ({params['num_heads']}), got "
-                            f"{params['hidden_size']}.")
-        if params["PAD_SYMBOL"] != 0:
-            problems.append(f"'{path}/PAD_SYMBOL' must be 0, got {params['PAD_SYMBOL']}.")
-        if problems:
-            raise ConfigError(problems)
 
     def _embedding(self, encoder_output: Mapping[str, Any]) -> SharedEmbedding:
         """Returns the embedding of the targets, by default the one that encoder and decoder share.

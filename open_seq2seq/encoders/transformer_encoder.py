@@ -15,11 +15,10 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import add_dropped, dropout, keep_scale
 from open_seq2seq.parts.portable import in_shape
 from open_seq2seq.parts.recompute import run_layers
-from open_seq2seq.parts.transformer.attention import Cache, FeedForward, SelfAttention
+from open_seq2seq.parts.transformer.attention import Cache, FeedForward, SelfAttention, check_heads
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding, scaled_rows
 from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
 from open_seq2seq.parts.transformer.position import MASKED, causal_bias, distance_bias, padding_bias, position_signal
-from open_seq2seq.utils.errors import ConfigError
 
 
 class EncoderLayer(Module):
@@ -155,13 +154,6 @@ class TransformerEncoder(Encoder):
             "encoder_input": ids,
             "state": None,
         }
-
-
-def check_heads(params: Any, path: str) -> None:
-    """Raises ConfigError unless ``hidden_size`` is a multiple of ``num_heads``."""
-    if params["hidden_size"] % params["num_heads"]:
-        raise ConfigError([f"'{path}/hidden_size' must be a multiple of num_heads ({params['num_heads']}), got "
-                           f"{params['hidden_size']}."])
 
 
 class MemoryAttention(SelfAttention):

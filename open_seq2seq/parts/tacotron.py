@@ -285,10 +285,13 @@ class MagnitudeNet(Module):
         self.projection = Dense(size, num_bins, settings.initializer, settings.regularizer, False)
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool) -> tf.Tensor:
-        """Returns magnitudes ``[batch, time, num_bins]`` for mel spectrograms ``[batch, time, num_features]``."""
+        """Returns magnitudes ``[batch, time, num_bins]`` for mel spectrograms ``[batch, time, num_features]``.
+
+        They are FP32 if ``exponential``, because exponentials may overflow in float16.
+        """
         for block in self.blocks:
             x, lengths = block(x, lengths, training=training)
-        return self.projection(tf.exp(x) if self._exponential else x)
+        return self.projection(tf.exp(tf.cast(x, tf.float32)) if self._exponential else x)
 
 
 class DurationPredictor(Module):

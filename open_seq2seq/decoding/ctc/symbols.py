@@ -33,6 +33,7 @@ class Symbols:
 
     Attributes:
       labels: the argument ``labels``.
+      has_words: whether spaces separate words; otherwise, as in scripts without spaces, each symbol is one.
       starts_word: ``[symbols]`` bool: whether a symbol begins a new word, so that the word before it is complete; True
         for a space and for the first piece of a word.
       texts: the characters that each symbol adds to a word, in the form that ``spelling`` returns; empty for a space.
@@ -42,6 +43,7 @@ class Symbols:
         self.labels = list(labels)
         self._in_bytes = any(map(BYTE.fullmatch, self.labels))
         self._units = [self._unit(label) for label in self.labels]
+        self.has_words = self._in_bytes or any(" " in unit for unit in self._units)
         self.texts = [unit.strip(" ") for unit in self._units]
         self._characters = frozenset("".join(self.texts))
         self.starts_word = np.array([unit.startswith(" ") for unit in self._units], bool)
@@ -76,7 +78,7 @@ class Symbols:
         found: list[tuple[str, int, int]] = []
         text, begin = "", 0
         for place, symbol in enumerate(ids):
-            if self.starts_word[symbol] or (text and self._units[ids[place - 1]].endswith(" ")):
+            if not self.has_words or self.starts_word[symbol] or (text and self._units[ids[place - 1]].endswith(" ")):
                 found += [(self._spelled(text), begin, place)] if text else []
                 text = ""
             if self.texts[symbol]:

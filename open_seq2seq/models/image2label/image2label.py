@@ -208,9 +208,8 @@ class Image2Label(EncoderDecoderModel):
         The columns are the index of the example, its label, the predicted class, and 1 or 0 for whether the label is
         among the 1 and among the 5 most probable classes.
         """
-        batch, (logits,) = without_empty_rows(input_values, output_values)
-        labels = _labels(batch)
-        return np.stack([np.asarray(batch["ids"], np.int64), labels, logits.argmax(axis=1),
+        (logits,), labels = output_values, _labels(input_values)
+        return np.stack([np.asarray(input_values["ids"], np.int64), labels, logits.argmax(axis=1),
                          in_top(logits, labels, 1), in_top(logits, labels, TOP)], axis=1)
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
@@ -244,13 +243,13 @@ class Image2Label(EncoderDecoderModel):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Prediction]]:
         """Returns (example, prediction) for each example of the batch."""
-        batch, (logits,) = without_empty_rows(input_values, output_values)
+        (logits,) = output_values
         class_logits = logits[:, :len(self.data_layer.class_names)]  # there may be more outputs than classes
         scores = np.exp(class_logits - class_logits.max(axis=1, keepdims=True))
         probabilities = scores / scores.sum(axis=1, keepdims=True)
         order = np.argsort(-probabilities, axis=1, kind="stable")[:, :self.params["write_top"]]
         return [(int(example), Prediction(best.tolist(), row[best].tolist()))
-                for example, best, row in zip(batch["ids"], order, probabilities, strict=True)]
+                for example, best, row in zip(input_values["ids"], order, probabilities, strict=True)]
 
     def answer(self, result: Prediction) -> str:
         return ", ".join(f"{self._class_name(number)} ({probability:.3f})"

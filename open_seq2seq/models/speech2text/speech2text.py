@@ -16,7 +16,6 @@ from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.data_layer import INPUTS
 from open_seq2seq.data.speech2text.alphabet import NORMALIZATION
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
-from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
 from open_seq2seq.decoding.ctc.frames import Alignment, says_nothing
@@ -29,7 +28,15 @@ from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.serving import ServingFunction
 from open_seq2seq.models.speech2text.serving import recognizing
-from open_seq2seq.models.speech2text.subtitles import CSV, FORMATS, TIMED_FORMATS, SpokenWord, formatted, joined_words
+from open_seq2seq.models.speech2text.subtitles import (
+    CSV,
+    FORMATS,
+    TIMED_FORMATS,
+    SpokenWord,
+    formatted,
+    joined_words,
+    text_of,
+)
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -244,9 +251,8 @@ class Speech2Text(EncoderDecoderModel):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
         """Returns (example, recognition) for each utterance of the batch."""
-        batch, outputs = without_empty_rows(input_values, output_values)
-        examples = np.asarray(batch["ids"]).tolist()
-        return list(zip(examples, self._recognitions(outputs, examples, batch.get(INPUTS)), strict=True))
+        examples = np.asarray(input_values["ids"]).tolist()
+        return list(zip(examples, self._recognitions(output_values, examples, input_values.get(INPUTS)), strict=True))
 
     def divided(self, given: Any) -> list[Any]:
         """Returns the overlapping windows of a recording that is longer than ``window_seconds``."""
@@ -259,7 +265,7 @@ class Speech2Text(EncoderDecoderModel):
 
     def _joined(self, results: list[Recognition], starts: list[float]) -> Recognition:
         words = joined_words([result.words or () for result in results], starts, self._window_seconds)
-        return Recognition(_text_of(words), words, None, self._joined_lists(results, starts))
+        return Recognition(text_of(words), words, None, self._joined_lists(results, starts))
 
     def _joined_lists(self, results: list[Recognition], starts: list[float]) -> list[Candidate] | None:
         """Returns the best hypotheses of a recording, with the hypotheses of its windows; None without them."""
@@ -267,10 +273,13 @@ class Speech2Text(EncoderDecoderModel):
             return None
         lists = [result.n_best or [] for result in results]
         candidates: dict[str, Candidate] = {}
-        for ranks in best_choices(lists, self._search.params["n_best"]):
+        count = self._search.params["n_best"]
+        for ranks in best_choices(lists, _CHOICES * count):
+            if len(candidates) == count:
+                break
             words = [(result.n_best_words or [result.words or []])[rank]
                      for result, rank in zip(results, ranks, strict=True)]
-            text = _text_of(joined_words(words, starts, self._window_seconds))
+            text = text_of(joined_words(words, starts, self._window_seconds))
             chosen = [hypotheses[rank] for hypotheses, rank in zip(lists, ranks, strict=True)]
             score, acoustic, lm = (sum(getattr(one, name) for one in chosen) for name in ("score", "acoustic", "lm"))
             candidates.setdefault(text, Candidate(text, score, acoustic, lm))
@@ -320,7 +329,7 @@ class Speech2Text(EncoderDecoderModel):
         if not self._wants_times:
             return Recognition(hypotheses[0].text, None, None, hypotheses)
         timed = hypotheses if is_window else hypotheses[:1]
-        words = [self._in_seconds(search.words(logits, hypothesis)) for hypothesis in timed]
+        words = [self._in_seconds(search.symbols, search.words(logits, hypothesis)) for hypothesis in timed]
         return Recognition(hypotheses[0].text, words[0], None, hypotheses, words if words[1:] else None)
 
     @property
@@ -346,15 +355,15 @@ class Speech2Text(EncoderDecoderModel):
         length = lengths[row]
         times = Alignment(starts[row, :length], ends[row, :length], confidences[row, :length])
         symbols = Symbols(self.data_layer.alphabet.labels)
-        return self._in_seconds(words_of(symbols, ids[row, :length].tolist(), times))
+        return self._in_seconds(symbols, words_of(symbols, ids[row, :length].tolist(), times))
 
-    def _in_seconds(self, words: list[Word]) -> list[SpokenWord]:
+    def _in_seconds(self, symbols: Symbols, words: list[Word]) -> list[SpokenWord]:
         step = self.step_seconds
-        return [SpokenWord(word.text, word.start * step, word.end * step, word.confidence) for word in words]
+        return [SpokenWord(word.text, word.start * step, word.end * step, word.confidence, symbols.has_words)
+                for word in words]
 
 
-def _text_of(words: Sequence[SpokenWord]) -> str:
-    return " ".join(word.text for word in words)
+_CHOICES = 4  # choices of windows' hypotheses per hypothesis of a recording, because some are joined to the same text
 
 
 def _row(outputs: list[np.ndarray], row: int) -> np.ndarray:

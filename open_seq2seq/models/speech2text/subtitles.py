@@ -26,12 +26,14 @@ class SpokenWord(NamedTuple):
       start: start time in seconds.
       end: end time in seconds.
       confidence: from 0 to 1.
+      has_space: whether a space separates it from the word before it; False for symbols of a script without spaces.
     """
 
     text: str
     start: float
     end: float
     confidence: float
+    has_space: bool = True
 
 
 class Subtitle(NamedTuple):
@@ -40,6 +42,11 @@ class Subtitle(NamedTuple):
     start: float
     end: float
     text: str
+
+
+def text_of(words: Sequence[SpokenWord]) -> str:
+    """Returns the text that consists of these words."""
+    return "".join(" " * word.has_space + word.text for word in words).lstrip(" ")
 
 
 def joined_words(windows: Sequence[Sequence[SpokenWord]], starts: Sequence[float], seconds: float) -> list[SpokenWord]:
@@ -87,11 +94,11 @@ def subtitles_of(words: Sequence[SpokenWord]) -> list[Subtitle]:
         if not groups or _is_complete(groups[-1], word):
             groups.append([])
         groups[-1].append(word)
-    return [Subtitle(group[0].start, group[-1].end, " ".join(word.text for word in group)) for group in groups]
+    return [Subtitle(group[0].start, group[-1].end, text_of(group)) for group in groups]
 
 
 def _is_complete(group: Sequence[SpokenWord], word: SpokenWord) -> bool:
-    text = " ".join(one.text for one in (*group, word))
+    text = text_of((*group, word))
     return (word.start - group[-1].end > _PAUSE_SECONDS or word.end - group[0].start > _MOST_SECONDS
             or group[-1].text.endswith((".", "?", "!", "。", "？", "！")) or len(textwrap.wrap(text, _ROW)) > _ROWS)
 
@@ -134,7 +141,7 @@ def plain(name: str | None, text: str, words: Sequence[SpokenWord] | None, lines
 
 
 def _rows(text: str) -> str:
-    return "\n".join(textwrap.wrap(text, _ROW, break_long_words=False))
+    return "\n".join(textwrap.wrap(text, _ROW, break_long_words=" " not in text))
 
 
 def clock(seconds: float, point: str = ".") -> str:

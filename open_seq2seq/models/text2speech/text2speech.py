@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.audio.synthesis_features import to_sound
-from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.text2speech.text2speech import END, PAD, START, Text2SpeechDataLayer
 from open_seq2seq.decoders.endings import DURATIONS, ENDINGS
 from open_seq2seq.losses.loss import LossTerm
@@ -144,21 +143,21 @@ class Text2Speech(SoundModel):
         return [decoded["outputs"][2], frames, *self.predict(batch), *copies]
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Measures]:
-        batch, outputs = without_empty_rows(input_values, output_values)
-        forced, frames, free, lengths, symbols, endings, durations = outputs[:7]
+        forced, frames, free, lengths, symbols, endings, durations = output_values[:7]
         measures = []
-        for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
+        for row, example in enumerate(np.asarray(input_values["ids"]).tolist()):
             size, sound = symbols[row], None
-            spoken = spoken_attention(free[row, :lengths[row], :size], self._is_spoken(batch, row, size, durations))
+            spoken = spoken_attention(free[row, :lengths[row], :size],
+                                      self._is_spoken(input_values, row, size, durations))
             if self._judge is not None:
-                speech, samples, copy, copied = (values[row] for values in outputs[-4:])
+                speech, samples, copy, copied = (values[row] for values in output_values[-4:])
                 recording = self.data_layer.recording(example)
                 sound = self._judge.measures(speech[:samples], copy[:min(copied, len(recording))], recording,
                                              self.data_layer.text(example))
-            taught = spoken_attention(forced[row, :frames[row], :size], self._is_spoken(batch, row, size))
+            taught = spoken_attention(forced[row, :frames[row], :size], self._is_spoken(input_values, row, size))
             measures.append(Measures(example, diagonality(taught), diagonality(spoken), monotonicity(spoken),
                                      coverage(spoken), float(lengths[row]) / float(frames[row]),
-                                     ENDINGS[endings[row]], sound, self._speaker(batch, row)))
+                                     ENDINGS[endings[row]], sound, self._speaker(input_values, row)))
         return measures
 
     def _speaker(self, batch: dict[str, Any], row: int) -> str:
@@ -225,11 +224,11 @@ class Text2Speech(SoundModel):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Speech]]:
         """Returns (example, speech) for each text of the batch."""
-        batch, outputs = without_empty_rows(input_values, output_values)
         settings, results = self.data_layer.settings, []
-        for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
-            alignment, frames, symbols, ending, durations, final, sound, samples = (values[row] for values in outputs)
-            names = self.data_layer.names_of(batch["source_tensors"][0][row, :symbols])
+        for row, example in enumerate(np.asarray(input_values["ids"]).tolist()):
+            alignment, frames, symbols, ending, durations, final, sound, samples = (
+                values[row] for values in output_values)
+            names = self.data_layer.names_of(input_values["source_tensors"][0][row, :symbols])
             if not any(names):  # a text without anything to speak
                 frames = samples = 0
                 if ENDINGS[ending] != DURATIONS:
@@ -240,7 +239,7 @@ class Text2Speech(SoundModel):
             timings = timings_of(names, durations[:symbols], settings.hop / settings.sample_freq,
                                  float(samples) / settings.sample_freq)
             results.append((example, Speech(sound[:samples], settings.sample_freq, final[:frames], alignment,
-                                            ENDINGS[ending], timings, self._speaker(batch, row))))
+                                            ENDINGS[ending], timings, self._speaker(input_values, row))))
         return results
 
     def divided(self, given: Any) -> list[Any]:

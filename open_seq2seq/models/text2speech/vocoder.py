@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.audio.synthesis_features import SpectrogramSettings, to_sound, within_range
-from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.data.text2speech.wavenet import WavenetDataLayer
 from open_seq2seq.decoding.vocoder import joined_folds, overlapping_folds
 from open_seq2seq.encoders.vocos_encoder import VocosEncoder
@@ -104,12 +103,11 @@ class SpectrogramReader(SoundModel):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Speech]]:
         """Returns (example, speech) for each spectrogram of the batch."""
-        batch, outputs = without_empty_rows(input_values, output_values)
         rate = self.data_layer.settings.sample_freq
         return [(example, Speech(sound[:samples], rate, spectrogram[:frames],
                                  np.zeros([frames, 0]), SPECTROGRAM, []))
                 for example, sound, samples, spectrogram, frames in zip(
-                    np.asarray(batch["ids"]).tolist(), *outputs, strict=True)]
+                    np.asarray(input_values["ids"]).tolist(), *output_values, strict=True)]
 
     def open_results(self, output_file: str) -> ResultWriter:
         return SpeechWriter(output_file, self.data_layer.settings.sample_freq, lambda example: example,
@@ -175,10 +173,9 @@ class Text2SpeechVocoder(SpectrogramReader):
         return [*self._cut(decoded["sound"], lengths), copies]
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Copied]:
-        batch, outputs = without_empty_rows(input_values, output_values)
         rate, rows = self.data_layer.settings.sample_freq, []
         begin = self.data_layer.params["context_frames"] * self.data_layer.settings.hop  # before is only padding
-        for example, sound, samples, copy in zip(np.asarray(batch["ids"]).tolist(), *outputs, strict=True):
+        for example, sound, samples, copy in zip(np.asarray(input_values["ids"]).tolist(), *output_values, strict=True):
             recording = self.data_layer.recording(example)
             sounds = sound[begin:samples], copy[begin:samples]
             text = self.data_layer.text(example)

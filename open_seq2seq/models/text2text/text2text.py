@@ -232,8 +232,8 @@ class Text2Text(EncoderDecoderModel):
 
     def num_objects(self, batch: dict[str, Any]) -> int:
         """Counts source and target tokens without padding."""
-        target = batch.get("target_tensors")
-        return int(batch["source_tensors"][1].sum()) + (int(target[1].sum()) if target else 0)
+        lengths = [*batch["source_tensors"][1::2], *(batch.get("target_tensors") or [])[1:2]]
+        return sum(int(one.sum()) for one in lengths)
 
     def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
         layer: Any = self.data_layer
@@ -273,7 +273,7 @@ class Text2Text(EncoderDecoderModel):
         """Returns (example, ``Translations``) for each sentence; with ``score_file``, (example, ``TargetScore``).
 
         ``Translations`` is a list of pairs (score, text), best first. An empty sentence has a single translation, which
-        is empty and has the score 0.
+        is empty and has the score 0. Hypotheses that the search has not found are left out, except the only one.
         """
         if self._scores_targets:
             scores = self.target_scores(output_values)
@@ -321,6 +321,8 @@ class Text2Text(EncoderDecoderModel):
     def _translations(self, example: int, ids: np.ndarray, scores: np.ndarray, attention: np.ndarray | None,
                       typed: str | None) -> Translations:
         layer: Any = self.data_layer
+        count = max(1, np.count_nonzero(scores > _NO_HYPOTHESIS))
+        ids, scores = ids[:count], scores[:count]
         alignments: list[Alignment] = []
         if attention is not None:
             tokens = layer.source_tokens(example, typed)
@@ -421,9 +423,12 @@ def check_joins(first: Any, other: Any, name: str) -> None:
         if (one.fingerprint, one.vocab_size) != (another.fingerprint, another.vocab_size):
             raise UserError(f"The model of {name} has another vocabulary of the {side} than the first model, or "
                             "another tokenizer: an ensemble needs models of the same ones.")
-    if first.decoder.params.get("coverage_penalty") and layers[0].num_special != layers[1].num_special:
-        raise UserError("A coverage penalty needs the same positions in all models, but 'use_start_token' of the data "
-                        f"layer differs in the first model and in that of {name}: give coverage_penalty=0.")
+    difference = ("'use_start_token' of the data layer" if layers[0].num_special != layers[1].num_special else
+                  "the number of outputs of the encoder"
+                  if first.encoder.aligns_outputs != other.encoder.aligns_outputs else None)
+    if difference and first.decoder.params.get("coverage_penalty"):
+        raise UserError(f"A coverage penalty needs the same positions in all models, but {difference} differs in the "
+                        f"first model and in that of {name}: give coverage_penalty=0.")
 
 
 def _refusal(model: Any) -> str | None:

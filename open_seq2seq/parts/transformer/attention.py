@@ -15,8 +15,16 @@ from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.parts.observation import observe
 from open_seq2seq.parts.precision import of_weights
 from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute, scatter_rows
+from open_seq2seq.utils.errors import ConfigError
 
 Cache = dict[str, tf.Tensor]
+
+
+def check_heads(params: Any, path: str) -> None:
+    """Raises ConfigError unless ``hidden_size`` is a multiple of ``num_heads``."""
+    if params["hidden_size"] % params["num_heads"]:
+        raise ConfigError([f"'{path}/hidden_size' must be a multiple of num_heads ({params['num_heads']}), got "
+                           f"{params['hidden_size']}."])
 
 
 def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor | None, dropout_rate: float = 0.0,

@@ -1,7 +1,9 @@
-"""Every decoder of the package finds the lengths of an encoder's outputs under each of their names."""
+"""Every decoder finds the lengths of an encoder's outputs under each of their names, and has exact limits."""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.decoders import FullyConnectedCTCDecoder, TransformerDecoder
+from open_seq2seq.decoders.decoder import limits_by_factor
 from open_seq2seq.parts import keys
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding
@@ -72,3 +75,10 @@ def test_padding_is_hidden_without_the_encoders_bias():
     np.testing.assert_allclose(*logits, atol=1e-5)
     with pytest.raises(ConfigError, match="needs the encoder's embedding table"):
         decoder.decode({"encoder_output": encoded()})
+
+
+@pytest.mark.parametrize("factor", ["0.3", "0.6", "1.0", "1.2", "2.4", "10.0"])
+def test_limits_are_exact_products_rounded_up(factor: str):
+    lengths = range(301)
+    limits = limits_by_factor(tf.constant([*lengths]), float(factor))
+    assert limits.numpy().tolist() == [math.ceil(length * Fraction(factor)) for length in lengths]

@@ -319,6 +319,14 @@ def test_the_loss_is_the_weighted_mean_over_frames() -> None:
         np.square(values - spectrogram[..., :MELS])[mask].mean() for values in (before, after)), rel=1e-5)
 
 
+def test_magnitudes_do_not_overflow_in_half_precision() -> None:
+    net = make(**BOTH).magnitude
+    assert net is not None
+    net.blocks = []
+    loud = tf.fill([1, 2, 512], tf.constant(12.0, tf.float16))  # the exponential is infinite in float16
+    assert np.isfinite(net(loud, tf.constant([2]), False)).all()
+
+
 def test_halves_of_a_batch_add_up_and_padding_does_not_count() -> None:
     output, target = decoded(make(), encoded(), targets()), targets(padding=5)
     whole = loss_terms(output, target)

@@ -17,6 +17,7 @@ from open_seq2seq.decoding.ctc.logits_file import read_logits, write_logits
 from open_seq2seq.decoding.n_best import read_n_best
 from open_seq2seq.utils import script as script_module
 from scripts.build_lm import read_texts
+from scripts.decode import parse_args, text_scorer
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 LABELS = list("abcdefghijklmnopqrstuvwxyz ")
@@ -166,6 +167,9 @@ def test_character_model(folder):
                "--alpha", 0.6, "--beta", 0.5, "--processes", 1, cwd=folder)
     greedy, found = rates(said)
     assert min(found.values()) < greedy
+    common = ["--lm", str(folder / "chars.arpa"), "--lm_type", "character", "--lm_case"]
+    scores = [text_scorer(parse_args([*common, case]), {"one two"})("one two") for case in ("as_is", "upper")]
+    assert scores[0] == scores[1]  # lm_case is for words
 
 
 @pytest.mark.parametrize("script, args, what", [

@@ -64,11 +64,12 @@ def test_alignment_of_nothing_and_of_too_much():
 @pytest.mark.parametrize("labels, ids, want", [
     (["a", "b", " "], [2, 0, 1, 2, 2, 1], [("ab", 1, 3), ("b", 5, 6)]),
     (["\u2581a", "b", "\u2581"], [0, 1, 0, 2, 1], [("ab", 0, 2), ("a", 2, 3), ("b", 4, 5)]),
-    (["a", " "], [1, 1], [])])
+    (["a", " "], [1, 1], []),
+    (["a", "b"], [0, 1, 1], [("a", 0, 1), ("b", 1, 2), ("b", 2, 3)])])
 def test_words_of_symbols(labels, ids, want):
     symbols = Symbols(labels)
     assert symbols.words(ids) == want
-    assert symbols.text(ids) == " ".join(word for word, _, _ in want)
+    assert symbols.text(ids) == (" " if " " in labels or "\u2581" in labels else "").join(word for word, _, _ in want)
     places = np.arange(len(ids))
     words = words_of(symbols, ids, Alignment(10 * places, 10 * places + 5, np.full(len(ids), 0.25)))
     assert words == [(text, 10 * begin, 10 * end - 5, pytest.approx(0.25)) for text, begin, end in want]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from open_seq2seq.data.static_shapes import without_empty_rows
 from open_seq2seq.models import Image2Label
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.models.reporter import Reporter
@@ -41,7 +42,7 @@ def test_accuracy_does_not_depend_on_the_division_into_batches(folder, capfd):  
     logits = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
     labels = [0, 1, 1, 0, 1, 0]
     whole = model.finalize_evaluation([model.evaluate(batch(labels), [logits])])
-    parts = [model.evaluate(batch(labels[:4], [0, 1, 2, -1]), [logits[:4]]),
+    parts = [model.evaluate(*without_empty_rows(batch(labels[:4], [0, 1, 2, -1]), [logits[:4]])),
              model.evaluate(batch(labels[3:], [3, 4, 5]), [logits[3:]])]
     assert model.finalize_evaluation(parts) == whole
     assert whole["Eval top-1"] == np.mean(logits.argmax(1) == labels) and whole["Eval top-5"] == 1.0
@@ -70,7 +71,8 @@ def test_the_confusion_matrix_is_drawn(folder):  # noqa: F811
     pytest.importorskip("matplotlib")
     model, reporter = make(folder), Shown(3)
     logits = np.array([[1.0, 0], [1, 0], [0, 1]])
-    parts = [model.evaluate(batch([0, 1, 1]), [logits]), model.evaluate(batch([0, 0, 1], [3, 4, -1]), [logits])]
+    parts = [model.evaluate(*without_empty_rows(batch(labels, ids), [logits]))
+             for labels, ids in (([0, 1, 1], [0, 1, 2]), ([0, 0, 1], [3, 4, -1]))]
     model.report_evaluation(parts, reporter)
     (axes,) = reporter.figures["confusion_matrix"].axes
     assert [tick.get_text() for tick in axes.get_yticklabels()] == list(CLASSES)

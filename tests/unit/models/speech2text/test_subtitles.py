@@ -6,6 +6,9 @@ import html
 import io
 import json
 import random
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +16,11 @@ import soundfile
 
 from open_seq2seq import cli
 from open_seq2seq.data.audio.audio_files import overlapping, read_audio
-from open_seq2seq.decoding.ctc import CtcDecoder
-from open_seq2seq.decoding.n_best import read_n_best
+from open_seq2seq.decoding.ctc import CtcDecoder, Symbols
+from open_seq2seq.decoding.ctc.frames import Alignment, words_of
+from open_seq2seq.decoding.n_best import Candidate, read_n_best
 from open_seq2seq.inference.trained_model import TrainedModel
-from open_seq2seq.models.speech2text.speech2text import Recognition, SubtitleWriter
+from open_seq2seq.models.speech2text.speech2text import Recognition, Speech2Text, SubtitleWriter
 from open_seq2seq.models.speech2text.subtitles import FORMATS, SpokenWord, formatted, joined_words, subtitles_of
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.passes import InferencePass
@@ -162,6 +166,54 @@ def test_the_best_hypotheses_of_a_long_recording_are_made_of_those_of_its_window
     lists = read_n_best(str(tmp_path / "out.n_best.tsv"))
     assert [[one.text for one in candidates] for candidates in lists.values()] == [[one.text for one in best]] * 2
     np.testing.assert_allclose([one.score for one in [*lists.values()][1]], [one.score for one in best], atol=1e-4)
+
+
+def joining(n_best: int) -> Any:
+    """Returns what joins windows of 60 s: a model with a frame per second and prefix beam search."""
+    search = SimpleNamespace(params={"n_best": n_best})
+    model: Any = SimpleNamespace(_window_seconds=60, step_seconds=1.0, _search=search)
+    model._joined_lists = partial(Speech2Text._joined_lists, model)
+    return model
+
+
+def test_choices_that_differ_only_after_a_cut_take_no_place_in_a_list():
+    def window(*hypotheses: tuple[float, list[SpokenWord]]) -> Recognition:
+        lists = [Candidate(" ".join(word.text for word in words), score, score, 0.0) for score, words in hypotheses]
+        return Recognition(lists[0].text, hypotheses[0][1], None, lists, [words for _, words in hypotheses])
+
+    a, b, c = (SpokenWord(text, time, time + 1.0, 0.5) for text, time in (("a", 10.0), ("b", 58.0), ("c", 58.0)))
+    later, d, e = (SpokenWord(text, time, time + 1.0, 0.5) for text, time in (("b", 13.0), ("d", 30.0), ("e", 30.0)))
+    windows = [window((-1.0, [a, b]), (-1.1, [a, c])), window((-1.0, [later, d]), (-3.0, [later, e]))]
+    for count, texts in ((1, ["a b d"]), (2, ["a b d", "a b e"]), (3, ["a b d", "a b e"])):
+        best = Speech2Text._joined(joining(count), windows, [0.0, 45.0]).n_best
+        assert best is not None and [one.text for one in best] == texts
+        assert [one.score for one in best] == [-2.0, -4.0][:len(texts)]
+
+
+def test_windows_of_a_script_without_spaces_are_joined_between_symbols():
+    symbols, letters = Symbols(list("abcdefghij")), 3 * "abcdefghij"
+    model, windows, starts = joining(1), [], [0.0, 45.0, 90.0]
+    for start in starts:
+        heard = [place for place in range(30) if start <= 5 * place + 2 < start + 60]  # one letter in five seconds
+        begins = np.array([5 * place + 2 - int(start) for place in heard])
+        ids = [place % 10 for place in heard]
+        words = words_of(symbols, ids, Alignment(begins, begins + 1, np.full(len(ids), 0.5)))
+        text = symbols.text(ids)
+        windows.append(Recognition(text, Speech2Text._in_seconds(model, symbols, words), None,
+                                   [Candidate(text, -1.0, -1.0, 0.0)]))
+    result = Speech2Text._joined(model, windows, starts)
+    assert result.text == letters and result.n_best == [Candidate(letters, -3.0, -3.0, 0.0)]
+    assert [word.start for word in result.words or ()] == [5.0 * place + 2 for place in range(30)]
+
+
+@pytest.mark.parametrize("step", [0.5, 0.02])
+def test_subtitles_of_a_script_without_spaces_are_as_short_as_others(step):
+    words = [SpokenWord("字", step * place, step * (place + 0.8), 0.5, has_space=False) for place in range(200)]
+    lines = subtitles_of(words)
+    assert "".join(line.text for line in lines) == 200 * "字"
+    assert all(len(line.text) <= 84 and line.end - line.start <= 6 for line in lines)
+    rows = [row for row in formatted(Recognition(200 * "字", words), "srt").splitlines() if "字" in row]
+    assert "".join(rows) == 200 * "字" and max(map(len, rows)) <= 42
 
 
 def test_only_windows_need_the_times_of_all_hypotheses(make, long_file, tmp_path, monkeypatch):

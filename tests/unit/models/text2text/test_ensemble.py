@@ -124,6 +124,10 @@ def test_models_that_do_not_fit_are_refused(toys):
         first.join({"b": other})
     with pytest.raises(UserError, match="'use_start_token' of the data layer differs.* give coverage_penalty=0"):
         made("TT", 0, 2, **{"decoder_params/coverage_penalty": 0.1}).join({"b": made("RR", 1)})
+    first, other = (made("TT", seed, 2, **{"decoder_params/coverage_penalty": 0.1}) for seed in (0, 1))
+    other.encoder.aligns_outputs = False  # as of a MultiEncoder that puts outputs one after the other
+    with pytest.raises(UserError, match="but the number of outputs of the encoder differs .* give coverage_penalty=0"):
+        first.join({"b": other})
 
 
 def test_several_log_directories_only_infer(tmp_path: Path, capsys):
