@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import csv
+import itertools
 import json
 import re
 import unicodedata
@@ -100,7 +101,7 @@ def tidied(text: str) -> str:
 
 JSON_SUFFIXES = (".jsonl", ".json", ".ndjson", ".manifest")
 _MOST_BAD_ROWS = 0.05  # largest share of the rows that may lack a column
-_SAMPLE = 1000  # number of lines from which the character between columns is found
+_SAMPLE = 1000  # number of lines with text from which the character between columns is found
 _SEPARATED = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 # A value of a table with tabs, quoted or not, and the character after it.
 _VALUE = re.compile(r'("[^"]*(?:""[^"]*)*"|[^"\t\n][^\t\n]*|)([\t\n])')
@@ -258,9 +259,9 @@ def read_own_table(path: str) -> OwnTable:
     Raises:
       DataError: the file cannot be read, is empty, or is not valid.
     """
-    lines = list(_lines(path))
+    lines, empty = list(_lines(path)), DataError(f"The file {shown(path)} is empty.")
     if not any(line.strip() for line in lines):
-        raise DataError(f"The file {shown(path)} is empty.")
+        raise empty
     if _plain_name(path).endswith(JSON_SUFFIXES):
         return _read_json(path, lines)
     delimiter = _delimiter(path, lines)
@@ -270,6 +271,8 @@ def read_own_table(path: str) -> OwnTable:
     else:
         records = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
         form = "columns separated by tabs"
+    if not records:
+        raise empty
     return OwnTable(path, form, [cell.strip() for cell in records[0][1]], records, delimiter)
 
 
@@ -290,7 +293,7 @@ def _lines(path: str) -> Iterator[str]:
 
 def _delimiter(path: str, lines: Sequence[str]) -> str:
     """Returns the character that splits most lines into the same number of columns."""
-    sample = lines[:_SAMPLE]
+    sample = list(itertools.islice(filter(str.strip, lines), _SAMPLE))
     if not _plain_name(path).endswith(".csv") and any("\t" in line for line in sample):
         return "\t"
     shares = {delimiter: _regularity(sample, delimiter) for delimiter in _SEPARATED}
