@@ -386,4 +386,5 @@ def _objects(path: str, lines: Sequence[str]) -> Iterator[tuple[int, dict[str, A
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode()  # half of a surrogate pair, where a text was cut, becomes "?"

@@ -82,6 +82,10 @@ def test_json_lines_and_arrays(tmp_path):
         assert read(tmp_path, name, content, ("de", "en", "id")) == [["b", "a", "1"], ["d", "c", ""]]
 
 
+def test_half_of_a_surrogate_pair_is_replaced(tmp_path):
+    assert read(tmp_path, "a.jsonl", r'{"a": "cut \ud83d", "b": ["\ud83d"]}', ("a", "b")) == [["cut ?", '["?"]']]
+
+
 def test_lines_and_columns(tmp_path, capsys):
     rows = "".join(f"{n},x{n}\n" for n in range(98))
     path = tmp_path / "a.csv"
