@@ -218,6 +218,11 @@ class OwnTable:
         deco_print(f"WARNING: {words}.")
 
 
+def column_of(text: str) -> int | str:
+    """Returns the column that an option gives: its number from 1 if it is a number, otherwise its name."""
+    return int(text) if text.isdecimal() else text
+
+
 class TwoColumns(argparse.Action):
     """Reads an option whose ``nargs`` is ``"+"``: two columns, as two words or with a comma between them."""
 
