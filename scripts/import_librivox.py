@@ -21,6 +21,7 @@ from pathlib import PurePosixPath
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import AudioError, read_info
+from open_seq2seq.data.speech2text.alphabet import ENGLISH
 from open_seq2seq.data.speech2text.manifests import LIST_COLUMNS
 from open_seq2seq.data.text_files import write_csv, write_lines, writing
 from open_seq2seq.utils.console import deco_print
@@ -28,8 +29,6 @@ from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import ScriptParser, run_script
 from open_seq2seq.utils.sound_files import encoded
 
-ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
-"""The alphabet of NVIDIA's recipes."""
 _TRANSCRIPTS = ".trans.txt"
 
 
@@ -161,7 +160,7 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"--shortest is {args.shortest} but has to be at least 1.")
     for subset, count in import_archives(args.archives, args.output_dir, args.format, args.shortest).items():
         deco_print(f"{os.path.join(args.output_dir, f'librivox-{subset}.csv')}: {count} utterances")
-    write_lines(os.path.join(args.output_dir, "vocab.txt"), ALPHABET)
+    write_lines(os.path.join(args.output_dir, "vocab.txt"), ENGLISH)
 
 
 if __name__ == "__main__":

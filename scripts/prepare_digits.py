@@ -25,6 +25,7 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.audio.audio_files import read_audio, read_info
+from open_seq2seq.data.speech2text.alphabet import ENGLISH
 from open_seq2seq.data.speech2text.manifests import LIST_COLUMNS
 from open_seq2seq.data.text_files import write_csv, write_lines
 from open_seq2seq.utils import disk
@@ -34,7 +35,6 @@ from open_seq2seq.utils.script import ScriptParser, random_seed, run_script
 from open_seq2seq.utils.sound_files import encoded
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
 _TEST_TAKES = 5
 _NAME = re.compile(r"(\d)_([^_]+)_(\d+)\.(?:flac|wav)")
 
@@ -206,7 +206,7 @@ def main(argv: list[str] | None = None) -> None:
         if args.noise_db is not None and name != "train" and strings:
             noisy = [(text, with_noise(audio, args.noise_db, random), rate) for text, audio, rate in strings]
             write_strings(noisy, args.output_dir, f"strings-{name}-noise")
-    write_lines(os.path.join(args.output_dir, "vocab.txt"), ALPHABET)
+    write_lines(os.path.join(args.output_dir, "vocab.txt"), ENGLISH)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from open_seq2seq.data.own_classes import (
     say_parts,
     split_and_report,
 )
-from open_seq2seq.data.own_tables import read_own_table, say_next
+from open_seq2seq.data.own_tables import column_of, read_own_table, say_next
 from open_seq2seq.data.sentencepiece_models import train_pieces
 from open_seq2seq.data.text2label.own_labels import LabelledText, clean, columns_of, of_files, of_table
 from open_seq2seq.data.text_files import write_lines
@@ -44,10 +44,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = ScriptParser(__doc__)
     parser.add_argument("--table", metavar="FILE", help="table with one text and its label per row")
     parser.add_argument("--folder", help="folder that contains a folder of text files for each class")
-    parser.add_argument("--text_column", metavar="COLUMN", help="column of the text: its name in the first row, or "
-                        "its number from 1 (default: found by its name, such as text, sentence or review)")
-    parser.add_argument("--label_column", metavar="COLUMN", help="column of the label (default: found by its name, "
-                        "such as label, class or category)")
+    parser.add_argument("--text_column", type=column_of, metavar="COLUMN", help="column of the text: its name in the "
+                        "first row, or its number from 1 (default: found by its name, such as text, sentence or "
+                        "review)")
+    parser.add_argument("--label_column", type=column_of, metavar="COLUMN", help="column of the label (default: found "
+                        "by its name, such as label, class or category)")
     parser.add_argument("--has_header", action="store_true", help="the first row contains names, although the columns "
                         "are given by number")
     parser.add_argument("--vocab_size", type=int, default=8000, help="most pieces of the vocabulary (default: "
@@ -64,13 +65,9 @@ def check_args(args: argparse.Namespace) -> None:
         raise UserError("--text_column, --label_column and --has_header describe a --table: remove them.")
     if args.vocab_size < _FEWEST_PIECES:
         raise UserError(f"--vocab_size must be at least {_FEWEST_PIECES}, got {args.vocab_size}.")
-    if any(number < 1 for number in map(_column, (args.text_column, args.label_column)) if isinstance(number, int)):
+    if any(number < 1 for number in (args.text_column, args.label_column) if isinstance(number, int)):
         raise UserError("--text_column and --label_column are counted from 1.")
     check_split_arguments(args)
-
-
-def _column(text: str | None) -> int | str | None:
-    return int(text) if text and text.isdecimal() else text
 
 
 def read(args: argparse.Namespace) -> list[LabelledText]:
@@ -78,7 +75,7 @@ def read(args: argparse.Namespace) -> list[LabelledText]:
     if args.folder:
         return of_files(read_class_files(args.folder))
     table = read_own_table(args.table)
-    columns = columns_of(table, _column(args.text_column), _column(args.label_column))
+    columns = columns_of(table, args.text_column, args.label_column)
     deco_print(f"Read {table.describe(columns, args.has_header)}")
     deco_print(f"text: column {columns[0]}, label: column {columns[1]}", offset=1)
     return of_table(table.rows(columns, args.has_header, "--text_column and --label_column"))

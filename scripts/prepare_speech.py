@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from open_seq2seq.data.own_classes import PARTS
 from open_seq2seq.data.own_tables import Kept, TwoColumns, say_next
 from open_seq2seq.data.speech2text.alphabet import add_spelling_arguments, text_normalizer, write_alphabet
 from open_seq2seq.data.speech2text.own_speech import (
@@ -39,7 +40,6 @@ from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import check_new_folder, new_folder
 from open_seq2seq.utils.script import ScriptParser, run_script
 
-PARTS = ("train", "dev", "test")
 RECIPE = "example_configs/speech2text/own-speech.py"
 SAMPLE_FREQ = 16000  # of the recipe, in Hz
 _SHOWN = 10  # maximum number of characters whose counts are printed

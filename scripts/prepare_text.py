@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.own_tables import TwoColumns, say_next
+from open_seq2seq.data.own_classes import PARTS
+from open_seq2seq.data.own_tables import TwoColumns, column_of, say_next
 from open_seq2seq.data.sentencepiece_models import train_pieces
 from open_seq2seq.data.text2text.own_text import SUFFIXES, Pair, clean, in_wrong_order, read_table, read_tmx, split
 from open_seq2seq.data.text2text.preparation import read_pairs, write_pairs
@@ -29,16 +30,10 @@ from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import check_new_folder, new_folder
 from open_seq2seq.utils.script import ScriptParser, run_script
 
-PARTS = ("train", "dev", "test")
 RECIPE = "example_configs/text2text/own-text.py"
 _PIECES = 8000
 _MOST_HELD_OUT = 20  # unless their sizes are given, dev and test each get at most one pair in 20
 _SHOWN = 100  # number of characters of a sentence that are printed
-
-
-def column(text: str) -> int | str:
-    """Converts a number or a name of a column, for ``argparse``."""
-    return int(text) if text.isdecimal() else text
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -46,7 +41,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = ScriptParser(__doc__)
     parser.add_argument("--table", "--tsv", metavar="FILE", help="table with one pair per row: columns separated by "
                         "tabs, commas or semicolons; .jsonl or .tmx; plain or .gz")
-    parser.add_argument("--columns", nargs="+", action=TwoColumns, type=column, metavar="COLUMN",
+    parser.add_argument("--columns", nargs="+", action=TwoColumns, type=column_of, metavar="COLUMN",
                         help="columns of the table with source and target, such as es,en: names from the first row, or "
                         "numbers counted from 1; 2,1 exchanges the languages (default: those that are named as the "
                         "languages, otherwise 1,2)")

@@ -59,13 +59,18 @@ class Loader(yaml.SafeLoader):
 
 
 class Dumper(yaml.SafeDumper):
-    """Safe dumper that also quotes strings that ``Loader`` would otherwise read as numbers or None."""
+    """Safe dumper that also quotes strings that ``Loader`` would otherwise read as numbers, None or other text."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Returns True, so that repeated values are written in full instead of as anchors."""
         return True
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Represents a string; outside of double quotes, the line break U+0085 would be read as a space."""
+        return self.represent_scalar("tag:yaml.org,2002:str", data, '"' if "\x85" in data else None)
 
+
+Dumper.add_representer(str, Dumper.represent_str)
 for _class in (Loader, Dumper):
     _class.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
     _class.add_implicit_resolver("tag:yaml.org,2002:null", _NONE, ["N"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import csv
+import itertools
 import json
 import re
 import unicodedata
@@ -100,7 +101,7 @@ def tidied(text: str) -> str:
 
 JSON_SUFFIXES = (".jsonl", ".json", ".ndjson", ".manifest")
 _MOST_BAD_ROWS = 0.05  # largest share of the rows that may lack a column
-_SAMPLE = 1000  # number of lines from which the character between columns is found
+_SAMPLE = 1000  # number of lines with text from which the character between columns is found
 _SEPARATED = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 # A value of a table with tabs, quoted or not, and the character after it.
 _VALUE = re.compile(r'("[^"]*(?:""[^"]*)*"|[^"\t\n][^\t\n]*|)([\t\n])')
@@ -217,6 +218,11 @@ class OwnTable:
         deco_print(f"WARNING: {words}.")
 
 
+def column_of(text: str) -> int | str:
+    """Returns the column that an option gives: its number from 1 if it is a number, otherwise its name."""
+    return int(text) if text.isdecimal() else text
+
+
 class TwoColumns(argparse.Action):
     """Reads an option whose ``nargs`` is ``"+"``: two columns, as two words or with a comma between them."""
 
@@ -258,9 +264,9 @@ def read_own_table(path: str) -> OwnTable:
     Raises:
       DataError: the file cannot be read, is empty, or is not valid.
     """
-    lines = list(_lines(path))
+    lines, empty = list(_lines(path)), DataError(f"The file {shown(path)} is empty.")
     if not any(line.strip() for line in lines):
-        raise DataError(f"The file {shown(path)} is empty.")
+        raise empty
     if _plain_name(path).endswith(JSON_SUFFIXES):
         return _read_json(path, lines)
     delimiter = _delimiter(path, lines)
@@ -270,6 +276,8 @@ def read_own_table(path: str) -> OwnTable:
     else:
         records = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
         form = "columns separated by tabs"
+    if not records:
+        raise empty
     return OwnTable(path, form, [cell.strip() for cell in records[0][1]], records, delimiter)
 
 
@@ -290,7 +298,7 @@ def _lines(path: str) -> Iterator[str]:
 
 def _delimiter(path: str, lines: Sequence[str]) -> str:
     """Returns the character that splits most lines into the same number of columns."""
-    sample = lines[:_SAMPLE]
+    sample = list(itertools.islice(filter(str.strip, lines), _SAMPLE))
     if not _plain_name(path).endswith(".csv") and any("\t" in line for line in sample):
         return "\t"
     shares = {delimiter: _regularity(sample, delimiter) for delimiter in _SEPARATED}
@@ -383,4 +391,5 @@ def _objects(path: str, lines: Sequence[str]) -> Iterator[tuple[int, dict[str, A
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode()  # half of a surrogate pair, where a text was cut, becomes "?"

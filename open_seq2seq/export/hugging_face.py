@@ -317,6 +317,7 @@ def write(model: Any, declared: Sequence[ServingFunction], folder: Path) -> None
     longest = model.data_layer.params["max_length"] if is_translation else LEAST_POSITIONS
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
                 "padding_side": "right" if is_translation else "left", "model_max_length": longest,
+                "model_input_names": ["input_ids", "attention_mask"],
                 **{f"{name}_token": tokenizer.tokens[number] for name, number in names.items()}}
     ids = {"pad_token_id": names["pad"], "bos_token_id": None, "eos_token_id": end if is_translation else None}
     more = _settings_of_translation(model) if is_translation else _settings_of_language(model)

@@ -113,7 +113,7 @@ def hugging_face(folder: str) -> Call:
 
     def call(function: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         texts, limits = [text.decode() for text in inputs["texts"].tolist()], inputs["limits"].tolist()
-        batch = tokenizer(texts, return_tensors="pt", padding=True, truncation=translates, return_token_type_ids=False)
+        batch = tokenizer(texts, return_tensors="pt", padding=True, truncation=translates)
         ids = model.generate(**batch, max_length=None, max_new_tokens=max(limits)).numpy()
         if not translates:
             return {"ids": ids[:, -max(limits):]}

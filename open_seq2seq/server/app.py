@@ -92,10 +92,10 @@ def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True
       hosts: names by which clients may address the server; empty for any.
     """
     app = FastAPI(title="OpenSeq2Seq", version=__version__, docs_url=None, redoc_url=None)
-    uploads = asyncio.Semaphore(_UPLOADS)
+    uploads, key = asyncio.Semaphore(_UPLOADS), Key(api_key)
     app.include_router(openai_api.router(models, limits, uploads))
-    app.include_router(own_api.router(models, limits, Key(api_key).allows, uploads))
-    app.include_router(other_apis.libre_translate(models, limits))
+    app.include_router(own_api.router(models, limits, key.allows, uploads))
+    app.include_router(other_apis.libre_translate(models, limits, key.allows))
     app.include_router(other_apis.piper(models, limits))
     metrics = Metrics(models)
     app.include_router(monitoring(metrics))
@@ -103,7 +103,7 @@ def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     for kind, refusal_of in _ERRORS.items():
         app.add_exception_handler(kind, functools.partial(_answer, refusal_of))
-    return Guard(app, limits, Key(api_key), metrics, log, hosts)
+    return Guard(app, limits, key, metrics, log, hosts)
 
 
 async def _answer(refusal_of: Callable[[Any], Refused], request: Request, error: Exception) -> JSONResponse:

@@ -118,7 +118,7 @@ class Guard:
             delivered = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._app({**scope, "state": {**scope.get("state", {}), "allows": self._key.allows}}, replay, send)
+        await self._app(scope, replay, send)
 
     async def _body(self, scope: Any, receive: Callable[[], Awaitable[Any]]) -> bytes:
         most = int(self._limits.megabytes * 1e6)

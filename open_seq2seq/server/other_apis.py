@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -43,14 +43,19 @@ async def fields_of(request: Request) -> dict[str, Any]:
     return fields
 
 
-def libre_translate(models: Models, limits: Limits) -> APIRouter:
-    """Returns the routes ``/translate`` and ``/languages``; errors are ``{"error": sentence}``."""
+def libre_translate(models: Models, limits: Limits, allows: Callable[[str], bool]) -> APIRouter:
+    """Returns the routes ``/translate`` and ``/languages``; errors are ``{"error": sentence}``.
+
+    Args:
+      models: the models.
+      limits: the limits.
+      allows: function that returns whether a key is right.
+    """
     routes = APIRouter(tags=["LibreTranslate"])
 
     @routes.post("/translate")
     async def translate(request: Request) -> dict[str, Any]:
         fields = await fields_of(request)
-        allows = request.scope["state"]["allows"]
         if not allows(str(fields.get("api_key") or key_in(request.scope))):
             raise Refused(403, "The key is missing or wrong: send it as api_key.")
         given: Any = fields.get("q")

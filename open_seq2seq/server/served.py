@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from open_seq2seq.data.text2speech.front_end import spoken_at
 from open_seq2seq.inference.trained_model import TrainedModel
 from open_seq2seq.server.limits import Limits, Refused, check_characters
 from open_seq2seq.server.streaming import Streams, in_thread
@@ -241,7 +242,7 @@ class Served:
         if self.input != "text" and any(isinstance(one, str) for one in inputs):  # which would be read as a path
             raise Refused(400, f"The model {self.name} reads a {self.input}, not a text.")
         if self.task == "synthesize":
-            check_characters([*inputs], self._limits.spoken_characters)
+            check_characters([spoken_at(one).text for one in inputs], self._limits.spoken_characters)
         key = f"{values} {generation}" if first is None else f"{values} {id(inputs)}"
 
         def compute(gathered: list[Any]) -> list[Any]:

@@ -8,6 +8,7 @@ import struct
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.image2label.image_files import decode_rgb
 from open_seq2seq.server.limits import Limits, Refused
 
 WIDTHS = {2: "<i2", 4: "<i4"}
@@ -68,7 +69,7 @@ def recording_of(content: bytes, limits: Limits) -> tuple[np.ndarray, int]:
 
 
 def picture_of(content: bytes) -> np.ndarray:
-    """Returns the pixels of a JPEG or PNG file, uint8 ``[height, width, 3]``, or 4 with an alpha channel.
+    """Returns the pixels of a JPEG or PNG file, uint8 ``[height, width, 3]``; see ``decode_rgb``.
 
     Raises:
       Refused: it is no such file, or has too many pixels.
@@ -83,10 +84,9 @@ def picture_of(content: bytes) -> np.ndarray:
         if width * height > _MOST_PIXELS:
             raise Refused(413, f"The picture has {width:,} x {height:,} pixels, but at most {_MOST_PIXELS:,} are "
                           "allowed: make it smaller.", "file")
-        pixels = tf.io.decode_image(content, expand_animations=False).numpy()
+        return decode_rgb(tf.constant(content)).numpy()
     except (struct.error, tf.errors.InvalidArgumentError) as error:
         raise Refused(400, "The picture is damaged: it cannot be decoded.", "file") from error
-    return pixels if pixels.shape[-1] in (3, 4) else np.repeat(pixels[..., :1], 3, -1)
 
 
 _SOUNDS = {"wav": ("WAV", "PCM_16", "audio/wav"), "flac": ("FLAC", "PCM_16", "audio/flac"),

@@ -86,11 +86,13 @@ def failing_line(error: BaseException) -> str:
 def with_home(argument: str) -> str:
     """Expands ``--key=~/x`` as shells expand ``--key ~/x``; returns other arguments unchanged.
 
+    Punctuation alone, such as ``~/.,?!``, is no path.
+
     Raises:
       UserError: the home folder is not known.
     """
     name, equals, text = argument.partition("=")
-    if not equals or not name.startswith("--") or not text.startswith("~") or "/" not in text:
+    if not equals or not name.startswith("--") or not re.match(r"~[^/]*/(?:.*\w|$)", text):
         return argument
     full = os.path.expanduser(text)
     if full == text:

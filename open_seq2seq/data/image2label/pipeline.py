@@ -292,7 +292,7 @@ def image_problems(params: Mapping[str, Any], path: str) -> list[str]:
     if params["alternating_flip"] and not params["random_flip"]:
         problems.append(f"'{path}/alternating_flip' is True, but '{path}/random_flip' is False: set both to the same.")
     least = params["image_size"]
-    if params["cutout"] >= least:
+    if params["mode"] == "train" and params["cutout"] >= least:
         problems.append(f"'{path}/cutout' is {params['cutout']}, but images have {least} pixels in each direction "
                         "(image_size), so some training images would be blank: lower cutout.")
     if resize_size(params) < least:

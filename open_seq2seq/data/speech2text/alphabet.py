@@ -182,6 +182,8 @@ def _read_characters(path: str) -> list[str]:
     return list(characters)
 
 
+ENGLISH = " abcdefghijklmnopqrstuvwxyz'"
+"""The characters of the alphabet of NVIDIA's recipes."""
 NORMALIZATION = ("unicode_form", "lower_case", "remove_characters")
 """The data layer's parameters that control the normalisation of transcripts."""
 

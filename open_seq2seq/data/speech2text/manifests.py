@@ -157,9 +157,11 @@ def _read_json(path: str, audio_root: str | None, needs_text: bool, subfolders: 
         ending = f"@{begin:.10g}" if begin else ""
         if needs_text and not isinstance(text, (str, type(None))):
             raise DataError(f"{path}:{number}: 'text' of {name}{ending} must be a string, got {json.dumps(text)[:40]}.")
+        # Half of a surrogate pair, where a text was cut, becomes "?".
+        text = text.encode("utf-8", "replace").decode() if isinstance(text, str) else None
         for one, variants in _variants(path_given, subfolders):
             yield Utterance(shown(one) + ending, _located(one, path, audio_root),
-                            text if isinstance(text, str) else None, path, number, begin, duration or None, variants)
+                            text, path, number, begin, duration or None, variants)
 
 
 def _seconds(row: dict[str, Any], key: str, place: str, name: str) -> float:

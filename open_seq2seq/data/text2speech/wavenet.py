@@ -162,9 +162,9 @@ class WavenetDataLayer(ClipDataLayer):
     def _computed(self, path: str) -> Recorded:
         if not path.lower().endswith(SPECTROGRAM):
             return super()._computed(path)
-        return Recorded(self._checked(_loaded(path), path), 0.0, False, np.zeros([0], np.float32))
+        return Recorded(self._checked(_loaded(path)), 0.0, False, np.zeros([0], np.float32))
 
-    def _checked(self, values: np.ndarray, name: str) -> np.ndarray:
+    def _checked(self, values: np.ndarray) -> np.ndarray:
         """Returns a spectrogram in float32.
 
         Raises:
@@ -189,7 +189,7 @@ class WavenetDataLayer(ClipDataLayer):
             is_path = isinstance(given, (str, os.PathLike))
             try:
                 rows.append(self._computed(os.fspath(given)).spectrogram if is_path
-                            else self._checked(np.asarray(given), "the array"))
+                            else self._checked(np.asarray(given)))
             except (AudioError, ValueError, TypeError) as error:
                 name = os.fspath(given) if is_path else "The given array"
                 raise DataError(f"{name} {getattr(error, 'detail', 'is no array of numbers')}.") from error

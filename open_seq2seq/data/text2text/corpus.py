@@ -413,7 +413,7 @@ def _chunks(file: BinaryIO, path: str, tokenizer: Tokenizer, threads: int,
     lines_before = 0
     for start, block in _line_blocks(file, path, digest):
         text = _decode(block, path, lines_before)
-        lines = (text[:-1] if text.endswith("\n") else text).split("\n")
+        lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
         tokens, counts = tokenizer.encode(lines, threads)
         if len(tokens) and int(tokens.max()) >= tokenizer.vocab_size:
             line = int(np.searchsorted(np.cumsum(counts), int(tokens.argmax()), side="right"))

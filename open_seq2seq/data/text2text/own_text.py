@@ -5,10 +5,8 @@ Tells by frequent words and scripts whether two columns of text are in the wrong
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ import numpy as np
 
 from open_seq2seq.data.own_tables import Kept, bare, groups_in_common, read_own_table, tidied
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.data_files import opened_data, shown
+from open_seq2seq.utils.data_files import opened_text, shown
 from open_seq2seq.utils.errors import DataError
 
 # Frequent words of languages: code, names by which users may call it, words.
@@ -227,12 +225,12 @@ class _Reader:
         self._parser.CharacterDataHandler = self._add
         self._parser.EntityDeclHandler = self._parser.SkippedEntityHandler = self._refuse
         try:
-            with opened_data(path) as file:
-                self._parser.ParseFile(gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file)
+            with opened_text(path) as file:
+                self._parser.ParseFile(file)
         except expat.ExpatError as error:
             raise DataError(f"{shown(path)}:{error.lineno}: the file is not valid XML: "
                             f"{expat.ErrorString(error.code)}.") from error
-        except (EOFError, zlib.error, LookupError, ValueError) as error:  # the last two: an unknown encoding
+        except (LookupError, ValueError) as error:  # an unknown encoding
             raise DataError(f"{shown(path)} cannot be read: {str(error).rstrip('.')}.") from error
 
     def _refuse(self, name: str, *more: Any) -> None:

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from open_seq2seq.config.yaml_text import describe_yaml_error, load_yaml
+from open_seq2seq.config.yaml_text import describe_yaml_error, dump_yaml, load_yaml
 
 TAGS = ["", *(f"!!{name} " for name in ("int", "float", "bool", "null", "timestamp", "binary", "str", "set", "omap",
                                          "pairs", "seq", "map", "merge", "value", "nix")), "!own ", "&a ", "*a "]
@@ -27,3 +27,8 @@ def test_errors_of_values_say_where(text):
     with pytest.raises(yaml.YAMLError) as caught:
         load_yaml(f"a: 1\nb: {text}\n")
     assert describe_yaml_error(caught.value)[0] == 2
+
+
+@pytest.mark.parametrize("text", ["a\x85b", "\x85", "a\n\x85b", "a\u2028b", "None", "1e-3"])
+def test_strings_are_read_as_they_were_written(text):
+    assert load_yaml(dump_yaml({"key": [text]})) == {"key": [text]}

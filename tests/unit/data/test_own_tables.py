@@ -53,6 +53,10 @@ def test_quotes_of_the_text_stay(tmp_path, rows):
     assert read(tmp_path, "a.tsv", "".join("\t".join(row) + "\n" for row in rows)) == rows
 
 
+def test_the_separator_is_found_below_many_empty_lines(tmp_path):
+    assert read(tmp_path, "a.csv", "\n" * 1001 + "a;b\nc;d\n") == [["a", "b"], ["c", "d"]]
+
+
 def test_values_with_commas_in_quotes(tmp_path):
     """Some spreadsheets put values with commas into quotes although tabs separate the columns."""
     assert read(tmp_path, "a.txt", '"Hello, you"\tHallo du\r\nYes\t"Ja, ja"\r\n') == [["Hello, you", "Hallo du"],
@@ -76,6 +80,10 @@ def test_json_lines_and_arrays(tmp_path):
     lines = "".join(f"{json.dumps(row)}\n\n" for row in objects)
     for name, content in (("a.jsonl", lines), ("a.json", json.dumps(objects)), ("a.ndjson", lines)):
         assert read(tmp_path, name, content, ("de", "en", "id")) == [["b", "a", "1"], ["d", "c", ""]]
+
+
+def test_half_of_a_surrogate_pair_is_replaced(tmp_path):
+    assert read(tmp_path, "a.jsonl", r'{"a": "cut \ud83d", "b": ["\ud83d"]}', ("a", "b")) == [["cut ?", '["?"]']]
 
 
 def test_lines_and_columns(tmp_path, capsys):
@@ -103,7 +111,8 @@ def test_more_columns_than_needed(tmp_path):
 @pytest.mark.parametrize(("name", "content", "columns", "words"), [
     ("a.csv", "text,label\nx,y\n", ("txt",), r"a\.csv:1: there is no column named 'txt' for --columns.*mean 'text'"),
     ("a.csv", "text,text\nx,y\n", ("text",), "column text more than once"),
-    ("a.csv", "text,label\n", ("text",), "no rows below its header"), ("a.csv", "\n \n", (1,), "is empty"),
+    ("a.csv", "text,label\n", ("text",), "no rows below its header"),
+    ("a.csv", "\n \n", (1,), "is empty"), ("a.csv", ",,\n,,\n", (1,), "is empty"),
     ("a.tsv", "x\ty\nz\n", (1, 2),
      r"1 of the 2 lines .* have more or fewer than 2 columns, separated by tabs \(first: line 2 has 1"),
     ("a.txt", "one sentence.\nanother\n", (1, 2), "2 of the 2 lines"),

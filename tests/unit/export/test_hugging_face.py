@@ -39,6 +39,8 @@ def test_the_folder_has_every_weight_and_says_that_it_is_not_checked(toys, monke
         if variable.shape.rank == 2 and "embedding" not in name and not name.endswith(("query", "key", "value")):
             assert norm(variable.numpy()) in sums, name
     assert json.loads((folder / "config.json").read_text())["vocab_size"] == len(tensors["lm_head.weight"])
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
+    assert tokenizer["model_input_names"] == ["input_ids", "attention_mask"]
     assert "AutoTokenizer" in (folder / "README.md").read_text()
 
 

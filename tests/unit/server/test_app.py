@@ -157,6 +157,8 @@ def test_speakers_by_name(client):
                             ({"speaker_id": 0}, 800),
                             ({"speaker_id": 1, "speaker": "low"}, 800)):
         assert size(answer("/synthesize", **piper, **asked)) == expected
+    longest = {"input": "a" * LIMITS.spoken_characters, "voice": "high", "speed": 1.5}
+    assert size(answer("/v1/audio/speech", model="two", **longest)) == 1600
     wrong = answer("/v1/audio/speech", **openai, voice="alloy")
     assert wrong.status_code == 400 and wrong.json()["error"] == {
         "message": "There is no speaker 'alloy': the model has low, high.", "type": "invalid_request_error",

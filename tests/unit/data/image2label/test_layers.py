@@ -63,9 +63,11 @@ def test_alternating_flips_need_flips(folder):
         ImageFolderDataLayer(folder_params(folder, random_flip=False, alternating_flip=True))
 
 
-def test_a_cutout_is_smaller_than_the_image(folder):
+def test_a_cutout_is_smaller_than_the_image_in_training(folder):
+    params = folder_params(folder, image_size=16, resize_size=16, cutout=16)
     with pytest.raises(ConfigError, match=r"cutout' is 16, but images have 16 pixels"):
-        ImageFolderDataLayer(folder_params(folder, image_size=16, cutout=16))
+        ImageFolderDataLayer(params)
+    assert ImageFolderDataLayer(params, mode="eval").num_examples == 6
 
 
 @pytest.mark.long

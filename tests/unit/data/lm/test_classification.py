@@ -57,6 +57,11 @@ def test_reviews_are_split_as_by_nvidias_recipes(periods, text, words):
     assert " ".join(review_words(text, KNOWN, periods)) == words
 
 
+@pytest.mark.timeout(10)
+def test_many_spaces_after_a_period_are_passed_over_once():
+    assert review_words(f"a.{' ' * 100_000}b", periods=False) == ["a.", "b"]
+
+
 @pytest.mark.parametrize(("kind", "words"), [(IMDBDataLayer, "It 's \" good . bad . \""),
                                              (SSTDataLayer, "It 's \" good.bad . \"")])
 def test_normalize_splits_the_texts_of_a_corpus_as_reviews(root, kind, words):

@@ -89,6 +89,11 @@ def test_json_lines(tmp_path):
     assert (first.path, first.text, second.text, second.line) == (str(tmp_path / "1.flac"), "grün", None, 3)
 
 
+def test_half_of_a_surrogate_pair_is_replaced(tmp_path):
+    (tmp_path / "a.json").write_text(r'{"audio_filepath": "1.wav", "text": "cut \ud83d"}')
+    assert rows_of(tmp_path / "a.json")[0].text == "cut ?"
+
+
 def test_a_mark_of_utf8_is_no_text(tmp_path):
     (tmp_path / "a.json").write_text('{"audio_filepath": "1.wav", "text": "a"}\n', "utf-8-sig")
     (tmp_path / "1.trans.txt").write_text("1 a\n", "utf-8-sig")

@@ -53,8 +53,9 @@ def test_tokens_and_lines_of_a_file(tmp_path, monkeypatch, index_dir, chunk):
 ])
 def test_line_ends(tmp_path, index_dir, content, expected):
     (tmp_path / "t").write_bytes(content)
-    corpus = load_corpus(str(tmp_path / "t"), TOKENIZER, index_dir)
-    assert [corpus.line(i) for i in range(len(corpus))] == expected
+    tokenizer = CountingTokenizer()
+    corpus = load_corpus(str(tmp_path / "t"), tokenizer, index_dir)
+    assert [corpus.line(i) for i in range(len(corpus))] == tokenizer.lines == expected
 
 
 def reference_padding(lines, max_tokens, start, multiple):
@@ -82,6 +83,7 @@ class CountingTokenizer:
 
     def encode(self, lines, threads=1):
         self.calls += 1
+        self.lines = lines
         return TOKENIZER.encode(lines, threads)
 
 
