@@ -370,12 +370,20 @@ def spelled_out(text: str) -> str:
     """
     for short, words in _LONG.items():
         text = text.replace(short, words)
-    text = re.sub(rf"\b({'|'.join(ABBREVIATIONS)})\.(?=\s*(\S?))", _abbreviation, text, flags=re.IGNORECASE)
-    text = re.sub(r"\b(No|no|Nos)\.(?=\s*\d)|#(?=\d)", "number", text)
+    text = _replaced(rf"(?i)\b({'|'.join(ABBREVIATIONS)})\.(?=\s*(\S?))", _abbreviation, text)
     if re.search(r"\d", text):
-        for pattern, replace in _PATTERNS:
-            text = re.sub(pattern, replace, text)
+        for pattern, words_of in _PATTERNS:
+            text = _replaced(pattern, words_of, text)
     return re.sub("[" + re.escape("".join(_SIGNS)) + "]", lambda match: f" {_SIGNS[match[0]]} ", text)
+
+
+def _replaced(pattern: str, words_of: Callable[[re.Match[str]], str], text: str) -> str:
+    """Returns a text with words in place of matches, separated from letters and digits next to them."""
+    def separated(match: re.Match[str]) -> str:
+        before, after = text[:match.start()][-1:], text[match.end():][:1]
+        return " " * before.isalnum() + words_of(match) + " " * after.isalnum()
+
+    return re.sub(pattern, separated, text)
 
 
 def _abbreviation(match: re.Match[str]) -> str:
@@ -444,6 +452,7 @@ def _fraction(match: re.Match[str]) -> str:
 
 
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+    (r"\b(No|no|Nos)\.(?=\s*\d)|#(?=\d)", lambda match: "number"),
     (rf"(?P<sign>[$€£])\s?(?P<amount>{_NUMBER})"
      r"(?:\s(?P<scale>thousand|million|billion|trillion)\b|(?P<short>k|m|bn)\b)?", _money),
     (r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso_date),
@@ -453,8 +462,8 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"\b((?:1[1-9]|20)\d0|[2-9]0)'?s\b", _decade),
     (r"\b(\d+(?:,\d{3})*)(?:st|nd|rd|th)\b", lambda match: _number_words(match[1], "ordinal")),
     (r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])", _fraction),
-    (r"(?<=\d)\s?[-–](?=\d)", lambda match: " to "),
-    (rf"(?<![\w.])[-−](?={_NUMBER})", lambda match: "minus "),
+    (r"(?<=\d)\s?[-–](?=\d)", lambda match: "to"),
+    (rf"(?<![\w.])[-−](?={_NUMBER})", lambda match: "minus"),
     (rf"(?<![^\W_])({_NUMBER})\s?({'|'.join(sorted(map(re.escape, _UNITS), key=len, reverse=True))})(?![\w'])",
      lambda match: _several(match[1], _UNITS[match[2]])),
     (rf"(?<![\d.,]){_YEAR}(?![\d,]*\d|\.\d)", lambda match: _number_words(match[0], "year")),

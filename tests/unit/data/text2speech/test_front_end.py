@@ -35,6 +35,9 @@ WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": [
     ("£5m, $3bn, €20k", "five million pounds, three billion dollars, twenty thousand euros"),
     ("5-6 km, 3–4 kg, -5 km", "five to six kilometers, three to four kilograms, minus five kilometers"),
     ("No. 7, #4, 007", "number seven, number four, zero zero seven"), ("5% & more", "five percent and more"),
+    ("1440p, 2000W, Windows2000, mp3",
+     "fourteen forty p, two thousand W, Windows two thousand, mp three"),
+    ("Mr.Smith met Dr.Lee, etc.", "mister Smith met doctor Lee, et cetera."),
     ("9" * 20, " ".join(["nine"] * 20)), ("e.g. Philip, etc.", "for example, Philip, et cetera."),
 ])
 def test_numbers_dates_money_and_abbreviations(text, words):
