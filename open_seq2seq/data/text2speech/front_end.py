@@ -174,7 +174,7 @@ _LONG = {"e.g.": "for example,", "i.e.": "that is,", "a.m.": "a m", "p.m.": "p m
 _SIGNS = {"&": "and", "+": "plus", "=": "equals", "@": "at", "%": "percent", "°": "degrees", "§": "section"}
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
            "November", "December")
-_SCALES = {"k": "thousand", "m": "million", "bn": "billion"}
+_SCALES = {"k": "thousand", "m": "million", "bn": "billion", "b": "billion"}
 _CURRENCIES = {"$": ("dollar", "cent"), "€": ("euro", "cent"), "£": ("pound", "penny")}
 _UNITS = {"km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "kg": "kilogram", "g": "gram",
           "mg": "milligram", "lb": "pound", "lbs": "pound", "oz": "ounce", "ft": "foot",
@@ -188,6 +188,7 @@ _FRACTIONS = {("1", "2"): "one half", ("1", "4"): "one quarter", ("3", "4"): "th
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _LONGEST = 15  # digits of a number that is read as one; longer ones are read digit by digit
 _NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
+_SCALE = r"(?i:\s?(?:thousand|million|billion|trillion)|k|m|bn?)\b"
 _MONTH = "|".join(_MONTHS)
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)*['’]?|['’](?:tis|twas|em|til|cause|bout|round)\b"
@@ -413,13 +414,20 @@ def _several(count: str, noun: str) -> str:
 
 def _money(match: re.Match[str]) -> str:
     currency, small = _CURRENCIES[match["sign"]]
-    if scale := match["scale"] or _SCALES.get(match["short"]):
-        return f"{_number_words(match['amount'])} {scale} {currency}s"
+    if scale := (match["scale"] or "").strip().lower():
+        return f"{_number_words(match['amount'])} {_SCALES.get(scale, scale)} {currency}s"
     whole, _, cents = match["amount"].partition(".")
     parts = [_several(whole.replace(",", ""), currency)] if whole.strip("0,") or not cents.strip("0") else []
     if cents.strip("0"):
         parts.append(_several(str(int((cents + "0")[:2])), small))
     return " and ".join(parts)
+
+
+def _both_amounts(match: re.Match[str]) -> str:
+    """Writes ``$10-15m`` as ``$10m to $15m``, but ``$500-1m`` as ``$500 to $1m``."""
+    lowest, highest = (float(match[name].replace(",", "")) for name in ("lowest", "highest"))
+    scale = match["scale"] or (match["common"] if lowest < highest else "") or ""
+    return f"{match['sign']}{match['lowest']}{scale} to {match['sign']}"
 
 
 def _date(match: re.Match[str]) -> str:
@@ -453,8 +461,10 @@ def _fraction(match: re.Match[str]) -> str:
 
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"\b(No|no|Nos)\.(?=\s*\d)|#(?=\d)", lambda match: "number"),
-    (rf"(?P<sign>[$€£])\s?(?P<amount>{_NUMBER})"
-     r"(?:\s(?P<scale>thousand|million|billion|trillion)\b|(?P<short>k|m|bn)\b)?", _money),
+    (rf"(?P<sign>[$€£])\s?(?P<lowest>{_NUMBER})(?P<scale>{_SCALE})?\s?[-–](?:\s?(?P=sign)\s?)?"
+     rf"(?=(?P<highest>{_NUMBER})(?P<common>{_SCALE})?)", _both_amounts),
+    (r"(?<![\w.])[-−](?=[$€£])", lambda match: "minus"),
+    (rf"(?P<sign>[$€£])\s?(?P<amount>{_NUMBER})(?P<scale>{_SCALE})?", _money),
     (r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso_date),
     (rf"\b(?P<month>{_MONTH})\s(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
     (rf"\b(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\s(?P<month>{_MONTH})\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),

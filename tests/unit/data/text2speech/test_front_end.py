@@ -33,6 +33,11 @@ WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": [
     ("-5 °C, 5-10", "minus five degrees Celsius, five to ten"), ("1 m, 90 mph", "one meter, ninety miles per hour"),
     ("$3 million, £1, €0.99", "three million dollars, one pound, ninety nine cents"),
     ("£5m, $3bn, €20k", "five million pounds, three billion dollars, twenty thousand euros"),
+    ("$5M, $20K, $5B., US$5, -$5, (−£2k)", "five million dollars, twenty thousand dollars, five billion dollars., "
+     "US five dollars, minus five dollars, (minus two thousand pounds)"),
+    ("$5-$10, $10m-15m, about €1–2 million", "five dollars to ten dollars, ten million dollars to fifteen million "
+     "dollars, about one million euros to two million euros"),
+    ("$500 – $1m", "five hundred dollars to one million dollars"),
     ("5-6 km, 3–4 kg, -5 km", "five to six kilometers, three to four kilograms, minus five kilometers"),
     ("No. 7, #4, 007", "number seven, number four, zero zero seven"), ("5% & more", "five percent and more"),
     ("1440p, 2000W, Windows2000, mp3",
