@@ -394,17 +394,17 @@ def _abbreviation(match: re.Match[str]) -> str:
 
 def _number_words(number: str, to: str = "cardinal") -> str:
     """Returns a number in digits as words; ``to`` is ``cardinal``, ``ordinal`` or ``year``."""
-    number = number.replace(",", "")
-    whole = number.partition(".")[0]
-    if len(whole) > _LONGEST or (len(whole) > 1 and whole.startswith("0")):
-        return " ".join("point" if char == "." else _DIGITS[int(char)] for char in number)
+    number, point, decimals = number.replace(",", "").partition(".")
+    if point:
+        return " ".join([_number_words(number), "point", *(_DIGITS[int(digit)] for digit in decimals)])
+    if len(number) > _LONGEST or (len(number) > 1 and number.startswith("0")):
+        return " ".join(_DIGITS[int(digit)] for digit in number)
     try:
         from num2words import num2words
     except ImportError as error:
         raise DataError(f"The number {number} cannot be spelled out without num2words: run `pip install "
                         "open-seq2seq[numbers]`, or write it in words.") from error
-    words = num2words(number if "." in number else int(number), to=to)
-    return re.sub("[-,]", " ", words).replace("  ", " ")
+    return re.sub("[-,]", " ", num2words(int(number), to=to)).replace("  ", " ")
 
 
 def _several(count: str, noun: str) -> str:

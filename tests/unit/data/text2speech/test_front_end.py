@@ -43,6 +43,8 @@ WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": [
     ("1440p, 2000W, Windows2000, mp3",
      "fourteen forty p, two thousand W, Windows two thousand, mp three"),
     ("Mr.Smith met Dr.Lee, etc.", "mister Smith met doctor Lee, et cetera."),
+    ("Python 3.10, 2.0, 0.10, 007.50", "Python three point one zero, two point zero, zero point one zero, "
+     "zero zero seven point five zero"),
     ("9" * 20, " ".join(["nine"] * 20)), ("e.g. Philip, etc.", "for example, Philip, et cetera."),
 ])
 def test_numbers_dates_money_and_abbreviations(text, words):
