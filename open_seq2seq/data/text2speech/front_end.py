@@ -461,6 +461,7 @@ def _fraction(match: re.Match[str]) -> str:
 
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"\b(No|no|Nos)\.(?=\s*\d)|#(?=\d)", lambda match: "number"),
+    (r"(?i)(?<=\d)\s?([ap])\s?m\b", lambda match: f"{match[1].lower()} m"),
     (rf"(?P<sign>[$€£])\s?(?P<lowest>{_NUMBER})(?P<scale>{_SCALE})?\s?[-–](?:\s?(?P=sign)\s?)?"
      rf"(?=(?P<highest>{_NUMBER})(?P<common>{_SCALE})?)", _both_amounts),
     (r"(?<![\w.])[-−](?=[$€£])", lambda match: "minus"),
@@ -468,7 +469,7 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso_date),
     (rf"\b(?P<month>{_MONTH})\s(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
     (rf"\b(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\s(?P<month>{_MONTH})\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
-    (r"\b([01]?\d|2[0-3]):([0-5]\d)\b(?=\s?([ap]\s?\.?m\b)?)", _time),
+    (r"\b([01]?\d|2[0-3]):([0-5]\d)\b(?=( [ap] m\b)?)", _time),
     (r"\b((?:1[1-9]|20)\d0|[2-9]0)'?s\b", _decade),
     (r"\b(\d+(?:,\d{3})*)(?:st|nd|rd|th)\b", lambda match: _number_words(match[1], "ordinal")),
     (r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])", _fraction),

@@ -25,6 +25,8 @@ WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": [
     ("Dr. Smith paid $12.50 on March 3, 1998",
      "doctor Smith paid twelve dollars and fifty cents on March third, nineteen ninety eight"),
     ("at 10:30 or 9:05, and 7:00", "at ten thirty or nine oh five, and seven o'clock"),
+    ("8:00pm, 10:05am, 10:30 AM, 8 pm, 7:00 p.m., 5p.m.", "eight p m, ten oh five a m, ten thirty a m, eight p m, "
+     "seven p m, five p m"),
     ("2024-12-25", "December twenty fifth, twenty twenty four"), ("3 May", "the third of May"),
     ("the 1990s, the 80s", "the nineteen nineties, the eighties"), ("In 2010", "In twenty ten"),
     ("1,234,567.8", "one million two hundred and thirty four thousand five hundred and sixty seven point eight"),
