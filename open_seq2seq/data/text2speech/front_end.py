@@ -5,6 +5,7 @@ Pronunciations of words are listed, as in CMUdict, or guessed.
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -169,8 +170,8 @@ ABBREVIATIONS = {
     "nov": "November", "dec": "December",
 }
 """Abbreviations that end with a period."""
-_LONG = {"e.g.": "for example,", "i.e.": "that is,", "a.m.": "a m", "p.m.": "p m", "U.S.": "U S", "U.K.": "U K",
-         "Ph.D.": "P h D", "°C": " degrees Celsius", "°F": " degrees Fahrenheit"}
+_LONG = {"e.g.": "for example,", "i.e.": "that is,", "a.m.": "a m", "p.m.": "p m", "u.s.a.": "U S A", "u.s.": "U S",
+         "u.k.": "U K", "ph.d.": "P h D", "°c": "degrees Celsius", "°f": "degrees Fahrenheit"}
 _SIGNS = {"&": "and", "+": "plus", "=": "equals", "@": "at", "%": "percent", "°": "degrees", "§": "section"}
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
            "November", "December")
@@ -190,6 +191,7 @@ _LONGEST = 15  # digits of a number that is read as one; longer ones are read di
 _NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
 _SCALE = r"(?i:\s?(?:thousand|million|billion|trillion)|k|m|bn?)\b"
 _MONTH = "|".join(_MONTHS)
+_DAY = r"(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?"
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)*['’]?|['’](?:tis|twas|em|til|cause|bout|round)\b"
 _TOKEN = re.compile(rf"\[\[(?P<raw>.*?)\]\]|(?P<word>{_WORD})|(?P<mark>[.,;:!?…()—–]|(?<=\s)-(?=\s)|--)|(?P<digit>\d+)",
@@ -369,27 +371,20 @@ def spelled_out(text: str) -> str:
     Raises:
       DataError: the text has digits, but num2words is not installed.
     """
-    for short, words in _LONG.items():
-        text = text.replace(short, words)
-    text = _replaced(rf"(?i)\b({'|'.join(ABBREVIATIONS)})\.(?=\s*(\S?))", _abbreviation, text)
-    if re.search(r"\d", text):
-        for pattern, words_of in _PATTERNS:
-            text = _replaced(pattern, words_of, text)
+    for pattern, words_of in _PATTERNS:
+        text = re.sub(pattern, functools.partial(_separated, words_of), text)
     return re.sub("[" + re.escape("".join(_SIGNS)) + "]", lambda match: f" {_SIGNS[match[0]]} ", text)
 
 
-def _replaced(pattern: str, words_of: Callable[[re.Match[str]], str], text: str) -> str:
-    """Returns a text with words in place of matches, separated from letters and digits next to them."""
-    def separated(match: re.Match[str]) -> str:
-        before, after = text[:match.start()][-1:], text[match.end():][:1]
-        return " " * before.isalnum() + words_of(match) + " " * after.isalnum()
-
-    return re.sub(pattern, separated, text)
+def _separated(words_of: Callable[[re.Match[str]], str], match: re.Match[str]) -> str:
+    """Returns the words of a match, with spaces between them and letters or digits next to it."""
+    before, after = match.string[:match.start()][-1:], match.string[match.end():][:1]
+    return " " * before.isalnum() + words_of(match) + " " * after.isalnum()
 
 
 def _abbreviation(match: re.Match[str]) -> str:
     """Keeps the period of an abbreviation that ends the text."""
-    return ABBREVIATIONS[match[1].lower()] + ("" if match[2] else ".")
+    return ABBREVIATIONS.get(match[1].lower(), match[1]) + ("" if match[2] else ".")
 
 
 def _number_words(number: str, to: str = "cardinal") -> str:
@@ -460,15 +455,19 @@ def _fraction(match: re.Match[str]) -> str:
 
 
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+    (rf"(?i)(?<![^\W\d_])(?:{'|'.join(map(re.escape, _LONG))})(?:(?<=\.)|\b)",
+     lambda match: _LONG.get(match[0].lower(), match[0])),  # ı and ſ equal i and s only in the pattern
+    # After a number, "ms." are milliseconds.
+    (rf"(?i)\b(?<!\d\s(?=(?-i:ms)))({'|'.join(ABBREVIATIONS)})\.(?=\s*(\S?))", _abbreviation),
     (r"\b(No|no|Nos)\.(?=\s*\d)|#(?=\d)", lambda match: "number"),
     (r"(?i)(?<=\d)\s?([ap])\s?m\b", lambda match: f"{match[1].lower()} m"),
     (rf"(?P<sign>[$€£])\s?(?P<lowest>{_NUMBER})(?P<scale>{_SCALE})?\s?[-–](?:\s?(?P=sign)\s?)?"
      rf"(?=(?P<highest>{_NUMBER})(?P<common>{_SCALE})?)", _both_amounts),
-    (r"(?<![\w.])[-−](?=[$€£])", lambda match: "minus"),
+    (r"(?<![\w.])[-−](?=[$€£]\s?\d)", lambda match: "minus"),
     (rf"(?P<sign>[$€£])\s?(?P<amount>{_NUMBER})(?P<scale>{_SCALE})?", _money),
     (r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso_date),
-    (rf"\b(?P<month>{_MONTH})\s(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
-    (rf"\b(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\s(?P<month>{_MONTH})\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
+    (rf"\b(?P<month>{_MONTH})\s{_DAY}\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
+    (rf"\b(?:[Tt]he\s)?{_DAY}\s(?P<month>{_MONTH})\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
     (r"\b([01]?\d|2[0-3]):([0-5]\d)\b(?=( [ap] m\b)?)", _time),
     (r"\b((?:1[1-9]|20)\d0|[2-9]0)'?s\b", _decade),
     (r"\b(\d+(?:,\d{3})*)(?:st|nd|rd|th)\b", lambda match: _number_words(match[1], "ordinal")),

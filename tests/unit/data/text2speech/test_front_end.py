@@ -47,6 +47,10 @@ WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": [
     ("Mr.Smith met Dr.Lee, etc.", "mister Smith met doctor Lee, et cetera."),
     ("Python 3.10, 2.0, 0.10, 007.50", "Python three point one zero, two point zero, zero point one zero, "
      "zero zero seven point five zero"),
+    ("It took 5 ms. Ms. Lee", "It took five milliseconds. miz Lee"), ("In 5 Ms. Lee", "In five miz Lee"),
+    ("8 P.M. in the U.S.A., E.g. Paris, 20°C", "eight p m in the U S A, for example, Paris, twenty degrees Celsius"),
+    ("on the 3rd May, The 4 July 1998", "on the third of May, the fourth of July, nineteen ninety eight"),
+    ("ſt. ı.e.", "ſt ı.e."),
     ("9" * 20, " ".join(["nine"] * 20)), ("e.g. Philip, etc.", "for example, Philip, et cetera."),
 ])
 def test_numbers_dates_money_and_abbreviations(text, words):
