@@ -195,7 +195,7 @@ _DAY = r"(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?"
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)*['’]?|['’](?:tis|twas|em|til|cause|bout|round)\b"
 _TOKEN = re.compile(rf"\[\[(?P<raw>.*?)\]\]|(?P<word>{_WORD})|(?P<mark>[.,;:!?…()—–]|(?<=\s)-(?=\s)|--)|(?P<digit>\d+)",
-                    re.IGNORECASE)
+                    re.IGNORECASE | re.DOTALL)
 _MARK_OF = {"?": "?", ".": ".", "!": ".", "…": ","}
 _TAG = re.compile(r"\[(?=speaker|\w+\s+\d+(?:\.\d+)?\s*\])"  # a name, or a number
                   r"(pause|speed|speaker)\s+([^\s\[\]|][^\[\]|]*)\]", re.IGNORECASE)
@@ -224,17 +224,17 @@ class Token(NamedTuple):
 def tokens_of(text: str) -> list[Token]:
     """Returns the words and marks of a text, after numbers and abbreviations have been spelled out.
 
-    Phonemes in double brackets, ``[[ HH AH L OW ]]``, are kept. Other characters separate words. Of several marks in a
-    row, the strongest is kept; the text ends with a mark, ``.`` if it has none.
+    Phonemes in double brackets, ``[[ HH AH L OW ]]``, also over several lines, are kept. Other characters separate
+    words. Of several marks in a row, the strongest is kept; the text ends with a mark, ``.`` if it has none.
 
     Raises:
       DataError: the text has digits, but num2words is not installed.
     """
     tokens: list[Token] = []
-    for piece in re.split(r"(\[\[.*?\]\])", text):
+    for piece in re.split(r"(?s)(\[\[.*?\]\])", text):
         for match in _TOKEN.finditer(piece if piece.startswith("[[") else spelled_out(piece)):
             kind = match.lastgroup or ""
-            value = _MARK_OF.get(match[kind], ",") if kind == "mark" else match[kind].strip()
+            value = _MARK_OF.get(match[kind], ",") if kind == "mark" else " ".join(match[kind].split())
             if kind != "mark":
                 tokens.append(Token(kind, value))
             elif tokens and tokens[-1].kind == "mark":

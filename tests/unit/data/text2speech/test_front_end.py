@@ -78,7 +78,8 @@ def test_digits_need_the_library(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("text", "symbols"), [
     ("Hello, world!", "SIL HH AH L OW , W ER L D ."), ("“Hello” – world?!", "SIL HH AH L OW , W ER L D ?"),
     ("It’s [[ SIL Z UW ]] (world)…", "SIL IH T S SIL Z UW , W ER L D ."), ("hello-world", "SIL HH AH L OW W ER L D ."),
-    (" -- ?", ""), ("", ""), ("HELLO: two hellos", "SIL HH AH L OW , T UW HH AH L OW Z ."),
+    (" -- ?", ""), ("", ""), ("Two [[ SIL\n Z ]]", "SIL T UW SIL Z ."),
+    ("HELLO: two hellos", "SIL HH AH L OW , T UW HH AH L OW Z ."),
 ])
 def test_marks_words_and_phonemes(text, symbols):
     found, guesses = phonemes_of(text, WORDS)
@@ -119,6 +120,7 @@ def test_phonemes_of_espeak(monkeypatch):
     monkeypatch.setattr(symbols, "_espeak", lambda language: Backend())
     ipa = symbols.EspeakSymbols(str(path), "en-us")
     assert "".join(ipa.split("Hello, [[ wˈɜːld ]]!")) == "həlˈoʊ, wˈɜːld !" and ipa.split(" ") == []
+    assert "".join(ipa.split("Hello [[ hello\nhello ]]")) == "həlˈoʊ hello hello"
     assert not ipa.unknown(ipa.split("Hello, [[ wˈɜːldɔ̃ ]]!")) and ipa.unknown(ipa.split("[[ A5 ]]")) == ["A", "5"]
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "phonemizer.backend", None)
