@@ -5,6 +5,7 @@ Pronunciations of words are listed, as in CMUdict, or guessed.
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -169,12 +170,12 @@ ABBREVIATIONS = {
     "nov": "November", "dec": "December",
 }
 """Abbreviations that end with a period."""
-_LONG = {"e.g.": "for example,", "i.e.": "that is,", "a.m.": "a m", "p.m.": "p m", "U.S.": "U S", "U.K.": "U K",
-         "Ph.D.": "P h D", "°C": " degrees Celsius", "°F": " degrees Fahrenheit"}
+_LONG = {"e.g.": "for example,", "i.e.": "that is,", "a.m.": "a m", "p.m.": "p m", "u.s.a.": "U S A", "u.s.": "U S",
+         "u.k.": "U K", "ph.d.": "P h D", "°c": "degrees Celsius", "°f": "degrees Fahrenheit"}
 _SIGNS = {"&": "and", "+": "plus", "=": "equals", "@": "at", "%": "percent", "°": "degrees", "§": "section"}
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
            "November", "December")
-_SCALES = {"k": "thousand", "m": "million", "bn": "billion"}
+_SCALES = {"k": "thousand", "m": "million", "bn": "billion", "b": "billion"}
 _CURRENCIES = {"$": ("dollar", "cent"), "€": ("euro", "cent"), "£": ("pound", "penny")}
 _UNITS = {"km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "kg": "kilogram", "g": "gram",
           "mg": "milligram", "lb": "pound", "lbs": "pound", "oz": "ounce", "ft": "foot",
@@ -188,11 +189,13 @@ _FRACTIONS = {("1", "2"): "one half", ("1", "4"): "one quarter", ("3", "4"): "th
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _LONGEST = 15  # digits of a number that is read as one; longer ones are read digit by digit
 _NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
+_SCALE = r"(?i:\s?(?:thousand|million|billion|trillion)|k|m|bn?)\b"
 _MONTH = "|".join(_MONTHS)
+_DAY = r"(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?"
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)*['’]?|['’](?:tis|twas|em|til|cause|bout|round)\b"
 _TOKEN = re.compile(rf"\[\[(?P<raw>.*?)\]\]|(?P<word>{_WORD})|(?P<mark>[.,;:!?…()—–]|(?<=\s)-(?=\s)|--)|(?P<digit>\d+)",
-                    re.IGNORECASE)
+                    re.IGNORECASE | re.DOTALL)
 _MARK_OF = {"?": "?", ".": ".", "!": ".", "…": ","}
 _TAG = re.compile(r"\[(?=speaker|\w+\s+\d+(?:\.\d+)?\s*\])"  # a name, or a number
                   r"(pause|speed|speaker)\s+([^\s\[\]|][^\[\]|]*)\]", re.IGNORECASE)
@@ -221,17 +224,17 @@ class Token(NamedTuple):
 def tokens_of(text: str) -> list[Token]:
     """Returns the words and marks of a text, after numbers and abbreviations have been spelled out.
 
-    Phonemes in double brackets, ``[[ HH AH L OW ]]``, are kept. Other characters separate words. Of several marks in a
-    row, the strongest is kept; the text ends with a mark, ``.`` if it has none.
+    Phonemes in double brackets, ``[[ HH AH L OW ]]``, also over several lines, are kept. Other characters separate
+    words. Of several marks in a row, the strongest is kept; the text ends with a mark, ``.`` if it has none.
 
     Raises:
       DataError: the text has digits, but num2words is not installed.
     """
     tokens: list[Token] = []
-    for piece in re.split(r"(\[\[.*?\]\])", text):
+    for piece in re.split(r"(?s)(\[\[.*?\]\])", text):
         for match in _TOKEN.finditer(piece if piece.startswith("[[") else spelled_out(piece)):
             kind = match.lastgroup or ""
-            value = _MARK_OF.get(match[kind], ",") if kind == "mark" else match[kind].strip()
+            value = _MARK_OF.get(match[kind], ",") if kind == "mark" else " ".join(match[kind].split())
             if kind != "mark":
                 tokens.append(Token(kind, value))
             elif tokens and tokens[-1].kind == "mark":
@@ -368,34 +371,35 @@ def spelled_out(text: str) -> str:
     Raises:
       DataError: the text has digits, but num2words is not installed.
     """
-    for short, words in _LONG.items():
-        text = text.replace(short, words)
-    text = re.sub(rf"\b({'|'.join(ABBREVIATIONS)})\.(?=\s*(\S?))", _abbreviation, text, flags=re.IGNORECASE)
-    text = re.sub(r"\b(No|no|Nos)\.(?=\s*\d)|#(?=\d)", "number", text)
-    if re.search(r"\d", text):
-        for pattern, replace in _PATTERNS:
-            text = re.sub(pattern, replace, text)
+    for pattern, words_of in _PATTERNS:
+        text = re.sub(pattern, functools.partial(_separated, words_of), text)
     return re.sub("[" + re.escape("".join(_SIGNS)) + "]", lambda match: f" {_SIGNS[match[0]]} ", text)
+
+
+def _separated(words_of: Callable[[re.Match[str]], str], match: re.Match[str]) -> str:
+    """Returns the words of a match, with spaces between them and letters or digits next to it."""
+    before, after = match.string[:match.start()][-1:], match.string[match.end():][:1]
+    return " " * before.isalnum() + words_of(match) + " " * after.isalnum()
 
 
 def _abbreviation(match: re.Match[str]) -> str:
     """Keeps the period of an abbreviation that ends the text."""
-    return ABBREVIATIONS[match[1].lower()] + ("" if match[2] else ".")
+    return ABBREVIATIONS.get(match[1].lower(), match[1]) + ("" if match[2] else ".")
 
 
 def _number_words(number: str, to: str = "cardinal") -> str:
     """Returns a number in digits as words; ``to`` is ``cardinal``, ``ordinal`` or ``year``."""
-    number = number.replace(",", "")
-    whole = number.partition(".")[0]
-    if len(whole) > _LONGEST or (len(whole) > 1 and whole.startswith("0")):
-        return " ".join("point" if char == "." else _DIGITS[int(char)] for char in number)
+    number, point, decimals = number.replace(",", "").partition(".")
+    if point:
+        return " ".join([_number_words(number), "point", *(_DIGITS[int(digit)] for digit in decimals)])
+    if len(number) > _LONGEST or (len(number) > 1 and number.startswith("0")):
+        return " ".join(_DIGITS[int(digit)] for digit in number)
     try:
         from num2words import num2words
     except ImportError as error:
         raise DataError(f"The number {number} cannot be spelled out without num2words: run `pip install "
                         "open-seq2seq[numbers]`, or write it in words.") from error
-    words = num2words(number if "." in number else int(number), to=to)
-    return re.sub("[-,]", " ", words).replace("  ", " ")
+    return re.sub("[-,]", " ", num2words(int(number), to=to)).replace("  ", " ")
 
 
 def _several(count: str, noun: str) -> str:
@@ -405,13 +409,20 @@ def _several(count: str, noun: str) -> str:
 
 def _money(match: re.Match[str]) -> str:
     currency, small = _CURRENCIES[match["sign"]]
-    if scale := match["scale"] or _SCALES.get(match["short"]):
-        return f"{_number_words(match['amount'])} {scale} {currency}s"
+    if scale := (match["scale"] or "").strip().lower():
+        return f"{_number_words(match['amount'])} {_SCALES.get(scale, scale)} {currency}s"
     whole, _, cents = match["amount"].partition(".")
     parts = [_several(whole.replace(",", ""), currency)] if whole.strip("0,") or not cents.strip("0") else []
     if cents.strip("0"):
         parts.append(_several(str(int((cents + "0")[:2])), small))
     return " and ".join(parts)
+
+
+def _both_amounts(match: re.Match[str]) -> str:
+    """Writes ``$10-15m`` as ``$10m to $15m``, but ``$500-1m`` as ``$500 to $1m``."""
+    lowest, highest = (float(match[name].replace(",", "")) for name in ("lowest", "highest"))
+    scale = match["scale"] or (match["common"] if lowest < highest else "") or ""
+    return f"{match['sign']}{match['lowest']}{scale} to {match['sign']}"
 
 
 def _date(match: re.Match[str]) -> str:
@@ -444,17 +455,25 @@ def _fraction(match: re.Match[str]) -> str:
 
 
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
-    (rf"(?P<sign>[$€£])\s?(?P<amount>{_NUMBER})"
-     r"(?:\s(?P<scale>thousand|million|billion|trillion)\b|(?P<short>k|m|bn)\b)?", _money),
+    (rf"(?i)(?<![^\W\d_])(?:{'|'.join(map(re.escape, _LONG))})(?:(?<=\.)|\b)",
+     lambda match: _LONG.get(match[0].lower(), match[0])),  # ı and ſ equal i and s only in the pattern
+    # After a number, "ms." are milliseconds.
+    (rf"(?i)\b(?<!\d\s(?=(?-i:ms)))({'|'.join(ABBREVIATIONS)})\.(?=\s*(\S?))", _abbreviation),
+    (r"\b(No|no|Nos)\.(?=\s*\d)|#(?=\d)", lambda match: "number"),
+    (r"(?i)(?<=\d)\s?([ap])\s?m\b", lambda match: f"{match[1].lower()} m"),
+    (rf"(?P<sign>[$€£])\s?(?P<lowest>{_NUMBER})(?P<scale>{_SCALE})?\s?[-–](?:\s?(?P=sign)\s?)?"
+     rf"(?=(?P<highest>{_NUMBER})(?P<common>{_SCALE})?)", _both_amounts),
+    (r"(?<![\w.])[-−](?=[$€£]\s?\d)", lambda match: "minus"),
+    (rf"(?P<sign>[$€£])\s?(?P<amount>{_NUMBER})(?P<scale>{_SCALE})?", _money),
     (r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso_date),
-    (rf"\b(?P<month>{_MONTH})\s(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
-    (rf"\b(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\s(?P<month>{_MONTH})\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
-    (r"\b([01]?\d|2[0-3]):([0-5]\d)\b(?=\s?([ap]\s?\.?m\b)?)", _time),
+    (rf"\b(?P<month>{_MONTH})\s{_DAY}\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
+    (rf"\b(?:[Tt]he\s)?{_DAY}\s(?P<month>{_MONTH})\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
+    (r"\b([01]?\d|2[0-3]):([0-5]\d)\b(?=( [ap] m\b)?)", _time),
     (r"\b((?:1[1-9]|20)\d0|[2-9]0)'?s\b", _decade),
     (r"\b(\d+(?:,\d{3})*)(?:st|nd|rd|th)\b", lambda match: _number_words(match[1], "ordinal")),
     (r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])", _fraction),
-    (r"(?<=\d)\s?[-–](?=\d)", lambda match: " to "),
-    (rf"(?<![\w.])[-−](?={_NUMBER})", lambda match: "minus "),
+    (r"(?<=\d)\s?[-–](?=\d)", lambda match: "to"),
+    (rf"(?<![\w.])[-−](?={_NUMBER})", lambda match: "minus"),
     (rf"(?<![^\W_])({_NUMBER})\s?({'|'.join(sorted(map(re.escape, _UNITS), key=len, reverse=True))})(?![\w'])",
      lambda match: _several(match[1], _UNITS[match[2]])),
     (rf"(?<![\d.,]){_YEAR}(?![\d,]*\d|\.\d)", lambda match: _number_words(match[0], "year")),

@@ -118,7 +118,7 @@ class EspeakSymbols(CharacterSymbols):
     def split(self, text: str) -> list[str]:
         return self._characters(" ".join(
             piece[2:-2] if piece.startswith("[[") else self._backend.phonemize([piece], strip=True)[0]
-            for piece in re.split(r"(\[\[.*?\]\])", text) if piece.strip()))
+            for piece in re.split(r"(?s)(\[\[.*?\]\])", text) if piece.strip()))
 
 
 def _espeak(language: str) -> Any:

@@ -25,6 +25,8 @@ WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": [
     ("Dr. Smith paid $12.50 on March 3, 1998",
      "doctor Smith paid twelve dollars and fifty cents on March third, nineteen ninety eight"),
     ("at 10:30 or 9:05, and 7:00", "at ten thirty or nine oh five, and seven o'clock"),
+    ("8:00pm, 10:05am, 10:30 AM, 8 pm, 7:00 p.m., 5p.m.", "eight p m, ten oh five a m, ten thirty a m, eight p m, "
+     "seven p m, five p m"),
     ("2024-12-25", "December twenty fifth, twenty twenty four"), ("3 May", "the third of May"),
     ("the 1990s, the 80s", "the nineteen nineties, the eighties"), ("In 2010", "In twenty ten"),
     ("1,234,567.8", "one million two hundred and thirty four thousand five hundred and sixty seven point eight"),
@@ -33,8 +35,22 @@ WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": [
     ("-5 °C, 5-10", "minus five degrees Celsius, five to ten"), ("1 m, 90 mph", "one meter, ninety miles per hour"),
     ("$3 million, £1, €0.99", "three million dollars, one pound, ninety nine cents"),
     ("£5m, $3bn, €20k", "five million pounds, three billion dollars, twenty thousand euros"),
+    ("$5M, $20K, $5B., US$5, -$5, (−£2k)", "five million dollars, twenty thousand dollars, five billion dollars., "
+     "US five dollars, minus five dollars, (minus two thousand pounds)"),
+    ("$5-$10, $10m-15m, about €1–2 million", "five dollars to ten dollars, ten million dollars to fifteen million "
+     "dollars, about one million euros to two million euros"),
+    ("$500 – $1m", "five hundred dollars to one million dollars"),
     ("5-6 km, 3–4 kg, -5 km", "five to six kilometers, three to four kilograms, minus five kilometers"),
     ("No. 7, #4, 007", "number seven, number four, zero zero seven"), ("5% & more", "five percent and more"),
+    ("1440p, 2000W, Windows2000, mp3",
+     "fourteen forty p, two thousand W, Windows two thousand, mp three"),
+    ("Mr.Smith met Dr.Lee, etc.", "mister Smith met doctor Lee, et cetera."),
+    ("Python 3.10, 2.0, 0.10, 007.50", "Python three point one zero, two point zero, zero point one zero, "
+     "zero zero seven point five zero"),
+    ("It took 5 ms. Ms. Lee", "It took five milliseconds. miz Lee"), ("In 5 Ms. Lee", "In five miz Lee"),
+    ("8 P.M. in the U.S.A., E.g. Paris, 20°C", "eight p m in the U S A, for example, Paris, twenty degrees Celsius"),
+    ("on the 3rd May, The 4 July 1998", "on the third of May, the fourth of July, nineteen ninety eight"),
+    ("ſt. ı.e.", "ſt ı.e."),
     ("9" * 20, " ".join(["nine"] * 20)), ("e.g. Philip, etc.", "for example, Philip, et cetera."),
 ])
 def test_numbers_dates_money_and_abbreviations(text, words):
@@ -62,7 +78,8 @@ def test_digits_need_the_library(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("text", "symbols"), [
     ("Hello, world!", "SIL HH AH L OW , W ER L D ."), ("“Hello” – world?!", "SIL HH AH L OW , W ER L D ?"),
     ("It’s [[ SIL Z UW ]] (world)…", "SIL IH T S SIL Z UW , W ER L D ."), ("hello-world", "SIL HH AH L OW W ER L D ."),
-    (" -- ?", ""), ("", ""), ("HELLO: two hellos", "SIL HH AH L OW , T UW HH AH L OW Z ."),
+    (" -- ?", ""), ("", ""), ("Two [[ SIL\n Z ]]", "SIL T UW SIL Z ."),
+    ("HELLO: two hellos", "SIL HH AH L OW , T UW HH AH L OW Z ."),
 ])
 def test_marks_words_and_phonemes(text, symbols):
     found, guesses = phonemes_of(text, WORDS)
@@ -103,6 +120,7 @@ def test_phonemes_of_espeak(monkeypatch):
     monkeypatch.setattr(symbols, "_espeak", lambda language: Backend())
     ipa = symbols.EspeakSymbols(str(path), "en-us")
     assert "".join(ipa.split("Hello, [[ wˈɜːld ]]!")) == "həlˈoʊ, wˈɜːld !" and ipa.split(" ") == []
+    assert "".join(ipa.split("Hello [[ hello\nhello ]]")) == "həlˈoʊ hello hello"
     assert not ipa.unknown(ipa.split("Hello, [[ wˈɜːldɔ̃ ]]!")) and ipa.unknown(ipa.split("[[ A5 ]]")) == ["A", "5"]
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "phonemizer.backend", None)
