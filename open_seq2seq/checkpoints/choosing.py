@@ -59,8 +59,10 @@ def best_models(folder: Path, params: Mapping[str, Any]) -> list[Path]:
 
     def goodness(path: Path) -> float:
         name, rounded, _ = best_parts(path.name) or ("", math.nan, 0)
-        value = (state_if_intact(path) or {}).get(METRICS, {}).get(metric, rounded) if name == metric else math.nan
-        return -math.inf if math.isnan(value) else sign * value
+        if name != metric or math.isnan(rounded):
+            return -math.inf
+        exact = (state_if_intact(path) or {}).get(METRICS, {}).get(metric)
+        return sign * (exact if isinstance(exact, float) and not math.isnan(exact) else rounded)
 
     # Not all new best models have a later step: a resumed run repeats updates, and may then find a better one.
     return sorted(list_checkpoints(folder / BEST_MODELS, best=True), key=goodness, reverse=True)

@@ -221,7 +221,7 @@ class RunSaver:
 
         Args:
           count: number of checkpoints.
-          has_jump: returns whether the learning-rate schedule has a jump between two steps.
+          has_jump: returns whether the learning-rate schedule has a jump between two numbers of updates.
 
         Raises:
           CheckpointError: no checkpoint is intact, or the average cannot be written.
@@ -264,10 +264,11 @@ class RunSaver:
         orders = {name: order for name in names if (order := self._best_order(name)) is not None}
         return best_parts(max(orders, key=orders.__getitem__)) if orders else None
 
-    def _best_order(self, name: str) -> float | None:
-        """Returns a number that is higher for better models, from a folder name; None for other names or metrics."""
-        parts = best_parts(name)
-        return self._sign * parts[1] if parts is not None and parts[0] == self._metric else None
+    def _best_order(self, name: str) -> tuple[float, int] | None:
+        """Returns a key that is larger for better models, from a folder name; None for other names or metrics."""
+        metric, value, step = best_parts(name) or ("", 0.0, 0)
+        # Names have only four decimals: of two that are equal, the later model is better.
+        return (self._sign * value, step) if metric == self._metric else None
 
     def _snapshot(self, position: RunPosition, variables: RunVariables, more: Mapping[str, Any],
                   carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:

@@ -31,7 +31,7 @@ RATES = "rates"
 # Keys, in a checkpoint's state, of the name of the processor or GPU, and of the seconds of training before it.
 PROCESSOR = "processor"
 SECONDS = "seconds"
-UPDATES = "updates"  # number of updates made, to which skipped ones and those undone by a recovery do not count
+UPDATES = "updates"  # number of updates made, without skipped ones and those that a recovery has undone
 STATE_CHECKSUM = "state_sha256"
 FORMAT_VERSION = 1
 CHECKSUMS = "sha256"

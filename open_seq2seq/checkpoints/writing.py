@@ -159,7 +159,7 @@ class Checkpointer:
       run: name of the run in ``state.json``; checkpoints of other runs are not removed.
     """
 
-    def __init__(self, directory: Path, keep: int, order: Callable[[str], float | None], run: str = "") -> None:
+    def __init__(self, directory: Path, keep: int, order: Callable[[str], Any | None], run: str = "") -> None:
         self._directory = directory
         self._keep = keep
         self._order = order

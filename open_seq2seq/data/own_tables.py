@@ -264,9 +264,9 @@ def read_own_table(path: str) -> OwnTable:
     Raises:
       DataError: the file cannot be read, is empty, or is not valid.
     """
-    lines, empty = list(_lines(path)), DataError(f"The file {shown(path)} is empty.")
+    lines = list(_lines(path))
     if not any(line.strip() for line in lines):
-        raise empty
+        raise DataError(f"The file {shown(path)} is empty.")
     if _plain_name(path).endswith(JSON_SUFFIXES):
         return _read_json(path, lines)
     delimiter = _delimiter(path, lines)
@@ -277,7 +277,7 @@ def read_own_table(path: str) -> OwnTable:
         records = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
         form = "columns separated by tabs"
     if not records:
-        raise empty
+        raise DataError(f"The file {shown(path)} is empty.")
     return OwnTable(path, form, [cell.strip() for cell in records[0][1]], records, delimiter)
 
 

@@ -23,9 +23,9 @@ _REFUSED = {
 
 
 def is_keras_optimizer(value: Any) -> bool:
-    """Returns whether a value is a Keras optimizer class, without importing Keras."""
-    return isinstance(value, type) and any(
-        c.__name__ == "Optimizer" and c.__module__.startswith(("keras.", "tensorflow.keras")) for c in value.__mro__)
+    """Returns whether a value is a subclass of Keras' ``Optimizer``, without importing Keras."""
+    return isinstance(value, type) and any(c.__name__ == "Optimizer" and c.__module__.startswith(
+        ("keras.", "tensorflow.keras")) for c in value.__mro__[1:])
 
 
 def _on_each_device(optimizer_class: Any) -> Any:

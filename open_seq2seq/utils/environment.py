@@ -92,7 +92,7 @@ def with_home(argument: str) -> str:
       UserError: the home folder is not known.
     """
     name, equals, text = argument.partition("=")
-    if not equals or not name.startswith("--") or not re.match(r"~[^/]*/(?:.*\w|$)", text):
+    if not equals or not name.startswith("--") or not re.match(r"~[^/]*/(?:.*\w|(?:\.\.?/?)?$)", text):
         return argument
     full = os.path.expanduser(text)
     if full == text:

@@ -378,7 +378,7 @@ def spelled_out(text: str) -> str:
 
 def _separated(words_of: Callable[[re.Match[str]], str], match: re.Match[str]) -> str:
     """Returns the words of a match, with spaces between them and letters or digits next to it."""
-    before, after = match.string[:match.start()][-1:], match.string[match.end():][:1]
+    before, after = match.string[match.start() - 1:match.start()], match.string[match.end():match.end() + 1]
     return " " * before.isalnum() + words_of(match) + " " * after.isalnum()
 
 

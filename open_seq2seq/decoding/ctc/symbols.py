@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,14 +27,15 @@ codecs.register_error(_MARKED, _mark_each)
 
 
 class Symbols:
-    """An alphabet without the blank: characters including a space, or SentencePiece's pieces.
+    """An alphabet without the blank: characters, usually with a space, or SentencePiece's pieces.
 
     Args:
       labels: the text of each symbol, in the order of the model's outputs; empty for symbols without text.
 
     Attributes:
       labels: the argument ``labels``.
-      has_words: whether spaces separate words; otherwise, as in scripts without spaces, each symbol is one.
+      has_words: whether spaces separate words; otherwise, as in scripts without spaces, each symbol is one,
+        with the combining marks after it.
       starts_word: ``[symbols]`` bool: whether a symbol begins a new word, so that the word before it is complete; True
         for a space and for the first piece of a word.
       texts: the characters that each symbol adds to a word, in the form that ``spelling`` returns; empty for a space.
@@ -47,6 +49,8 @@ class Symbols:
         self.texts = [unit.strip(" ") for unit in self._units]
         self._characters = frozenset("".join(self.texts))
         self.starts_word = np.array([unit.startswith(" ") for unit in self._units], bool)
+        self._divides = self.starts_word if self.has_words else np.array(
+            [unicodedata.category(text[:1] or " ")[0] != "M" for text in self.texts], bool)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -78,7 +82,7 @@ class Symbols:
         found: list[tuple[str, int, int]] = []
         text, begin = "", 0
         for place, symbol in enumerate(ids):
-            if not self.has_words or self.starts_word[symbol] or (text and self._units[ids[place - 1]].endswith(" ")):
+            if self._divides[symbol] or (text and self._units[ids[place - 1]].endswith(" ")):
                 found += [(self._spelled(text), begin, place)] if text else []
                 text = ""
             if self.texts[symbol]:

@@ -43,6 +43,8 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 from open_seq2seq.utils.output_file import beside, passes_through
 
+_CHOICES = 4  # choices of windows' hypotheses per hypothesis of a recording, because some are joined to the same text
+
 
 class Recognition(NamedTuple):
     """The result of one utterance.
@@ -361,9 +363,6 @@ class Speech2Text(EncoderDecoderModel):
         step = self.step_seconds
         return [SpokenWord(word.text, word.start * step, word.end * step, word.confidence, symbols.has_words)
                 for word in words]
-
-
-_CHOICES = 4  # choices of windows' hypotheses per hypothesis of a recording, because some are joined to the same text
 
 
 def _row(outputs: list[np.ndarray], row: int) -> np.ndarray:

@@ -273,7 +273,7 @@ class Text2Text(EncoderDecoderModel):
         """Returns (example, ``Translations``) for each sentence; with ``score_file``, (example, ``TargetScore``).
 
         ``Translations`` is a list of pairs (score, text), best first. An empty sentence has a single translation, which
-        is empty and has the score 0. Hypotheses that the search has not found are left out, except the only one.
+        is empty and has the score 0. Hypotheses that do not exist are left out, but the first always stays.
         """
         if self._scores_targets:
             scores = self.target_scores(output_values)

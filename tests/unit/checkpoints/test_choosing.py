@@ -85,6 +85,14 @@ def test_best_models_are_compared_by_more_decimals_than_their_names_have(tmp_pat
     assert [path.name for path in paths] == ["val_loss=0.0001-step-900", "val_loss=0.0001-step-1000"]
 
 
+def test_the_later_of_two_best_models_with_equal_names_is_better(tmp_path, make_snapshot):
+    params = {"best_metric": "WER", "best_metric_mode": "min", "num_checkpoints": 2, "average_checkpoints": None}
+    saver = RunSaver(tmp_path, "run", params, "", SimpleNamespace(data={}, contents=dict))
+    for step in (900, 1000):
+        write_snapshot(make_snapshot(step), tmp_path / "best_models" / f"WER=0.0001-step-{step}")
+    assert saver.best_result() == ("WER", 0.0001, 1000)
+
+
 def test_checkpoints_of_another_run_do_not_count(write):
     folder = write(run="earlier", averaged=0.1, best=0.2)
     write(run="later", latest=1.0)

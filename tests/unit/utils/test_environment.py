@@ -53,7 +53,7 @@ def test_the_line_is_one_of_a_users_file_even_if_the_package_raised(tmp_path, mo
 @pytest.mark.parametrize(("argument", "expected"), [
     ("--out=~/x", "--out=/home/me/x"), ("--a/b=~/x", "--a/b=/home/me/x"), ("--out=~", "--out=~"),
     ("~/x", "~/x"), ("--out", "--out"),
-    ("--out=~/", "--out=/home/me/"), ("--out=~/../x", "--out=/home/me/../x"),
+    ("--out=~/", "--out=/home/me/"), ("--out=~/../x", "--out=/home/me/../x"), ("--out=~/..", "--out=/home/me/.."),
     ("--text=a ~/x", "--text=a ~/x"), ("--remove_characters=~/.,?!", "--remove_characters=~/.,?!")])
 def test_the_home_folder_is_put_where_a_shell_leaves_it_out(monkeypatch, argument, expected):
     monkeypatch.setenv("HOME", "/home/me")

@@ -17,10 +17,10 @@ BODY = '''<tu><note>x</note><tuv xml:lang="EN-us"><seg>The <bpt i="1">&lt;b></bp
 TMX = f"{HEAD}{BODY}</body></tmx>\n"
 
 
-@pytest.mark.parametrize("name", ["a.tmx", "a.tmx.gz", "utf16.tmx"])
+@pytest.mark.parametrize("name", ["a.tmx", "a.tmx.gz", "packed.tmx", "utf16.tmx"])
 def test_texts_of_two_languages(tmp_path, name):
     content = TMX.encode("utf-16" if "16" in name else "utf-8")
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name in ("a.tmx.gz", "packed.tmx") else content)
     path = str(tmp_path / name)
     assert read_tmx(path, ("de", "en")) == [(4, ["Das rote Auto", "The red car & bus"]), (6, ["", "One"])]
     assert read_tmx(path, ("en-GB", "fr"))[1] == (6, ["One", "Un"])

@@ -65,7 +65,8 @@ def test_alignment_of_nothing_and_of_too_much():
     (["a", "b", " "], [2, 0, 1, 2, 2, 1], [("ab", 1, 3), ("b", 5, 6)]),
     (["\u2581a", "b", "\u2581"], [0, 1, 0, 2, 1], [("ab", 0, 2), ("a", 2, 3), ("b", 4, 5)]),
     (["a", " "], [1, 1], []),
-    (["a", "b"], [0, 1, 1], [("a", 0, 1), ("b", 1, 2), ("b", 2, 3)])])
+    (["a", "b"], [0, 1, 1], [("a", 0, 1), ("b", 1, 2), ("b", 2, 3)]),
+    (["\u0e01", "\u0e35"], [0, 1, 0], [("\u0e01\u0e35", 0, 2), ("\u0e01", 2, 3)])])  # a vowel above its consonant
 def test_words_of_symbols(labels, ids, want):
     symbols = Symbols(labels)
     assert symbols.words(ids) == want
