@@ -34,8 +34,8 @@ base_params = {
 eval_params = {"batch_size_per_gpu": 500}
 infer_params = {"batch_size_per_gpu": 500}
 
-# The same for images in the folders data/cifar10/train/<class>/ and data/cifar10/dev/<class>/, in a config with this one as its
-# base_config:
+# The same for images in the folders data/cifar10/train/<class>/ and data/cifar10/dev/<class>/, in a config whose
+# base_config is this one:
 #     "data_layer": "ImageFolderDataLayer",
 #     "data_layer_params": {"classes": [...], "image_size": 32, "resize_size": 32, "train_crop": "padded",
 #                           "crop_padding": 4, "standardize": "image", "cache_images": True},
