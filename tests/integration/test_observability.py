@@ -67,7 +67,8 @@ def test_the_line_and_tensorboard_show_the_same_mean_loss_and_nothing_comes_twic
     assert shown.keys() == {4, 8} and all(shown[step] == pytest.approx(printed[step], abs=1e-4) for step in shown)
     # The shorter form of a path is printed, which depends on the current directory.
     without_folder = out.replace(f"{workspace}/", "").replace(f"{os.path.relpath(workspace)}/", "")
-    lines = [line for line in without_folder.splitlines()
+    # On a busy machine, lines of progress contain the share of the time that training waited for batches.
+    lines = [line for line in re.sub(r", \d+% input wait", "", without_folder).splitlines()
              if not re.search(r"Validation loss|BLEU|chrF", line)]
     assert len(lines) == len(set(lines)) and max(map(len, lines)) <= 80, out
     assert len([line for line in lines if "Evaluation at" not in line]) <= 14, out
