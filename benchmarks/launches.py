@@ -145,7 +145,7 @@ def search_graph(config_file: str, overrides: Sequence[str]) -> Any:
     model = build_model(next(iter(specs.values())))
     (examples,) = sample_batches(model.data_layer, 1)
     context.context().enable_graph_collection()
-    InferencePass(model, runner).predict([model.data_layer.make_batch(examples)])
+    next(InferencePass(model, runner).predict_each([model.data_layer.make_batch(examples)]))
     graphs = [one.post_optimization_graph for one in context.context().export_run_metadata().function_graphs]
     return max(graphs, key=lambda graph: graph.ByteSize())
 

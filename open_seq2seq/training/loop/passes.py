@@ -196,45 +196,31 @@ class InferencePass:
                           weights_are_fixed=self._runner.world_size == 1):
             return self._model.predict(batch)
 
-    def predict(self, batches: list[dict[str, Any]], fresh: bool = True) -> list[Any]:
-        """Returns the result of ``Model.infer`` for each batch.
-
-        Args:
-          batches: at most one batch per replica, as dicts of NumPy arrays. In interactive inference, ``INPUTS`` may be
-            the list of what the user passed, which ``Model.infer`` can read.
-          fresh: whether the states that the model carries from batch to batch are set to zero first.
-        """
-        return self._inferred(batches, self._outputs(batches, fresh))
-
     def predict_each(self, batches: Iterable[dict[str, Any]]) -> Iterator[Any]:
         """Yields the result of ``Model.infer`` for each batch, in order, where this process has one replica.
 
-        Several batches may be taken from ``batches`` before the first result is returned.
+        Several batches may be taken from ``batches`` before the first result is returned. In interactive inference, a
+        batch may contain ``INPUTS``, the list of what the user passed, which ``Model.infer`` can read.
         """
         return (result for _, results in self._predicted([PassBatch(0, True, batch)] for batch in batches)
                 for result in results)
 
     def _predicted(self, rounds: Iterable[list[PassBatch]]) -> Iterator[tuple[list[PassBatch], list[Any]]]:
         """Yields each round of batches with the results of its batches."""
-        def outputs(batches: list[PassBatch]) -> list[list[np.ndarray]]:
-            return self._outputs([batch for _, _, batch in batches], batches[0].fresh)
+        for batches, results in overlapped(self._outputs, rounds, self._at_once):
+            yield batches, [self._model.infer(*without_empty_rows(batch, outputs))
+                            for (_, _, batch), outputs in zip(batches, results, strict=True)]
 
-        for batches, results in overlapped(outputs, rounds, self._at_once):
-            yield batches, self._inferred([batch for _, _, batch in batches], results)
-
-    def _outputs(self, batches: list[dict[str, Any]], fresh: bool) -> list[list[np.ndarray]]:
-        """Returns what ``_predict`` computes for each batch."""
-        batches = [{name: value for name, value in batch.items() if name != INPUTS} for batch in batches]
-        if self._in_one_thread and len(batches[0]["ids"]) == 1:
+    def _outputs(self, batches: list[PassBatch]) -> list[list[np.ndarray]]:
+        """Returns what ``_predict`` computes for each batch of a round."""
+        inputs = [{name: value for name, value in batch.items() if name != INPUTS} for _, _, batch in batches]
+        fresh = [batches[0].fresh] * len(batches)
+        if self._in_one_thread and len(inputs[0]["ids"]) == 1:
             with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
-                results = self._step_of_one(batches, [fresh])
+                results = self._step_of_one(inputs, fresh)
         else:
-            results = self._step(batches, [fresh] * len(batches))
+            results = self._step(inputs, fresh)
         return [[np.asarray(output) for output in outputs] for outputs in results]
-
-    def _inferred(self, batches: list[dict[str, Any]], results: list[list[np.ndarray]]) -> list[Any]:
-        return [self._model.infer(*without_empty_rows(batch, outputs))
-                for batch, outputs in zip(batches, results, strict=True)]
 
     def run(self, output_file: str) -> None:
         """Runs inference on all examples; rank 0 writes the results to ``output_file``, window by window."""
