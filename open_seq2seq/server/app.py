@@ -60,12 +60,9 @@ def monitoring(metrics: Metrics) -> APIRouter:
     routes = APIRouter(tags=["monitoring"])
 
     @routes.get("/health")
+    @routes.get("/ready")  # the server listens only after all models have been loaded and have answered once
     def health() -> dict[str, Any]:
         return {"status": "ok"}
-
-    @routes.get("/ready")
-    def ready() -> dict[str, Any]:
-        return {"status": "ok"}  # the server listens only after all models have been loaded and have answered once
 
     @routes.get("/metrics")
     def values() -> Response:
@@ -100,7 +97,7 @@ def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True
     metrics = Metrics(models)
     app.include_router(monitoring(metrics))
     metrics.paths = {*app.openapi()["paths"]}
-    app.mount("/", StaticFiles(directory=STATIC, html=True))
+    app.router.default = StaticFiles(directory=STATIC, html=True)  # mounted, it would hide wrong methods of the APIs
     for kind, refusal_of in _ERRORS.items():
         app.add_exception_handler(kind, functools.partial(_answer, refusal_of))
     return Guard(app, limits, key, metrics, log, hosts)
@@ -108,7 +105,8 @@ def make_app(models: Models, limits: Limits, api_key: str = "", log: bool = True
 
 async def _answer(refusal_of: Callable[[Any], Refused], request: Request, error: Exception) -> JSONResponse:
     refused = refusal_of(error)
-    headers = {"Retry-After": str(refused.retry_after)} if refused.retry_after is not None else None
+    headers = (getattr(error, "headers", None) if refused.retry_after is None else
+               {"Retry-After": str(refused.retry_after)})
     return JSONResponse(error_of(request.url.path, refused), refused.status, headers)
 
 

@@ -218,7 +218,7 @@ def serve(models: Mapping[str, Any] | str | os.PathLike[str], port: int = 0, hos
         from open_seq2seq.server.served import name_of
 
         models = {name_of(models): models}
-    server = make_server(models, host, port, api_key or os.environ.get(_KEY, ""), Limits(**limits), log, wyoming_port)  # type: ignore[arg-type]
+    server = make_server(models, host, port, api_key or parse_key(None), Limits(**limits), log, wyoming_port)  # type: ignore[arg-type]
     server.start()
     return server
 
@@ -299,7 +299,7 @@ def parse_key(file: str | None) -> str:
       UserError: the file cannot be read, or is empty.
     """
     if file is None:
-        return os.environ.get(_KEY, "")
+        return os.environ.get(_KEY, "").strip()
     try:
         key = Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

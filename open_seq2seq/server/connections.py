@@ -6,31 +6,21 @@ import asyncio
 import contextlib
 import socket
 import sys
-from typing import Any, Protocol
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 
-class Listener(Protocol):
-    """A server of another protocol, in the same event loop."""
-
-    async def start(self) -> None:
-        """Begins to answer clients."""
-
-    async def stop(self, seconds: float) -> None:
-        """Ends, at the latest after these seconds; what clients have begun is answered first."""
-
-
 class HttpServer(uvicorn.Server):
-    """A server of HTTP, and perhaps another listener that begins and ends together with it.
+    """A server of HTTP, and perhaps one of another protocol that begins and ends together with it.
 
     Args:
       config: the configuration of uvicorn.
-      other: the other listener.
+      other: the other one, with the methods of ``wyoming_api.WyomingServer``.
     """
 
-    def __init__(self, config: uvicorn.Config, other: Listener | None = None) -> None:
+    def __init__(self, config: uvicorn.Config, other: Any = None) -> None:
         super().__init__(config)
         self._other = other
 

@@ -15,6 +15,7 @@ from open_seq2seq.server.limits import Limits, Refused
 
 # With everything below /v1/, what needs a key in the head; the key of LibreTranslate's /translate is in its body.
 _APIS = ("/languages", "/synthesize", "/voices", "/info")
+_MONITORING = ("/health", "/ready", "/metrics")  # also answered by a busy server, which must not seem to be down
 _SECURITY = [
     (b"content-security-policy", b"default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; "
      b"connect-src 'self'; worker-src 'self' blob:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"),
@@ -100,12 +101,12 @@ class Guard:
         return not self._hosts or re.sub(r":\d+$", "", host).strip("[]") in self._hosts
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
-        if self._count > self._limits.requests:
+        path = scope["path"]
+        if self._count > self._limits.requests and path not in _MONITORING:
             raise Refused(429, f"{self._limits.requests:,} requests are being answered already: try again later.",
                           retry_after=1)
         if not self._is_addressed(scope):
             raise Refused(403, f"This server is only addressed as {', '.join(self._hosts)}.")
-        path = scope["path"]
         if (path.startswith("/v1/") or path in _APIS) and not self._key.allows(key_in(scope)):
             raise Refused(401, "The key is missing or wrong: send it as Authorization: Bearer KEY.")
         body = await self._body(scope, receive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 import uuid
@@ -12,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from open_seq2seq.models.speech2text.subtitles import formatted, subtitles_of
 from open_seq2seq.server.limits import Limits, Refused, check_texts
@@ -46,19 +47,31 @@ class CompletionAsked(BaseModel):
     top_p: float = Field(1.0, gt=0.0, le=1.0)
     n: int = Field(1, ge=1, le=16)
     seed: int = Field(0, ge=0, lt=2**31)
-    stop: str | list[str] | None = None
+    stop: str | list[str] = []
     stream: bool = False
     echo: bool = False
     logprobs: None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, fields: Any) -> Any:  # in OpenAI's API, fields that may be left out may also be null
+        return {key: one for key, one in fields.items() if one is not None} if isinstance(fields, dict) else fields
 
 
 def _event(values: Any) -> str:
     return f"data: {json.dumps(values, ensure_ascii=False)}\n\n"
 
 
-def _stream(events: AsyncIterator[str]) -> StreamingResponse:
-    return StreamingResponse(_until_an_error(events), media_type="text/event-stream",
-                             headers={"Cache-Control": "no-cache"})
+class _Events(StreamingResponse):
+    """The events of a streamed answer, with whose end ``resources`` end, even if the client leaves before the first."""
+
+    def __init__(self, events: AsyncIterator[str]) -> None:
+        super().__init__(_until_an_error(events), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+        self.resources = contextlib.AsyncExitStack()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async with self.resources:
+            await super().__call__(scope, receive, send)
 
 
 async def spoken(served: Served, text: str, speed: float, speaker: Any = None, field: str = "voice") -> Any:
@@ -97,8 +110,7 @@ async def _deltas(served: Served, recording: tuple[np.ndarray, int]) -> AsyncIte
     samples, rate = recording
     sent, text = "", ""
     try:
-        audio = (samples.clip(-1, 1) * 32767).astype("<i2").tobytes()
-        async for text, _ in served.heard(audio, rate, int(_PIECE_SECONDS * rate)):
+        async for text in served.heard(samples, rate, int(_PIECE_SECONDS * rate)):
             if text.startswith(sent) and text != sent:
                 yield _event({"type": "transcript.text.delta", "delta": text[len(sent):]})
                 sent = text
@@ -132,7 +144,7 @@ def _choice(served: Served, ids: np.ndarray, asked: CompletionAsked, index: int)
     count = len(ids) - asked.max_tokens
     head, whole = layer.ids_to_text(ids[:count]), layer.ids_to_text(ids)
     text = whole[len(head):] if whole.startswith(head) else layer.ids_to_text(ids[count:])
-    stops = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
+    stops = [asked.stop] if isinstance(asked.stop, str) else asked.stop
     ends = [place for stop in stops if stop and (place := text.find(stop)) >= 0]
     text = text[:min(ends)] if ends else text
     shown = (head if asked.echo else "") + text
@@ -172,7 +184,7 @@ async def _transcribed(models: Models, limits: Limits, request: Request) -> Resp
                       "response_format")
     recording = await asyncio.to_thread(recording_of, await file_of(form), limits)
     if str(form.get("stream", "")).lower() == "true":
-        return _stream(_deltas(served, recording))
+        return _Events(_deltas(served, recording))
     (result,) = await served.infer([recording])
     if kind in ("srt", "vtt"):
         return PlainTextResponse(formatted(result, kind), media_type="text/vtt" if kind == "vtt" else "text/plain")
@@ -214,14 +226,18 @@ def router(models: Models, limits: Limits, uploads: asyncio.Semaphore) -> APIRou
 
     @routes.post("/v1/audio/transcriptions", response_model=None)
     async def transcriptions(request: Request) -> Response | dict[str, Any]:
-        async with uploads:
-            return await _transcribed(models, limits, request)
+        async with contextlib.AsyncExitStack() as resources:
+            await resources.enter_async_context(uploads)
+            answer = await _transcribed(models, limits, request)
+            if isinstance(answer, _Events):  # which has the recording until it ends
+                answer.resources = resources.pop_all()
+            return answer
 
     @routes.post("/v1/completions", response_model=None)
     async def completions(asked: CompletionAsked) -> Response | dict[str, Any]:
         served = models.named(asked.model, "generate")
         check_texts(([asked.prompt] if isinstance(asked.prompt, str) else asked.prompt) * asked.n, limits, "prompt")
         completion = await _completed(served, asked)
-        return _stream(_completion_events(completion)) if asked.stream else completion
+        return _Events(_completion_events(completion)) if asked.stream else completion
 
     return routes

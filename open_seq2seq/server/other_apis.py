@@ -92,7 +92,7 @@ def _number(given: Any) -> float | None:
     """Returns the number in a field of JSON or of a form; None if it is none."""
     try:
         return None if isinstance(given, (bool, list)) else float(given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 from typing import Any
 
 from fastapi import APIRouter, Request, WebSocket, WebSocketDisconnect
@@ -141,22 +142,21 @@ def router(models: Models, limits: Limits, allows: Any, uploads: asyncio.Semapho
 
     @routes.websocket("/v1/stream")
     async def stream(socket: WebSocket) -> None:
-        await socket.accept()
-        try:
-            asked = await streaming.first_message(socket, limits.seconds)
-            if not allows(str(asked.get("api_key", ""))):
-                raise UserError("The key is missing or wrong: send it as api_key.")
-            name = asked.get("model")
-            served = models.named(None if name is None else str(name), "transcribe")
-            async with asyncio.timeout(limits.audio_seconds + limits.seconds):
-                await streaming.recognize(socket, served.streams, asked.get("rate"), limits.seconds,
-                                          limits.audio_seconds)
-            await socket.close()
-        except TimeoutError:
-            await streaming.refuse(socket, UserError("The utterance took too long: start another one."))
-        except (Refused, UserError) as error:
-            await streaming.refuse(socket, error)
-        except WebSocketDisconnect:
-            pass
+        with contextlib.suppress(WebSocketDisconnect):
+            await socket.accept()
+            try:
+                asked = await streaming.first_message(socket, limits.seconds)
+                if not allows(str(asked.get("api_key", ""))):
+                    raise UserError("The key is missing or wrong: send it as api_key.")
+                name = asked.get("model")
+                served = models.named(None if name is None else str(name), "transcribe")
+                async with asyncio.timeout(limits.audio_seconds + limits.seconds):
+                    await streaming.recognize(socket, served.streams, asked.get("rate"), limits.seconds,
+                                              limits.audio_seconds)
+                await socket.close()
+            except TimeoutError:
+                await streaming.refuse(socket, UserError("The utterance took too long: start another one."))
+            except (Refused, UserError) as error:
+                await streaming.refuse(socket, error)
 
     return routes

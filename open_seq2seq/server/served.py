@@ -124,12 +124,11 @@ def _compute(requests: list[_Request]) -> None:
     try:
         results = requests[0].compute([one for request in requests for one in request.inputs])
     except Exception as error:
-        if len(requests) > 1:
-            for request in requests:
-                _answer_alone(request)
+        if len(requests) == 1:
+            requests[0].future.set_exception(error)
             return
         for request in requests:
-            request.future.set_exception(error)
+            _answer_alone(request)
         return
     for request in requests:
         request.future.set_result(results[:len(request.inputs)])
@@ -251,11 +250,11 @@ class Served:
 
         return await self.computed(inputs, compute, key)
 
-    async def heard(self, audio: bytes, rate: int, size: int) -> AsyncIterator[tuple[str, bool]]:
-        """Yields the transcript of a recording as it grows: (what will not change, or everything; whether it ends).
+    async def heard(self, samples: np.ndarray, rate: int, size: int) -> AsyncIterator[str]:
+        """Yields the stable part of the transcript of a recording as it grows, and finally the whole transcript.
 
         Args:
-          audio: 16-bit little-endian samples of one channel.
+          samples: ``[samples]`` from -1 to 1.
           rate: sampling rate in Hz.
           size: number of samples that are heard at a time.
 
@@ -264,10 +263,9 @@ class Served:
         """
         with contextlib.ExitStack() as stack:
             asr = await in_thread(stack.enter_context, self.streams.stream(rate))
-            for start in range(0, len(audio), 2 * size):
-                partial = await in_thread(self.streams.hear, asr, audio[start:start + 2 * size])
-                yield partial.stable, False
-            yield await in_thread(self.streams.finish, asr), True
+            for start in range(0, len(samples), size):
+                yield (await in_thread(self.streams.hear, asr, samples[start:start + size])).stable
+            yield await in_thread(self.streams.finish, asr)
 
     def warm(self) -> None:
         """Answers a first input, because the first one takes seconds, and builds what other requests need.

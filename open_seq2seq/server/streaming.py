@@ -66,12 +66,10 @@ class Streams:
                 self._count -= 1
                 self._free += [] if asr is None else [asr]
 
-    def hear(self, asr: FrameASR, audio: bytes) -> Partial:
-        """Adds a piece of audio, 16-bit little-endian samples of one channel; returns the transcript so far."""
-        if len(audio) % 2:
-            raise DataError(f"A piece of audio has {len(audio):,} bytes: send 16-bit samples, two bytes for each.")
+    def hear(self, asr: FrameASR, audio: np.ndarray) -> Partial:
+        """Adds a piece of audio ``[samples]``, as ``FrameASR.transcribe`` reads it; returns the transcript so far."""
         with self._computing:
-            return asr.transcribe(np.frombuffer(audio, "<i2"))
+            return asr.transcribe(audio)
 
     def finish(self, asr: FrameASR) -> str:
         """Returns the transcript of the whole utterance."""
@@ -126,10 +124,12 @@ async def recognize(socket: WebSocket, streams: Streams, rate: Any, idle_seconds
         asr = await in_thread(stack.enter_context, streams.stream(rate))
         samples = 0
         while (piece := await _piece(socket, idle_seconds)) is not None:
+            if len(piece) % 2:
+                raise DataError(f"A piece of audio has {len(piece):,} bytes: send 16-bit samples, two bytes for each.")
             samples += len(piece) // 2
             if samples > most_seconds * asr.rate:
                 raise DataError(f"The utterance is longer than {most_seconds:g} s: start another one.")
-            partial = await in_thread(streams.hear, asr, piece)
+            partial = await in_thread(streams.hear, asr, np.frombuffer(piece, "<i2"))
             await socket.send_json({"text": partial.text, "stable": partial.stable})
         await socket.send_json({"text": await in_thread(streams.finish, asr), "final": True})
 

@@ -74,6 +74,7 @@ export function render(body, model) {
         button.textContent = "Stop";
         button.disabled = false;
         said.textContent = "Recording: press the button again to stop.";
+        if (!button.isConnected) stop(); // the page was left while the browser asked for the microphone
       });
       show({ text, stable: text });
       said.textContent = "";

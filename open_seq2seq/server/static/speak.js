@@ -63,6 +63,7 @@ export function render(body, model) {
     const bytes = await (await request("v1/audio/speech", { model: model.id, input: text.value,
       response_format: "wav", ...(speaker && { voice: speaker.value }),
       ...(speed.value !== "1" && { speed: Number(speed.value) }) })).arrayBuffer();
+    if (!player.isConnected) return; // the page was left meanwhile
     const took = seconds(since);
     URL.revokeObjectURL(player.src);
     player.src = URL.createObjectURL(new Blob([bytes], { type: "audio/wav" }));

@@ -6,7 +6,10 @@ import asyncio
 import io
 import json
 import socket
+import threading
+import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +31,7 @@ from open_seq2seq.models.text2text.translations import Translation, Translations
 from open_seq2seq.parts.speakers import Speakers  # noqa: E402
 from open_seq2seq.report import content  # noqa: E402
 from open_seq2seq.server import app as app_module  # noqa: E402
+from open_seq2seq.server import openai_api  # noqa: E402
 from open_seq2seq.server.app import make_app  # noqa: E402
 from open_seq2seq.server.command import about_logdir, parse_key, serve, values_of  # noqa: E402
 from open_seq2seq.server.limits import Limits, Refused  # noqa: E402
@@ -113,6 +117,29 @@ def test_libretranslate(client):
                                                {"code": "de", "name": "de", "targets": []}]
 
 
+def test_recordings_of_streamed_answers_are_bounded(monkeypatch):
+    read, go_on = [], threading.Event()
+
+    def recording_of(content, limits):
+        read.append(content)
+        return np.zeros(800, np.float32), 8000
+
+    def slowly(recording):
+        assert go_on.wait(10)
+        return recognized(recording)
+
+    monkeypatch.setattr(app_module, "_UPLOADS", 1)
+    monkeypatch.setattr(openai_api, "recording_of", recording_of)
+    models = Models([Served("asr", Repeating("transcribe", slowly, False), {}, LIMITS)])
+    with TestClient(make_app(models, LIMITS, log=False)) as client, ThreadPoolExecutor(3) as pool:
+        answers = [pool.submit(client.post, "/v1/audio/transcriptions", files={"file": ("x.wav", b"x")},
+                               data={"model": "asr", "stream": "true"}) for _ in range(3)]
+        time.sleep(0.5)
+        assert len(read) == 1  # the others wait until the recording of the first is no longer needed
+        go_on.set()
+        assert all('"text": "some words"' in answer.result().text for answer in answers) and len(read) == 3
+
+
 def test_transcriptions(client):
     def asked(**fields):
         return client.post("/v1/audio/transcriptions", files={"file": ("x.wav", wav())},
@@ -185,6 +212,13 @@ def test_completions(client):
     assert json.loads(lines[0][6:])["choices"][0]["text"] == " w2 w3 w4 w5 w6" and lines[2:] == ["data: [DONE]", ""]
 
 
+def test_null_stands_for_a_field_that_is_left_out(client):
+    asked = {"model": "lm", "prompt": "a", "temperature": 0}
+    nulls = dict.fromkeys(("max_tokens", "top_p", "n", "seed", "stop", "stream", "echo", "logprobs"))
+    answers = [client.post("/v1/completions", json=body).json() for body in (asked, asked | nulls)]
+    assert answers[0]["choices"] == answers[1]["choices"] and answers[0]["usage"]["completion_tokens"] == 16
+
+
 def test_completions_with_any_settings_need_three_compilations():
     lm = Repeating("generate", completed, False)
     served = Served("lm", lm, {}, LIMITS)
@@ -217,6 +251,10 @@ def test_own_form_for_every_task(client):
 def test_metrics_health_and_pages(client):
     assert client.get("/health").json() == client.get("/ready").json() == {"status": "ok"}
     assert 'open_seq2seq_requests_total{path="/health",status="200"}' in client.get("/metrics").text
+    for method, path, status in (("GET", "/v1/infer", 405), ("HEAD", "/health", 405), ("POST", "/app.js", 405),
+                                 ("GET", "/v1/none", 404)):
+        assert client.request(method, path).status_code == status, path
+    assert client.get("/translate").headers["allow"] == "POST"
     page = client.get("/")
     assert page.status_code == 200 and "script-src" not in page.text and "frame-ancestors" in page.headers[
         "content-security-policy"]
@@ -276,6 +314,10 @@ BAD = {
     "speed": ("/v1/audio/speech", {"json": {"model": "voice", "input": "a", "speed": 9}}, 400,
               "field 'speed' is wrong"),
     "length scale": ("/synthesize", {"json": {"text": "a", "length_scale": True}}, 400, "'length_scale' must be"),
+    "a number that no float holds": ("/synthesize", {"json": {"text": "a", "length_scale": 10**400}}, 400,
+                                     "'length_scale' must be"),
+    "a null in the place of a prompt": ("/v1/completions", {"json": {"model": "lm", "prompt": None}}, 400,
+                                       "field 'prompt' is wrong"),
     "alternatives": ("/translate", {"json": {"q": "a", "source": "en", "target": "de", "alternatives": -1}}, 400,
                      "'alternatives' must be"),
     "log probabilities": ("/v1/completions", {"json": {"model": "lm", "prompt": "a", "logprobs": 2}}, 400, "logprobs"),
@@ -349,11 +391,29 @@ def test_a_body_that_does_not_arrive_and_a_client_that_goes_away():
     assert answered(gone) == []
 
 
+def test_a_client_that_leaves_before_its_error_is_no_failure_of_the_server():
+    app = make_app(Models([Served("en-de", MODELS["en-de"], {}, LIMITS)]), LIMITS, log=False)
+    received = iter([{"type": "websocket.connect"}, {"type": "websocket.receive", "text": "no JSON"}])
+
+    async def receive():
+        return next(received)
+
+    async def send(message):
+        if message["type"] != "websocket.accept":
+            raise OSError  # as uvicorn does
+
+    scope = {"type": "websocket", "path": "/v1/stream", "raw_path": b"/v1/stream", "headers": [], "query_string": b"",
+             "root_path": "", "scheme": "ws", "subprotocols": []}
+    asyncio.run(app(scope, receive, send))
+    assert next(received, None) is None
+
+
 def test_too_many_requests_at_a_time():
     client = client_of(requests=1)
     client.app._count = 1
-    answer = client.get("/health")
+    answer = client.get("/languages")
     assert answer.status_code == 429 and answer.headers["retry-after"] == "1"
+    assert [client.get(path).status_code for path in ("/health", "/ready", "/metrics")] == [200] * 3
 
 
 def test_pages_of_the_web_cannot_use_a_server_without_a_key():
@@ -386,8 +446,6 @@ def test_limits_are_positive_numbers():
 
 
 def test_an_answer_that_takes_too_long():
-    import time
-
     slow = Repeating("translate", lambda text: time.sleep(1.0) or translated(text))
     app = make_app(Models([Served("en-de", slow, {}, Limits(seconds=0.2))]), LIMITS, log=False)
     answer = TestClient(app).post("/translate", json={"q": "a", "source": "en", "target": "de"})
@@ -454,5 +512,6 @@ def test_mistakes_of_the_command(tmp_path, monkeypatch):
     for name in ("empty", "none"):
         with pytest.raises(UserError, match="file of the key"):
             parse_key(str(tmp_path / name))
-    monkeypatch.setenv("OPENSEQ2SEQ_API_KEY", "abc")
-    assert parse_key(None) == "abc"
+    for key in ("abc", "abc\n"):  # as of a file that became a secret
+        monkeypatch.setenv("OPENSEQ2SEQ_API_KEY", key)
+        assert parse_key(None) == "abc"

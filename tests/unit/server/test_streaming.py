@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import types
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ fastapi = pytest.importorskip("fastapi")
 
 from fastapi.testclient import TestClient  # noqa: E402
 
+from open_seq2seq.server.served import Served  # noqa: E402
 from open_seq2seq.server.streaming import MOST_STREAMS, Busy, Streams, first_message, recognize, refuse  # noqa: E402
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError  # noqa: E402
 from tests.unit.inference.speech2text.test_frame_asr import RATE, make, offline, speech, toy  # noqa: E402
@@ -52,12 +55,22 @@ def test_the_transcript_grows_to_that_of_the_recording(client, streams, speech):
             found = socket.receive_json()
             assert set(found) == {"text", "stable"}, found
             texts.append(found["text"])
-            streams.hear(other, np.zeros(800, "<i2").tobytes())  # streams do not disturb one another
+            streams.hear(other, np.zeros(800, "<i2"))  # streams do not disturb one another
         socket.send_text("end")
         last = socket.receive_json()
     with streams.stream(RATE) as asr:
         assert last == {"text": offline(asr, whole), "final": True} and len(last["text"]) > 5
     assert len(set(texts)) > 3
+
+
+def test_the_last_transcript_of_a_file_is_that_of_inference(streams, speech):
+    async def last() -> str:
+        server = types.SimpleNamespace(streams=streams)
+        return [text async for text in Served.heard(server, speech, RATE, RATE // 2)][-1]  # type: ignore[arg-type]
+
+    with streams.stream(RATE) as asr:
+        expected = offline(asr, speech)
+    assert asyncio.run(last()) == expected and len(expected) > 5
 
 
 @pytest.mark.parametrize(("first", "then", "said"), [
