@@ -256,14 +256,14 @@ class AutoregressiveDecoder(Decoder):
         not done. With none, all rows are decoded until the last one is done.
       beam_size_param: name of the parameter that sets the number of hypotheses kept per example.
       alpha_param: name of the parameter that sets the exponent of the length penalty.
+      reads_start: whether targets begin with the start id. If so, position t predicts target t + 1; otherwise, target t.
     """
 
     are_log_probs: ClassVar[bool] = False
     source_parts: ClassVar[tuple[str, ...]] = ()
     beam_size_param: ClassVar[str] = "beam_size"
     alpha_param: ClassVar[str] = "alpha"
-    # Whether targets begin with the start id. If so, position t predicts target t + 1; otherwise, target t.
-    _begin_with_start = False
+    reads_start = False
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -478,7 +478,7 @@ class AutoregressiveDecoder(Decoder):
         """
         ids, lengths = targets[:2]
         logits = self._teacher_force(encoder_output, ids, lengths)["logits"]
-        if self._begin_with_start:
+        if self.reads_start:
             logits, ids, lengths = logits[:, :-1], ids[:, 1:], lengths - 1
         log_probs = tf.nn.log_softmax(tf.cast(logits[..., :self.vocabulary_size], tf.float32))
         mask = tf.sequence_mask(lengths, tf.shape(ids)[1])
@@ -501,13 +501,13 @@ class AutoregressiveDecoder(Decoder):
         Raises:
           ConfigError: there is no attention, or no such layer or head.
         """
-        if self._begin_with_start:
+        if self.reads_start:
             ids, lengths = tf.pad(ids, [[0, 0], [1, 0]], constant_values=self.start_id), lengths + 1
         with recording_attention() as record:
             self._teacher_force(encoder_output, ids, lengths)
         check_heads(record, layer, heads)
         attention = mean_attention(record, layer, heads)
-        return attention[:, :-1] if self._begin_with_start else attention
+        return attention[:, :-1] if self.reads_start else attention
 
     def _outputs(self, result: BeamResult) -> list[tf.Tensor]:
         """Returns each example's best hypothesis ``[batch, length]``, and its length without the end id ``[batch]``."""

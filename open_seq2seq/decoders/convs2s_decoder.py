@@ -205,7 +205,7 @@ class ConvS2SDecoder(TranslationDecoder):
         super().__init__(params, model, name, mode)
         params, path = self.params, self.params_path
         check_padding(params, path)
-        self._begin_with_start = targets_begin_with_start(model)
+        self.reads_start = targets_begin_with_start(model)
         encoder = getattr(model, "encoder", None)
         table = getattr(encoder, "embedding", None)
         self._uses_encoders = params["shared_embed"] and isinstance(table, SharedEmbedding)
@@ -234,7 +234,7 @@ class ConvS2SDecoder(TranslationDecoder):
                 f"'{path}' has {params['tgt_vocab_size']} ids and tgt_emb_size {size}, but the encoder's embedding "
                 f"table, which the decoder shares, has {table.rows} ids of size {table.hidden_size}: set the same "
                 "vocabulary and size for both, or shared_embed to False.")
-        if params["GO_SYMBOL"] is None and not (self.mode == "train" and self._begin_with_start):
+        if params["GO_SYMBOL"] is None and not (self.mode == "train" and self.reads_start):
             problems.append(f"'{path}/GO_SYMBOL' is missing: set it to the id that starts a sentence.")
         if problems:
             raise ConfigError(problems)
@@ -299,8 +299,8 @@ class ConvS2SDecoder(TranslationDecoder):
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
         params = self.params
-        check_loss(self.model, self._begin_with_start, type(self).__name__)
-        inputs = decoder_inputs(ids, params["GO_SYMBOL"], self._begin_with_start)
+        check_loss(self.model, self.reads_start, type(self).__name__)
+        inputs = decoder_inputs(ids, params["GO_SYMBOL"], self.reads_start)
         mask = tf.sequence_mask(lengths, tf.shape(ids)[1])
         hidden, _ = self._hidden(inputs, tf.range(tf.shape(ids)[1]), self._constants(encoder_output), mask)
         hidden = drop_and_mask(hidden, params["out_dropout_keep_prob"], None, self.training)

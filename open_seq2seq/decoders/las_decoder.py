@@ -382,15 +382,14 @@ class JointCTCAttentionDecoder(Decoder):
             raise ConfigError([f"GO_SYMBOL and END_SYMBOL in '{self.params_path}' must be the last two ids, because "
                                "CTC "
                                "uses the ids before them: set autoregressive to True in data_layer_params."])
-        shared = {key: params[key] for key in ("dtype", "initializer", "initializer_params", "regularizer",
-                                               "regularizer_params")}
         symbols = {key: params[key] for key in ("GO_SYMBOL", "END_SYMBOL", "tgt_vocab_size")}
-        self.attention = resolve_name(params["attn_decoder"], "decoder", f"{self.params_path}/attn_decoder")(
-            {**shared, **params["attn_decoder_params"], **search, **params["language_model_params"], **symbols},
-            model, "attn_decoder", mode)
-        self.ctc = resolve_name(params["ctc_decoder"], "decoder", f"{self.params_path}/ctc_decoder")(
-            {**shared, **params["ctc_decoder_params"], "tgt_vocab_size": params["tgt_vocab_size"] - 1},
-            model, "ctc_decoder", mode)
+
+        def made(name: str, given: dict[str, Any]) -> Decoder:
+            found = resolve_name(params[name], "decoder", f"{self.params_path}/{name}")
+            return found(self.params_of_inner(found, {**params[f"{name}_params"], **given}), model, name, mode)
+
+        self.attention: Any = made("attn_decoder", {**search, **params["language_model_params"], **symbols})
+        self.ctc = made("ctc_decoder", {"tgt_vocab_size": params["tgt_vocab_size"] - 1})
         if mode != "train" and self.ctc_weight > 0.0 and not isinstance(self.attention, AutoregressiveDecoder):
             raise ConfigError([f"'{self.params_path}/attn_decoder' is {type(self.attention).__name__}, whose search "
                                "cannot include CTC: derive it from AutoregressiveDecoder, or set "

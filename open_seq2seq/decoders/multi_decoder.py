@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.names import resolve_name
-from open_seq2seq.config.params import Param, declared_by
+from open_seq2seq.config.params import Param
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -48,7 +48,6 @@ def joined_rows(groups: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> tf.Tensor:
     return tf.gather(tf.concat(padded, 0), order)
 
 
-_INHERITED = ("dtype", "initializer", "initializer_params", "regularizer", "regularizer_params", "batch_size")
 # Results of a search; those of all languages are joined into one batch.
 _SEARCHED = ("beam_ids", "beam_scores", "beam_lengths")
 
@@ -107,11 +106,9 @@ class MultiDecoder(Decoder):
             raise ConfigError(problems)
 
     def _make_decoder(self, language: str, size: int) -> Decoder:
-        declared = declared_by(self._class).all
-        inherited = {key: self.params[key] for key in _INHERITED if key in declared}
-        overrides = self.params["params_by_language"].get(language, {})
-        return self._class({**inherited, **self.params["decoder_params"], **overrides, "tgt_vocab_size": size},
-                           self.model, self.name, self.mode)
+        given = {**self.params["decoder_params"], **self.params["params_by_language"].get(language, {}),
+                 "tgt_vocab_size": size}
+        return self._class(self.params_of_inner(self._class, given, "batch_size"), self.model, self.name, self.mode)
 
     def decoder_of(self, language: str) -> Decoder:
         """Returns the decoder of a language."""

@@ -214,7 +214,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
         params = self.params
-        self._begin_with_start = targets_begin_with_start(model)
+        self.reads_start = targets_begin_with_start(model)
         cell_params, problems = checked_cell_params(params, self.params_path)
         size, _ = self._encoder_size("encoder_size")
         problems = problems or self._problems(params["core_cell"].output_size(cell_params), size)
@@ -337,8 +337,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         return self.stack.memory(source, lengths_of(encoder_output))
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
-        check_loss(self.model, self._begin_with_start, type(self).__name__)
-        inputs = decoder_inputs(ids, self.params["GO_SYMBOL"], self._begin_with_start)
+        check_loss(self.model, self.reads_start, type(self).__name__)
+        inputs = decoder_inputs(ids, self.params["GO_SYMBOL"], self.reads_start)
         table = self._table(encoder_output)
         x, weights = self.stack(self._embed(table, tf.transpose(inputs)), lengths, self._memory(encoder_output),
                                 self.training, self._first_states(encoder_output))

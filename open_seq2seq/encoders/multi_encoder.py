@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.names import resolve_name
-from open_seq2seq.config.params import REFUSE, Param, check_params, declared_by
+from open_seq2seq.config.params import REFUSE, Param, check_params
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.keys import lengths_of
@@ -41,8 +41,6 @@ def concatenated_in_time(parts: Sequence[tf.Tensor], lengths: Sequence[tf.Tensor
     return tf.where(held[:, :, tf.newaxis], gathered, tf.zeros([], gathered.dtype)), total
 
 
-# Parameters that each encoder takes from the MultiEncoder, unless its encoder_params give them.
-_INHERITED = ("dtype", "initializer", "initializer_params", "regularizer", "regularizer_params", "src_vocab_size")
 # Entries of the output by which decoders share an encoder's embedding; they come from the first encoder that has them.
 _TABLES = ("embedding_softmax_layer", "embedding_table")
 
@@ -137,9 +135,8 @@ class MultiEncoder(Encoder):
 
     def _made(self, label: str, entry: Mapping[str, Any]) -> Encoder:
         found = resolve_name(entry["encoder"], "encoder", f"{self.params_path}/encoders/{label}/encoder")
-        declared = declared_by(found).all
-        inherited = {key: self.params[key] for key in _INHERITED if key in declared}
-        return found({**inherited, **entry["encoder_params"]}, self.model, self.name, self.mode)
+        return found(self.params_of_inner(found, entry["encoder_params"], "src_vocab_size"), self.model, self.name,
+                     self.mode)
 
     def _size_of(self, label: str) -> int:
         encoder = getattr(self, f"encoder_{label}")

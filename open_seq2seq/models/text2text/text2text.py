@@ -158,19 +158,23 @@ class Text2Text(EncoderDecoderModel):
 
         Returns:
           The log probability and the number of tokens of each given translation, ``[batch]``; or the tensors of
-          ``prediction_tensors``, followed by the maximum lengths ``[batch]`` if there are prefixes, and by the
+          ``prediction_tensors``, followed by the maximum lengths of prefixes ``[batch]`` if there are any, and by the
           attention ``[batch, hypotheses, time, source]`` if it is needed.
         """
         if self._scores_targets:
             return self.score(batch)
         encoded = self.encoder.encode(encoder_input(batch), False)
         decoder: Any = self.decoder
-        prefix = batch.get("prefix_tensors")
+        prefix, start = batch.get("prefix_tensors"), int(writes_start(self))
+        if prefix is not None and start:
+            ids, lengths = prefix
+            prefix = [tf.pad(ids, [[0, 0], [1, 0]], constant_values=int(SpecialTextTokens.S_ID)),
+                      lengths + tf.cast(lengths > 0, lengths.dtype)]
         others = self.ensemble.members(self.data_layer, batch) if self.ensemble else None
         decoded = decoder.decode({"encoder_output": encoded, "ids": batch.get("ids"), "prefix_tensors": prefix,
                                   "others": others}, False)
         outputs = self.prediction_tensors(decoded)
-        outputs += [decoder.limits(encoded)] if prefix is not None else []
+        outputs += [decoder.limits(encoded) - start] if prefix is not None else []
         aligns = self.mode != "eval" and (self.params["save_alignments"] or self.params["replace_unknowns"])
         return outputs + ([self._attention(encoded, decoded)] if aligns else [])
 
@@ -423,12 +427,21 @@ def check_joins(first: Any, other: Any, name: str) -> None:
         if (one.fingerprint, one.vocab_size) != (another.fingerprint, another.vocab_size):
             raise UserError(f"The model of {name} has another vocabulary of the {side} than the first model, or "
                             "another tokenizer: an ensemble needs models of the same ones.")
+    if writes_start(first) != writes_start(other):
+        raise UserError(f"Either the first model or that of {name} writes the start token before its translations, and "
+                        "the other one does not: an ensemble needs models that do the same. Those with a "
+                        "TransformerDecoder write it if they were trained with use_start_token True.")
     difference = ("'use_start_token' of the data layer" if layers[0].num_special != layers[1].num_special else
                   "the number of outputs of the encoder"
                   if first.encoder.aligns_outputs != other.encoder.aligns_outputs else None)
     if difference and first.decoder.params.get("coverage_penalty"):
         raise UserError(f"A coverage penalty needs the same positions in all models, but {difference} differs in the "
                         f"first model and in that of {name}: give coverage_penalty=0.")
+
+
+def writes_start(model: Any) -> bool:
+    """Returns whether translations begin with the start token, because targets do and the decoder predicts it, too."""
+    return getattr(model.data_layer, "num_special", 1) > 1 and not getattr(model.decoder, "reads_start", True)
 
 
 def _refusal(model: Any) -> str | None:

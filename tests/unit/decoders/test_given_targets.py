@@ -42,7 +42,7 @@ def kind(request: pytest.FixtureRequest) -> Any:
 def test_scores_of_hypotheses_are_those_of_the_search(kind: Any):
     decoder, encoded = kind()
     found = decoder.search(encoded)
-    starts = decoder._begin_with_start
+    starts = decoder.reads_start
     for rank in range(3):
         ids, lengths = found["beam_ids"][:, rank], found["beam_lengths"][:, rank]
         given = tf.pad(ids, [[0, 0], [1, 0]], constant_values=GO) if starts else ids
@@ -97,7 +97,7 @@ def test_the_coverage_penalty_of_each_hypothesis(kind: Any):
     for rank in range(3):
         ids, lengths = found["beam_ids"][:, rank], found["beam_lengths"][:, rank]
         attention = decoder.attention_of(encoded, ids, lengths).numpy()
-        starts = int(decoder._begin_with_start)
+        starts = int(decoder.reads_start)
         given = tf.pad(ids, [[0, 0], [1, 0]], constant_values=GO) if starts else ids
         scores = decoder.score_targets(encoded, [given, lengths + starts])[0] / length_penalty(lengths, 0.6)
         for row, length in enumerate(lengths.numpy()):
@@ -114,7 +114,7 @@ def test_groups_and_rules_and_limits(kind: Any):
     decoder, encoded = kind(beam_rules="ctranslate2", alpha=1.0)
     found = decoder.search(encoded)
     ids, lengths = found["beam_ids"][:, 0], found["beam_lengths"][:, 0]
-    starts = int(decoder._begin_with_start)
+    starts = int(decoder.reads_start)
     given = tf.pad(ids, [[0, 0], [1, 0]], constant_values=GO) if starts else ids
     scores, counts = decoder.score_targets(encoded, [given, lengths + starts])
     np.testing.assert_allclose(found["beam_scores"][:, 0], scores / np.asarray(counts, np.float32), rtol=1e-4)

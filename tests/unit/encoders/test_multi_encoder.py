@@ -36,6 +36,13 @@ def test_variable_names():
     assert names == {"encoder_a", "encoder_b", "projection_b", "gate_kernel", "gate_bias"}
 
 
+def test_an_encoder_with_an_initialiser_of_its_own_does_not_get_the_others_arguments():
+    own = {**RECURRENT, "encoder_params": {**RECURRENT["encoder_params"], "initializer": "Zeros"}}
+    encoder = make(RECURRENT, own, initializer="Constant", initializer_params={"value": 0.5})
+    for name, value in (("encoder_a", 0.5), ("encoder_b", 0.0)):
+        np.testing.assert_array_equal(getattr(encoder, name).embedding, np.full([13, 8], value))
+
+
 def test_outputs_of_two_sources_follow_one_another():
     encoder = make(TRANSFORMER, {**TRANSFORMER, "source": 2})
     sources = [*source([4, 2, 3]), *source([1, 5, 2], seed=1)]
