@@ -31,7 +31,20 @@ _OBSOLETE = {
 }
 
 
-class FullyConnectedCTCDecoder(Decoder):
+class _LinearDecoder(Decoder):
+    """Base of decoders that consist of one linear layer."""
+
+    def _make_layer(self, inputs: int, outputs: int) -> None:
+        self.kernel = self.weight([inputs, outputs], self.make_initializer(), regularizer=self.make_regularizer())
+        self.bias = self.weight([outputs], "zeros")
+
+    def _logits(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns the logits ``[…, outputs]`` FP32 of ``x`` ``[…, inputs]``."""
+        product = times_matrix(tf.cast(x, self.compute_dtype), cast_weight(self.kernel, self.compute_dtype))
+        return tf.cast(product, tf.float32) + self.bias
+
+
+class FullyConnectedCTCDecoder(_LinearDecoder):
     """A linear layer from the encoder's output to the symbols and the blank, which is last; decodes greedily.
 
     Returns ``logits`` ``[batch, time, tgt_vocab_size]`` in FP32, ``src_length`` ``[batch]`` in frames, and ``outputs``.
@@ -77,9 +90,7 @@ class FullyConnectedCTCDecoder(Decoder):
         hidden_size, missing = self._encoder_size("hidden_size")
         if problems + missing:
             raise ConfigError(problems + missing)
-        self._kernel = self.weight([int(hidden_size), self.params["tgt_vocab_size"]], self.make_initializer(),
-                                   regularizer=self.make_regularizer())
-        self._bias = self.weight([self.params["tgt_vocab_size"]], "zeros")
+        self._make_layer(int(hidden_size), self.params["tgt_vocab_size"])
 
     def beam_decoder(self, labels: Sequence[str]) -> CtcDecoder:
         """Creates a prefix beam search with this decoder's parameters.
@@ -94,17 +105,13 @@ class FullyConnectedCTCDecoder(Decoder):
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         encoded = input_dict["encoder_output"]
-        hidden, lengths = encoded["outputs"], lengths_of(encoded)
-        rows = tf.reshape(tf.cast(hidden, self.compute_dtype), [-1, self._kernel.shape[0]])
-        product = tf.cast(tf.matmul(rows, cast_weight(self._kernel, self.compute_dtype)), tf.float32)
-        shape = tf.concat([tf.shape(hidden)[:2], [self._kernel.shape[1]]], 0)
-        logits = tf.reshape(product + self._bias, shape)
+        logits, lengths = self._logits(encoded["outputs"]), lengths_of(encoded)
         # Training steps do not need outputs, and XLA cannot compile results of unknown length.
         outputs = None if self.training else list(greedy_decode(logits, lengths))
         return {"logits": logits, "src_length": lengths, "outputs": outputs}
 
 
-class FullyConnectedTimeDecoder(Decoder):
+class FullyConnectedTimeDecoder(_LinearDecoder):
     """A linear layer from the encoder's output at each position to the symbols.
 
     Returns ``logits`` ``[batch, time, tgt_vocab_size]`` in FP32, ``src_length`` ``[batch]``, and ``outputs``: what
@@ -136,22 +143,17 @@ class FullyConnectedTimeDecoder(Decoder):
         hidden_size, problems = self._encoder_size("hidden_size")
         if problems:
             raise ConfigError(problems)
-        self._kernel = self.weight([int(hidden_size), self.params["tgt_vocab_size"]], self.make_initializer(),
-                                   regularizer=self.make_regularizer())
-        self._bias = self.weight([self.params["tgt_vocab_size"]], "zeros")
+        self._make_layer(int(hidden_size), self.params["tgt_vocab_size"])
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         encoded = input_dict["encoder_output"]
-        lengths = lengths_of(encoded)
-        hidden = tf.cast(encoded["outputs"], self.compute_dtype)
-        product = times_matrix(hidden, cast_weight(self._kernel, self.compute_dtype))
-        logits = tf.cast(product, tf.float32) + self._bias
+        logits, lengths = self._logits(encoded["outputs"]), lengths_of(encoded)
         function = self.params["logits_to_outputs_func"]
         outputs = [tf.argmax(logits, -1, tf.int32), lengths] if function is None else function(logits, input_dict)
         return {"logits": logits, "src_length": lengths, "outputs": outputs}
 
 
-class SoftmaxDecoder(Decoder):
+class SoftmaxDecoder(_LinearDecoder):
     """Classifies whole sequences: pools the encoder's outputs over time and applies a linear layer.
 
     The encoder's ``outputs`` are ``[batch, time, channels]`` with lengths, or ``[batch, channels]``, which are not
@@ -190,9 +192,7 @@ class SoftmaxDecoder(Decoder):
         if problems + missing:
             raise ConfigError(problems + missing)
         self._channels = int(channels)
-        self.kernel = self.weight([self._channels * len(self._poolings), self.params["num_classes"]],
-                                  self.make_initializer(), regularizer=self.make_regularizer())
-        self.bias = self.weight([self.params["num_classes"]], "zeros")
+        self._make_layer(self._channels * len(self._poolings), self.params["num_classes"])
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         encoded = input_dict["encoder_output"]
@@ -207,12 +207,12 @@ class SoftmaxDecoder(Decoder):
         else:
             raise ConfigError([f"'{self.params_path}/pooling' lists several poolings, but the encoder's outputs have "
                                "no time axis: remove 'pooling'."])
-        vector = dropout(tf.cast(vector, self.compute_dtype), self.params["dropout"], self.training)
-        logits = tf.cast(tf.matmul(vector, cast_weight(self.kernel, self.compute_dtype)), tf.float32) + self.bias
+        vector = tf.cast(vector, self.compute_dtype)
+        logits = self._logits(dropout(vector, self.params["dropout"], self.training))
         return {"logits": logits, "outputs": [tf.nn.softmax(logits)]}
 
 
-class FullyConnectedDecoder(Decoder):
+class FullyConnectedDecoder(_LinearDecoder):
     """A linear layer from the encoder's outputs ``[batch, channels]`` to the classes.
 
     Returns ``logits`` ``[batch, output_dim]`` in FP32, and ``outputs``, a list that contains the logits.
@@ -234,9 +234,7 @@ class FullyConnectedDecoder(Decoder):
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
-        inputs, outputs = self._sizes()
-        self._kernel = self.weight([inputs, outputs], self.make_initializer(), regularizer=self.make_regularizer())
-        self._bias = self.weight([outputs], "zeros")
+        self._make_layer(*self._sizes())
 
     def _sizes(self) -> tuple[int, int]:
         """Returns the numbers of input and output channels of the linear layer."""
@@ -254,10 +252,7 @@ class FullyConnectedDecoder(Decoder):
         return int(inputs), int(outputs)
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
-        hidden = self._features(input_dict["encoder_output"])
-        kernel = cast_weight(self._kernel, self.compute_dtype)
-        product = times_matrix(tf.cast(hidden, self.compute_dtype), kernel)
-        logits = tf.cast(product, tf.float32) + self._bias
+        logits = self._logits(self._features(input_dict["encoder_output"]))
         return {"logits": logits, "outputs": [logits]}
 
     def _features(self, encoded: dict[str, Any]) -> tf.Tensor:
@@ -271,7 +266,7 @@ class FullyConnectedDecoder(Decoder):
 
     def _checked(self, hidden: tf.Tensor) -> tf.Tensor:
         """Returns ``hidden``; raises ConfigError if its number of channels does not fit the linear layer."""
-        inputs, channels = self._kernel.shape[0], hidden.shape[-1]
+        inputs, channels = self.kernel.shape[0], hidden.shape[-1]
         if hidden.shape.rank == 2 and inputs != channels or inputs % channels:
             raise ConfigError([f"'{self.params_path}/hidden_size' is {inputs}, but the encoder's outputs have "
                                f"{channels} channels: correct it, or leave it out."])
@@ -302,5 +297,5 @@ class FullyConnectedSCDecoder(FullyConnectedDecoder):
         hidden = self._checked(encoded["outputs"])
         if hidden.shape.rank == 2:
             return hidden
-        inputs, channels = self._kernel.shape[0], hidden.shape[2]
+        inputs, channels = self.kernel.shape[0], hidden.shape[2]
         return tf.reshape(in_shape(hidden, [None, inputs // channels, channels]), [-1, inputs])

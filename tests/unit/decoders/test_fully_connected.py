@@ -17,11 +17,11 @@ def encoded(seed=0, dtype=tf.float32):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_logits_are_float32_of_a_linear_layer(dtype):
     decoder = FullyConnectedCTCDecoder({**SIZES, "dtype": dtype})
-    decoder._bias.assign([0.0, 1.0, 2.0, 3.0, 4.0])
+    decoder.bias.assign([0.0, 1.0, 2.0, 3.0, 4.0])
     encoder_output = encoded(dtype=tf.as_dtype(dtype))
     result = decoder.decode({"encoder_output": encoder_output})
     assert result["logits"].dtype == tf.float32 and result["logits"].shape == (3, 8, 5)
-    want = tf.cast(encoder_output["outputs"], tf.float32) @ decoder._kernel + tf.range(5.0)
+    want = tf.cast(encoder_output["outputs"], tf.float32) @ decoder.kernel + tf.range(5.0)
     np.testing.assert_allclose(result["logits"], want, atol=1e-5 if dtype == "float32" else 0.05)
     np.testing.assert_array_equal(result["src_length"], [8, 3, 5])
     assert result["outputs"][0].shape[0] == 3 and result["outputs"][1].shape == (3,)
@@ -42,7 +42,7 @@ def test_it_learns_with_the_loss():
         assert output["outputs"] is None  # a training step asks for the loss alone
         return mean, decoder.decode({"encoder_output": encoded()})["outputs"]
 
-    variables = [decoder._kernel, decoder._bias]
+    variables = [decoder.kernel, decoder.bias]
     first = float(step()[0])
     for _ in range(300):
         last, (ids, counts, *_) = step()
@@ -56,7 +56,7 @@ def test_the_encoder_tells_its_size():
         class encoder:
             output_size = 7
 
-    assert FullyConnectedCTCDecoder({"tgt_vocab_size": 3}, Model())._kernel.shape == (7, 3)
+    assert FullyConnectedCTCDecoder({"tgt_vocab_size": 3}, Model()).kernel.shape == (7, 3)
 
 
 def test_beam_decoder_has_the_decoders_options():

@@ -18,14 +18,14 @@ def decode(decoder, outputs):
 def test_classes_are_a_linear_function_of_the_features():
     decoder = FullyConnectedDecoder({"num_classes": 5}, MODEL)
     result = decode(decoder, HIDDEN[:, 0])
-    np.testing.assert_allclose(result["logits"], HIDDEN[:, 0] @ decoder._kernel.numpy() + decoder._bias.numpy(),
+    np.testing.assert_allclose(result["logits"], HIDDEN[:, 0] @ decoder.kernel.numpy() + decoder.bias.numpy(),
                                atol=1e-6)
     assert result["outputs"][0] is result["logits"]
 
 
 def test_all_positions_count_for_a_command():
     decoder = FullyConnectedSCDecoder({"num_classes": 5, "time_steps": 3}, MODEL)
-    np.testing.assert_allclose(decode(decoder, HIDDEN)["logits"], HIDDEN.reshape(2, 12) @ decoder._kernel.numpy(),
+    np.testing.assert_allclose(decode(decoder, HIDDEN)["logits"], HIDDEN.reshape(2, 12) @ decoder.kernel.numpy(),
                                atol=1e-6)
     flat = FullyConnectedSCDecoder({"output_dim": 5, "hidden_size": 12})
     assert decode(flat, HIDDEN.reshape(2, 12))["logits"].shape == (2, 5)
@@ -34,7 +34,7 @@ def test_all_positions_count_for_a_command():
 def test_symbols_at_each_position():
     decoder = FullyConnectedTimeDecoder({"tgt_vocab_size": 6}, MODEL)
     result = decode(decoder, HIDDEN)
-    np.testing.assert_allclose(result["logits"], HIDDEN @ decoder._kernel.numpy(), atol=1e-6)
+    np.testing.assert_allclose(result["logits"], HIDDEN @ decoder.kernel.numpy(), atol=1e-6)
     np.testing.assert_array_equal(result["outputs"][0], result["logits"].numpy().argmax(-1))
     own = FullyConnectedTimeDecoder({"tgt_vocab_size": 6, "logits_to_outputs_func": lambda logits, inputs: [
         tf.reduce_max(logits, -1)]}, MODEL)

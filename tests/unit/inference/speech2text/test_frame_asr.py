@@ -45,7 +45,7 @@ def make(toy):
                 **(data or {})}}, mode)
         model = build_model(spec, 3)
         # Where features are zero, as those of silence are, rounding would choose the symbol.
-        model.decoder._bias.assign(0.05 * np.random.default_rng(1).normal(size=model.decoder._bias.shape))
+        model.decoder.bias.assign(0.05 * np.random.default_rng(1).normal(size=model.decoder.bias.shape))
         return model  # type: ignore[return-value]
     return make
 

@@ -121,9 +121,9 @@ FIXED = {"gain": 1.0, "features_mean": [-8.0] * 20, "features_std_dev": [4.0] * 
 
 def worded(model) -> None:
     """Makes words likely, of a model with random weights."""
-    bias = np.random.default_rng(1).normal(size=model.decoder._bias.shape)
+    bias = np.random.default_rng(1).normal(size=model.decoder.bias.shape)
     bias[model.data_layer.alphabet.labels.index(" ")] += 3.0
-    model.decoder._bias.assign(0.2 * bias)
+    model.decoder.bias.assign(0.2 * bias)
 
 
 @pytest.mark.parametrize("decoder", [{}, {"use_language_model": True}])
