@@ -141,6 +141,26 @@ def through_tanh(y: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.TanhGrad(y=y, dy=dy)
 
 
+def opened(z: tf.Tensor, inner: tf.Tensor, factors: tf.Tensor | None = None) -> Tensors:
+    """Computes an LSTM's step c' = f · c + i · g, y = o · tanh(c').
+
+    Args:
+      z: sums inside the gates, ``[batch, 4 · hidden]`` FP32.
+      inner: inner state c before the step, ``[batch, hidden]`` FP32.
+      factors: factors that multiply g, ``[batch, hidden]`` FP32, or None.
+
+    Returns:
+      (y ``[batch, hidden]``; c' ``[batch, hidden]``; the gates i, f and o ``[batch, 3 · hidden]``; the candidate g
+      ``[batch, hidden]``), FP32.
+    """
+    hidden = inner.shape[-1]
+    gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
+    i, f, o = tf.split(gates, 3, axis=-1)
+    added = i * candidate if factors is None else i * candidate * factors
+    inner = f * inner + added
+    return o * tf.tanh(inner), inner, gates, candidate
+
+
 def lstm_gradient(dy: tf.Tensor, d_inner: tf.Tensor, saved: Tensors, before: tf.Tensor, after: tf.Tensor,
                   factors: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the gradients of an LSTM's step c' = f · c + i · g, y = o · tanh(c').
@@ -182,6 +202,10 @@ class UnitsCell(Cell):
         """Returns the sizes of the saved tensors; see ``Cell``."""
         return [(columns * sizes[-1], wide) for columns, wide in self.saved]
 
+    def factors(self, saved: Tensors) -> tf.Tensor | None:
+        """Returns what multiplied the candidate of an LSTM, ``[batch, hidden]`` FP32; by default nothing."""
+        return None
+
 
 class Lstm(UnitsCell):
     """Long short-term memory (Hochreiter and Schmidhuber 1997, https://doi.org/10.1162/neco.1997.9.8.1735).
@@ -195,17 +219,12 @@ class Lstm(UnitsCell):
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · g and h' = o · tanh(c'); saves (i, f, o) and g. See ``Cell``."""
-        hidden = weights[0].shape[0]
-        z = tf.cast(x, tf.float32) + product(states[0], weights[0])
-        gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
-        i, f, o = tf.split(gates, 3, axis=-1)
-        inner = f * states[1] + i * candidate
-        dtype = weights[0].dtype
-        return (o * tf.tanh(inner), inner), (tf.cast(gates, dtype), tf.cast(candidate, dtype))
+        output, inner, *saved = opened(tf.cast(x, tf.float32) + product(states[0], weights[0]), states[1])
+        return (output, inner), tuple(tf.cast(one, weights[0].dtype) for one in saved)
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        dx, d_inner = lstm_gradient(d_states[0], d_states[1], saved, before[1], after[1])
+        dx, d_inner = lstm_gradient(d_states[0], d_states[1], saved, before[1], after[1], self.factors(saved))
         return StepGradient(dx, (product(dx, weights[0]), d_inner))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
@@ -339,10 +358,10 @@ class LayerNormLstm(UnitsCell):
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        sources = [saved[0], before[1], weights[1], weights[2]]
+        sources = (saved[0], before[1], weights[1], weights[2])
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            new = self._from_sums(*sources)
+            new = self._from_sums(*sources, self.factors(saved))
         dz, d_inner, d_scale, d_offset = tape.gradient(new, sources, list(d_states))
         return StepGradient(dz, (product(dz, weights[0]), d_inner), (), (d_scale, d_offset))
 
@@ -368,12 +387,9 @@ class ProjectedLstm(UnitsCell):
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · g and h' = (o · tanh(c')) · P; saves (i, f, o), g, o · tanh(c'). See ``Cell``."""
-        z = tf.cast(x, tf.float32) + product(states[0], weights[0])
-        gates, candidate, inner = _opened(z, states[1])
-        let_through = gates[:, -inner.shape[-1]:] * tf.tanh(inner)
-        dtype = weights[0].dtype
-        saved = tf.cast(gates, dtype), tf.cast(candidate, dtype), tf.cast(let_through, dtype)
-        return (product(let_through, weights[1]), inner), saved
+        let_through, inner, *saved = opened(tf.cast(x, tf.float32) + product(states[0], weights[0]), states[1])
+        return (product(let_through, weights[1]), inner), tuple(
+            tf.cast(one, weights[0].dtype) for one in (*saved, let_through))
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
@@ -397,9 +413,8 @@ class InputLstm(UnitsCell):
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · g and h' = o · tanh(c'); saves (i, f, o) and g. See ``Cell``."""
-        gates, candidate, inner = _opened(tf.cast(x, tf.float32), states[1])
-        output = gates[:, -inner.shape[-1]:] * tf.tanh(inner)
-        return (output, inner), (tf.cast(gates, x.dtype), tf.cast(candidate, x.dtype))
+        output, inner, *saved = opened(tf.cast(x, tf.float32), states[1])
+        return (output, inner), tuple(tf.cast(one, x.dtype) for one in saved)
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
@@ -408,23 +423,6 @@ class InputLstm(UnitsCell):
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         return ()
-
-
-def _opened(z: tf.Tensor, inner: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Computes the gates and the new inner state of an LSTM.
-
-    Args:
-      z: sums inside the gates, ``[batch, 4 · hidden]`` FP32.
-      inner: inner state before the step, ``[batch, hidden]`` FP32.
-
-    Returns:
-      (input, forget and output gate ``[batch, 3 · hidden]``; candidate ``[batch, hidden]``; new inner state
-      ``[batch, hidden]``).
-    """
-    hidden = inner.shape[-1]
-    gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
-    i, f, _ = tf.split(gates, 3, axis=-1)
-    return gates, candidate, f * inner + i * candidate
 
 
 CELLS: dict[str, Any] = {cell.name: cell for cell in (

@@ -118,7 +118,7 @@ def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, mask: tf.Ten
     def run(*flat: tf.Tensor) -> Any:
         fed = tf.nest.pack_sequence_as(weights, flat)
         trace = loop.forward(fed)
-        outputs = loop.inputs_and_outputs(trace, fed.x.dtype)[1][-1]
+        outputs = loop.inputs_and_outputs(trace)[1][-1]
 
         def grad(d_outputs: tf.Tensor, d_contexts: tf.Tensor, d_weights: tf.Tensor) -> list[tf.Tensor]:
             given = d_weights if through_weights else None
@@ -267,7 +267,7 @@ class _Loop:
         kernel, bias, _ = fed.attention
         return times_matrix(queries, kernel) + tf.cast(bias, queries.dtype)
 
-    def inputs_and_outputs(self, trace: _Trace, dtype: tf.DType) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    def inputs_and_outputs(self, trace: _Trace) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Returns (inputs of each layer, outputs of each layer) ``[time, batch, channels]``, both after dropout."""
         inputs, outputs = [], []
         y = trace.contexts[:-1]
@@ -285,7 +285,7 @@ class _Loop:
         ``d_outputs``, ``d_contexts`` and ``d_attention`` are the gradients of the results; the last is None if the
         attention weights have none.
         """
-        inputs, outputs = self.inputs_and_outputs(trace, fed.x.dtype)
+        inputs, outputs = self.inputs_and_outputs(trace)
         queries = self._projected(fed, outputs[-1])
         d_states, grads = _Backward(self, fed, trace, queries, d_outputs, d_contexts, d_attention).run()
         weights = tf.transpose(tf.cast(trace.weights, fed.x.dtype), [1, 2, 0])

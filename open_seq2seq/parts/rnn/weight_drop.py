@@ -20,8 +20,9 @@ from open_seq2seq.parts.rnn.cells import (
     Lstm,
     StepGradient,
     Tensors,
+    UnitsCell,
     all_steps,
-    lstm_gradient,
+    opened,
     product,
 )
 from open_seq2seq.parts.rnn.layers import Direction
@@ -37,7 +38,7 @@ def dropped_weight(variable: tf.Variable, rate: float, dtype: tf.DType, training
     return tf.cast(dropout(tf.convert_to_tensor(variable), rate, training), dtype)
 
 
-class _Dropped:
+class _Dropped(UnitsCell):
     """Mixin of LSTM cells whose candidate, which is added to the inner state, is multiplied by a dropout mask.
 
     The mask consists of zeros and ones. The caller appends it to the projected input, which then is
@@ -55,12 +56,15 @@ class _Dropped:
         columns = 4 * weights[0].shape[0]
         return tf.cast(x[:, :columns], tf.float32), tf.cast(x[:, columns:], tf.float32) * self._scale
 
+    def factors(self, saved: Tensors) -> tf.Tensor:
+        return tf.cast(saved[-1], tf.float32) * self._scale
+
+    def step_gradient(self, *arguments: Any) -> StepGradient:
+        one = super().step_gradient(*arguments)  # type: ignore[safe-super]
+        return one._replace(x=tf.pad(one.x, [[0, 0], [0, one.x.shape[-1] // 4]]))  # masks have no gradient
+
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         return (all_steps(outputs_before, dx[:, :4 * outputs_before.shape[-1]]),)
-
-
-def _with_mask_columns(dx: tf.Tensor) -> tf.Tensor:
-    return tf.pad(dx, [[0, 0], [0, dx.shape[-1] // 4]])
 
 
 class DroppedLstm(_Dropped, Lstm):
@@ -70,19 +74,9 @@ class DroppedLstm(_Dropped, Lstm):
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · mask · g and h' = o · tanh(c'); saves (i, f, o), g and the mask. See ``Cell``."""
-        hidden, dtype = weights[0].shape[0], weights[0].dtype
         projected, factors = self._split(x, weights)
-        z = projected + product(states[0], weights[0])
-        gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
-        i, f, o = tf.split(gates, 3, axis=-1)
-        inner = f * states[1] + i * candidate * factors
-        return (o * tf.tanh(inner), inner), (tf.cast(gates, dtype), tf.cast(candidate, dtype), x[:, 4 * hidden:])
-
-    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
-                      weights: Sequence[tf.Tensor]) -> StepGradient:
-        factors = tf.cast(saved[2], tf.float32) * self._scale
-        dx, d_inner = lstm_gradient(d_states[0], d_states[1], saved, before[1], after[1], factors)
-        return StepGradient(_with_mask_columns(dx), (product(dx, weights[0]), d_inner))
+        output, inner, *saved = opened(projected + product(states[0], weights[0]), states[1], factors)
+        return (output, inner), (*(tf.cast(one, weights[0].dtype) for one in saved), x[:, 4 * weights[0].shape[0]:])
 
 
 class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
@@ -95,16 +89,6 @@ class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
         z = projected + product(states[0], weights[0])
         new = self._from_sums(z, states[1], weights[1], weights[2], factors)
         return new, (z, x[:, 4 * weights[0].shape[0]:])
-
-    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
-                      weights: Sequence[tf.Tensor]) -> StepGradient:
-        sources = (saved[0], before[1], weights[1], weights[2])
-        factors = tf.cast(saved[1], tf.float32) * self._scale
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sources)
-            new = self._from_sums(*sources, factors)
-        dz, d_inner, d_scale, d_offset = tape.gradient(new, sources, list(d_states))
-        return StepGradient(_with_mask_columns(dz), (product(dz, weights[0]), d_inner), (), (d_scale, d_offset))
 
 
 _DROPPED = {"lstm": DroppedLstm, "layernorm_lstm": DroppedLayerNormLstm}
