@@ -211,7 +211,7 @@ def check_heads(record: list[tf.Tensor], layer: int | None, heads: list[int] | N
         raise ConfigError([f"'alignment_layer' is {layer}, but the decoder has {count} layers that attend to the "
                            f"source: choose an index from {-count} to {count - 1}."])
     num_heads = min(weights.shape[1] for weights in (record if layer is None else [record[layer]]))
-    if heads is not None and not all(0 <= head < num_heads for head in heads):
+    if heads is not None and not (heads and all(type(head) is int and 0 <= head < num_heads for head in heads)):
         raise ConfigError([f"'alignment_heads' is {heads}, but there are {num_heads} heads: choose indices from 0 to "
                            f"{num_heads - 1}."])
 
@@ -256,7 +256,7 @@ class AutoregressiveDecoder(Decoder):
         not done. With none, all rows are decoded until the last one is done.
       beam_size_param: name of the parameter that sets the number of hypotheses kept per example.
       alpha_param: name of the parameter that sets the exponent of the length penalty.
-      reads_start: whether targets begin with the start id. If so, position t predicts target t + 1; otherwise, target t.
+      reads_start: whether targets begin with the start id and position t predicts target t + 1; otherwise, target t.
     """
 
     are_log_probs: ClassVar[bool] = False

@@ -384,12 +384,12 @@ class JointCTCAttentionDecoder(Decoder):
                                "uses the ids before them: set autoregressive to True in data_layer_params."])
         symbols = {key: params[key] for key in ("GO_SYMBOL", "END_SYMBOL", "tgt_vocab_size")}
 
-        def made(name: str, given: dict[str, Any]) -> Decoder:
-            found = resolve_name(params[name], "decoder", f"{self.params_path}/{name}")
-            return found(self.params_of_inner(found, {**params[f"{name}_params"], **given}), model, name, mode)
+        def inner(name: str, more: dict[str, Any]) -> Decoder:
+            cls = resolve_name(params[name], "decoder", f"{self.params_path}/{name}")
+            return cls(self.params_of_inner(cls, {**params[f"{name}_params"], **more}), model, name, mode)
 
-        self.attention: Any = made("attn_decoder", {**search, **params["language_model_params"], **symbols})
-        self.ctc = made("ctc_decoder", {"tgt_vocab_size": params["tgt_vocab_size"] - 1})
+        self.attention: Any = inner("attn_decoder", {**search, **params["language_model_params"], **symbols})
+        self.ctc = inner("ctc_decoder", {"tgt_vocab_size": params["tgt_vocab_size"] - 1})
         if mode != "train" and self.ctc_weight > 0.0 and not isinstance(self.attention, AutoregressiveDecoder):
             raise ConfigError([f"'{self.params_path}/attn_decoder' is {type(self.attention).__name__}, whose search "
                                "cannot include CTC: derive it from AutoregressiveDecoder, or set "

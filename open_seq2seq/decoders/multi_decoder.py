@@ -106,9 +106,9 @@ class MultiDecoder(Decoder):
             raise ConfigError(problems)
 
     def _make_decoder(self, language: str, size: int) -> Decoder:
-        given = {**self.params["decoder_params"], **self.params["params_by_language"].get(language, {}),
-                 "tgt_vocab_size": size}
-        return self._class(self.params_of_inner(self._class, given, "batch_size"), self.model, self.name, self.mode)
+        own = {**self.params["decoder_params"], **self.params["params_by_language"].get(language, {}),
+               "tgt_vocab_size": size}
+        return self._class(self.params_of_inner(self._class, own, "batch_size"), self.model, self.name, self.mode)
 
     def decoder_of(self, language: str) -> Decoder:
         """Returns the decoder of a language."""

@@ -405,17 +405,17 @@ class Component(Module):
         finally:
             self._training_scopes.entries.pop()
 
-    def params_of_inner(self, cls: Any, given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    def params_of_inner(self, cls: Any, own: Mapping[str, Any], *names: str) -> dict[str, Any]:
         """Returns the parameters of a component inside this one.
 
         Args:
           cls: the class of the inner component, which declares its parameters.
-          given: its own parameters. An initialiser or regulariser among them replaces this component's arguments, too.
+          own: its own parameters. An initialiser or regulariser among them replaces this component's arguments, too.
           names: parameters, besides dtype, initialiser and regulariser, that it takes from this component.
         """
-        kinds = [kind for kind in ("initializer", "regularizer") if given.get(kind) is None]
+        kinds = [kind for kind in ("initializer", "regularizer") if own.get(kind) is None]
         names = ("dtype", *kinds, *(f"{kind}_params" for kind in kinds), *names)
-        return {**{name: self._params[name] for name in names if name in declared_by(cls).all}, **given}
+        return {**{name: self._params[name] for name in names if name in declared_by(cls).all}, **own}
 
     def make_initializer(self, default: Any = None) -> Any:
         """Returns the configured initialiser, or ``default`` if none is configured.

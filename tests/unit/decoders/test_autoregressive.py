@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from open_seq2seq.decoders.autoregressive import check_heads
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.decoders.toy_decoder import ToyDecoder, decode, hypothesis
 from tests.unit.decoding.test_beam_search import RandomModel
@@ -92,3 +93,10 @@ def test_rows_stand_in_for_examples_without_numbers():
 def test_mistakes_are_named(params: dict[str, Any], message: str):
     with pytest.raises(ConfigError, match=message):
         ToyDecoder({"tgt_vocab_size": 5, **params})
+
+
+@pytest.mark.parametrize("heads", [[], [2], [-1], [0.5], ["a"], [True]])
+def test_heads_that_do_not_exist_are_named(heads: list[Any]):
+    check_heads([tf.zeros([1, 2, 1, 3])], None, [0, 1])
+    with pytest.raises(ConfigError, match="'alignment_heads' is .*, but there are 2 heads: choose indices from 0 to 1"):
+        check_heads([tf.zeros([1, 2, 1, 3])], None, heads)

@@ -104,9 +104,9 @@ def test_forced_beginnings_and_samples_of_an_ensemble(toys):
 def test_translations_that_begin_with_the_start_token(toys):
     start = {"data_layer_params/use_start_token": True}
     model, prefixes = made("TT", 0, 2, **start), [tf.constant([[6, 5], [7, 0], [0, 0]]), tf.constant([2, 1, 0])]
-    found, _ = searched(model, prefix_tensors=prefixes)
-    assert all(ids[:3] == [2, 6, 5] for ids in found[0]) and all(ids[:2] == [2, 7] for ids in found[1])
-    assert found[2] == searched(model)[0][2]
+    first, second, third = searched(model, prefix_tensors=prefixes)[0]
+    assert all(ids[:3] == [2, 6, 5] for ids in first) and all(ids[:2] == [2, 7] for ids in second)
+    assert third == searched(model)[0][2]
     batch = tf.nest.map_structure(tf.constant, model.data_layer.make_interactive_batch(TEXTS))
     longest = model.predict({**batch, "prefix_tensors": prefixes})[2]
     limits = model.decoder.limits(model.encoder.encode({"source_tensors": batch["source_tensors"]}, False))
