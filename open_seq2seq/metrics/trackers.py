@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import posixpath
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +19,7 @@ from open_seq2seq.utils.console import deco_print
 _PROJECT = "open_seq2seq"
 _RUN_TAG = "open_seq2seq.run"
 _LONGEST_PARAMETER = 500  # characters, of the value of a parameter in MLflow
-_MOST_PARAMETERS = 100  # in one request of MLflow
+_MOST_AT_ONCE = 100  # parameters or metrics in one request of MLflow
 _QUIET_SECONDS = 2  # time to wait for trackers at the end of a run before a message says so
 _MOST_SECONDS = 60  # longest time to wait for them
 
@@ -161,19 +163,26 @@ class MLflowTracker(Tracker):
     def _log_params(self) -> None:
         from mlflow.entities import Param
 
-        params = [Param(name, str(value)[:_LONGEST_PARAMETER]) for name, value in self.params.items()]
-        for start in range(0, len(params), _MOST_PARAMETERS):
-            self._client.log_batch(self._id, params=params[start:start + _MOST_PARAMETERS])
+        params = [Param(_accepted(name), str(value)[:_LONGEST_PARAMETER]) for name, value in self.params.items()]
+        for start in range(0, len(params), _MOST_AT_ONCE):
+            self._client.log_batch(self._id, params=params[start:start + _MOST_AT_ONCE])
 
     def send(self, step: int, values: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        self._client.log_batch(self._id, [Metric(name, value, now, step) for name, value in values.items()])
+        metrics = [Metric(_accepted(name), value, now, step) for name, value in values.items()]
+        for start in range(0, len(metrics), _MOST_AT_ONCE):
+            self._client.log_batch(self._id, metrics[start:start + _MOST_AT_ONCE])
 
     def close(self, outcome: Outcome) -> None:
         states = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
         self._client.set_terminated(self._id, states[outcome])
+
+
+def _accepted(name: str) -> str:
+    """Returns a name that MLflow accepts, in which keys with regular expressions, as in ``lr_factors``, are changed."""
+    return posixpath.normpath(re.sub(r"[^/\w.\- ]", "_", name))
 
 
 class WandbTracker(Tracker):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,7 +40,7 @@ class PrecisionPolicy(NamedTuple):
         return self.compute if kind in self.kinds else tf.float32
 
 
-def resolve_dtype(dtype: str | tf.DType | None, choice: Iterable[str] | None = None) -> PrecisionPolicy:
+def resolve_dtype(dtype: str | tf.DType | None, choice: Collection[str] | None = None) -> PrecisionPolicy:
     """Resolves the config's ``dtype`` for this machine.
 
     ``mixed`` is float16 if a GPU is visible. On CPUs, where float16 is slower than float32, it is bfloat16 for the
@@ -58,7 +58,7 @@ def resolve_dtype(dtype: str | tf.DType | None, choice: Iterable[str] | None = N
     if label == "float32":
         return PrecisionPolicy(tf.float32, label, "dtype: float32")
     if label == "mixed" and not gpus:
-        return _mixed_on_cpu(None if choice is None else tuple(kind for kind in KINDS if kind in set(choice)))
+        return _mixed_on_cpu(None if choice is None else tuple(kind for kind in KINDS if kind in choice))
     compute = tf.float16 if label == "mixed" else tf.as_dtype(label.removeprefix("mixed_"))
     note = f"dtype: {label}, that is {compute.name} arithmetic on this {'GPU' if gpus else 'CPU'} with FP32 weights"
     return PrecisionPolicy(compute, label, note + (_gpu_warning(compute, gpus) if gpus else _cpu_warning(compute)))

@@ -75,7 +75,7 @@ class KerasOptimizer(Optimizer):
             if issubclass(optimizer_class, getattr(tf.keras.optimizers, name, ())):
                 raise ConfigError([f"'optimizer' is Keras' {name}, which {reason}: choose the toolkit's '{name}'."])
         for name, instead in (("learning_rate", "the learning rate in 'lr_policy_params'"),
-                              ("gradient_accumulation_steps", "'iter_size'")):
+                              ("gradient_accumulation_steps", "'iter_size'"), ("loss_scale_factor", "'loss_scaling'")):
             if name in params:
                 raise ConfigError([f"'optimizer_params/{name}' is not a parameter of the optimizer: set {instead}."])
         self._keras = make_with_arguments(_on_each_device(optimizer_class), params, "optimizer_params",

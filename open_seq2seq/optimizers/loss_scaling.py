@@ -2,8 +2,7 @@
 
 The smallest positive float16 number is 6e-8; gradients up to half of it become 0. Therefore the loss is multiplied by a
 scale before the backward pass, and the FP32 gradients are divided by the scale afterwards (Micikevicius et al. 2018,
-"Mixed Precision Training"). The scale is either fixed or adjusted automatically; if the config names none,
-``training.loop.trainer.make_optimizer`` chooses Backoff for float16 and 1 otherwise.
+"Mixed Precision Training"). The scale is either fixed or adjusted automatically.
 """
 
 from __future__ import annotations
@@ -227,20 +226,21 @@ class LogMaxScaler(_AutomaticScaler):
 _ALGORITHMS = {"Backoff": BackoffScaler, "LogMax": LogMaxScaler}
 
 
-def make_loss_scaler(loss_scaling: float | str | type = 1.0, params: Mapping[str, Any] | None = None,
+def make_loss_scaler(loss_scaling: float | str | type | None = None, params: Mapping[str, Any] | None = None,
                      compute: tf.DType = tf.float16) -> LossScaler:
     """Creates the loss scaler that a config selects.
 
     Args:
       loss_scaling: a number; ``"Backoff"`` or ``"LogMax"`` (case-insensitive); a subclass of ``LossScaler``, or its
-        name.
+        name; None for Backoff in float16 and 1 otherwise.
       params: arguments of automatic scalers.
       compute: the dtype of the arithmetic; for float32, the scale is always 1.
 
     Raises:
       ConfigError: the algorithm is unknown, or the arguments are invalid or have no effect.
     """
-    loss_scaling = named_scaler(loss_scaling)
+    default = "Backoff" if compute == tf.float16 else 1.0
+    loss_scaling = named_scaler(default if loss_scaling is None else loss_scaling)
     if isinstance(loss_scaling, type):
         scaler: LossScaler = loss_scaling(**(params or {}))
     elif isinstance(loss_scaling, bool) or not isinstance(loss_scaling, (int, float, str)):

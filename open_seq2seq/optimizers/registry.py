@@ -16,6 +16,7 @@ import tensorflow as tf
 from open_seq2seq.config.names import part_class, register, resolve_name, with_package
 from open_seq2seq.config.params import Param, coerce
 from open_seq2seq.optimizers.adaptive import Adafactor, Adagrad, Adam, AdamW, Ftrl, LazyAdam, Nadam, RMSProp
+from open_seq2seq.optimizers.dtype import precision_of
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer, is_keras_optimizer
 from open_seq2seq.optimizers.layer_rates import Larc, LayerRates
 from open_seq2seq.optimizers.loss_scaling import make_loss_scaler
@@ -251,5 +252,5 @@ def _makers(params: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
             yield functools.partial(make, params)
     if _has_layer_rates(params):
         yield functools.partial(_make_layer_rates, params)
-    if params.get("loss_scaling") is not None:
-        yield lambda: make_loss_scaler(params["loss_scaling"], arguments("loss_scaling_params"), tf.float16)
+    yield lambda: make_loss_scaler(params.get("loss_scaling"), arguments("loss_scaling_params"),
+                                   precision_of(params).compute)

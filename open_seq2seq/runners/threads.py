@@ -32,9 +32,9 @@ def share_cores(shares: int, within_process: bool = False) -> int | None:
     threading = tf.config.threading
     if "TF_NUM_INTRAOP_THREADS" in os.environ or threading.get_intra_op_parallelism_threads():
         return None
-    cores, allowed = os.cpu_count() or 1, cores_allowed()
-    # If a launcher has bound this process to its share of the cores, they need not be divided again.
-    is_bound = not within_process and allowed <= cores // shares
+    allowed = cores_allowed()
+    # If a launcher has bound this process to its share of the launcher's cores, they need not be divided again.
+    is_bound = not within_process and allowed <= cores_allowed(os.getppid()) // shares
     threads = allowed if is_bound else max(1, allowed // shares)
     threading.set_intra_op_parallelism_threads(threads)
     return threads

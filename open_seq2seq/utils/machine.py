@@ -60,9 +60,9 @@ def cpu_name(path: str = "/proc/cpuinfo") -> str:
     return _first_value(("model name",), path) or platform.processor() or platform.machine() or _UNKNOWN
 
 
-def cores_allowed() -> int:
-    """Returns the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def cores_allowed(pid: int = 0) -> int:
+    """Returns the number of cores that a process, by default this one, may use."""
+    return len(os.sched_getaffinity(pid)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def device_name() -> str:

@@ -99,7 +99,7 @@ class ProgressHook(Hook):
         self._loss.add(results["loss"])
         self._results = {name: results[name] for name in ("loss_scale", "skipped", "learning_rate")}
         is_first = trainer.step == self._first
-        if trainer.step % self._every == 0 or trainer.step in (1, trainer.last_step):
+        if trainer.step % self._every == 0 or trainer.step == 1 or trainer.finished:
             deco_print(self._line(trainer, is_first))
             self._interval = Meter(trainer)
         elif self._bar.is_due:
@@ -281,12 +281,13 @@ def awaits_evaluation(trainer: Trainer) -> bool:
 
     A checkpoint is written before the evaluation after its step, so a run that is resumed from it may lack the result,
     on which the best model, averaging of weights and early stopping can depend. A step that a recovery undid is not
-    evaluated.
+    evaluated, unless training ends there.
     """
     step = trainer.step
-    if trainer.eval_model is None or step == 0 or any(event.get("step") == step for event in trainer.divergence.events):
+    if trainer.eval_model is None or step == 0:
         return False
     if trainer.finished:
         return trainer.evaluated_at != step
-    return step % trainer.eval_model.params["eval_steps"] == 0 and (
+    is_undone = any(event.get("step") == step for event in trainer.divergence.events)
+    return not is_undone and step % trainer.eval_model.params["eval_steps"] == 0 and (
         trainer.evaluated_at != step or trainer.optimizer.awaits(step) or trainer.early_stopping.awaits(step))

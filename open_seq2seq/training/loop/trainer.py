@@ -114,10 +114,7 @@ def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: i
     optimizer.product_dtype = policy.type_of("product")
     schedule = scaled_schedule(optimizers.make_schedule(
         params["lr_policy"], dict(params["lr_policy_params"]), last_step, steps_per_epoch, shift), rate_scale)
-    scaling = params["loss_scaling"]
-    if scaling is None:
-        scaling = "Backoff" if policy.compute == tf.float16 else 1.0
-    scaler = make_loss_scaler(scaling, params["loss_scaling_params"], policy.compute)
+    scaler = make_loss_scaler(params["loss_scaling"], params["loss_scaling_params"], policy.compute)
     # Updates with inf or NaN are skipped even without loss scaling, so that weights stay finite until a recovery.
     wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"],
                                       skip_nonfinite=True, **make_additions(params))
@@ -185,7 +182,7 @@ class Trainer:
         self.evaluated_at = -1
         self.last_metrics: dict[str, float] = {}
         self.stop = StopRequest(self.saves)
-        self._objects, self._uncounted = 0, list[Any]()
+        self._objects, self._last_objects = 0, 0.0
         self._votes: Any = None
         self._votes_before = False
         params = model.params
@@ -276,9 +273,7 @@ class Trainer:
     @property
     def objects(self) -> int:
         """Number of objects, such as tokens, that all replicas have consumed since this trainer was created."""
-        self._objects += sum(int(count) for count in self._uncounted)
-        self._uncounted.clear()
-        return self._objects
+        return self._objects + int(self._last_objects)
 
     def resume(self, step: int, micro_batch: int | None = None) -> None:
         """Sets the position from which training continues; the variables are restored separately.
@@ -334,7 +329,8 @@ class Trainer:
         with self._compilations.noted(batches) if self._compilations else contextlib.nullcontext():
             results = self._train_step(batches, tallies)
         self.step, self.is_whole = self.step + 1, True
-        self._uncounted.append(results["objects"] if several else objects)
+        # With several processes, the last number is still being computed.
+        self._objects, self._last_objects = self.objects, results["objects"] if several else objects
         if several:
             self._votes_before, self._votes = self._votes is not None and float(self._votes) > 0, results["stop_votes"]
         self.divergence.detector.observe(self.step, batches, results)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import posixpath
+import re
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -97,6 +100,23 @@ def test_a_tracker_that_fails_warns_once_and_gets_no_more(failing, capsys, monke
     assert [name for name, *_ in tracker.calls] == ["begin", "send"][:1 + (failing == "send")]
     assert capsys.readouterr().out == ("*** WARNING: the tracker Recorder failed and gets no more metrics: the server "
                                        "is gone\n")
+
+
+def test_mlflow_gets_names_and_numbers_of_values_that_it_accepts(monkeypatch):
+    requests = []
+    pair = SimpleNamespace(Metric=lambda name, *_: name, Param=lambda name, _: name)
+    monkeypatch.setitem(sys.modules, "mlflow.entities", pair)
+    params = {"lr_factors/encoder/(layer_0|layer_1)/": 0.5, "max_steps": 3}
+    tracker = trackers.MLflowTracker("0" * 32, "title", params)
+    tracker._id = "1"
+    tracker._client = SimpleNamespace(log_batch=lambda run, metrics=(), params=(): requests.append([*metrics, *params]))
+    tracker._log_params()
+    tracker.send(1, {f"larc_final_lr/encoder/layer_{number}/kernel": 0.1 for number in range(1200)} | {"acc@5": 0.5})
+    names = [name for request in requests for name in request]
+    assert len(names) == 1203 and "max_steps" in names and "larc_final_lr/encoder/layer_7/kernel" in names
+    # MLflow's own conditions
+    assert max(map(len, requests)) <= 1000
+    assert all(re.fullmatch(r"[/\w.\- ]+", name) and posixpath.normpath(name) == name for name in names)
 
 
 @pytest.mark.parametrize("name", TRACKERS)

@@ -30,6 +30,19 @@ def test_equal_seeds_give_equal_models_and_others_do_not():
         assert (first[name].numpy() != other[name].numpy()).any(), name
 
 
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_arguments_of_a_loss_scaler_that_is_not_used_are_refused_with_other_mistakes(dtype):
+    with pytest.raises(ConfigError) as refused:
+        spec_of(dtype=dtype, loss_scaling_params={"scale_max": 8.0}, optimizer_params={"momentun": 0.9})
+    assert "momentun" in str(refused.value) and "'loss_scaling_params' have no effect" in str(refused.value)
+    spec_of(dtype="mixed_float16", loss_scaling_params={"scale_max": 8.0})
+
+
+def test_kinds_of_operations_that_are_not_names_are_refused():
+    with pytest.raises(ConfigError, match="'mixed_choice' contains"):
+        spec_of(dtype="mixed", mixed_choice=[["product"]])
+
+
 def test_an_evaluation_model_shares_every_variable():
     owner = build_model(spec_of(), 1)
     sharing = build_model(spec_of("eval"), variables_of=owner)

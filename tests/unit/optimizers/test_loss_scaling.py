@@ -64,6 +64,8 @@ def test_names():
     assert float(make_loss_scaler("512.0").scale) == 512.0
     assert isinstance(make_loss_scaler("Backoff", None, tf.float32), StaticScaler)
     assert float(make_loss_scaler(512.0, None, tf.float32).scale) == 1.0
+    assert isinstance(make_loss_scaler(), BackoffScaler)
+    assert float(make_loss_scaler(compute=tf.bfloat16).scale) == 1.0
 
 
 @pytest.mark.parametrize("loss_scaling,params,message", [

@@ -226,6 +226,7 @@ def test_keras_optimizer_names_its_slots_and_resumes():
     ("tf.keras.optimizers.Lion", {"beta9": 1}, "not valid arguments of Lion"),
     ("tf.keras.optimizers.Lion", {"learning_rate": 0.1}, "lr_policy_params"),
     ("tf.keras.optimizers.Lion", {"gradient_accumulation_steps": 2}, "set 'iter_size'"),
+    ("tf.keras.optimizers.Lion", {"loss_scale_factor": 8.0}, "set 'loss_scaling'"),
     ("tf.keras.optimizers.Ftrl", {}, "as at the start of a warm-up: choose the toolkit's 'Ftrl'"),
     ("tf.keras.optimizers.Muon", {}, "choose the toolkit's 'Muon'"),
     (tf.keras.optimizers.ScheduleFreeAdamW, {}, "choose the toolkit's 'ScheduleFreeAdamW'"),

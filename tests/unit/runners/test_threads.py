@@ -8,24 +8,25 @@ from open_seq2seq.runners import threads
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Sets the numbers of cores; returns the numbers of threads that are set."""
+    """Sets the numbers of cores of the launcher and of this process; returns the numbers of threads that are set."""
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")  # some launchers set it; TensorFlow does not read it
     set_to = []
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", set_to.append)
     monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 0)
 
-    def cores(total, allowed):
-        monkeypatch.setattr(os, "cpu_count", lambda: total)
-        monkeypatch.setattr(threads, "cores_allowed", lambda: allowed)
+    def cores(of_launcher, allowed):
+        monkeypatch.setattr(os, "cpu_count", lambda: 8)
+        monkeypatch.setattr(threads, "cores_allowed", lambda pid=0: of_launcher if pid == os.getppid() else allowed)
         return set_to
     return cores
 
 
-@pytest.mark.parametrize("total,allowed,shares,expected", [
-    (8, 8, 2, 4), (8, 8, 3, 2), (8, 2, 4, 2), (8, 3, 2, 3), (8, 6, 2, 3), (2, 2, 4, 1), (1, 1, 1, 1)])
-def test_cores_are_shared_once(machine, total, allowed, shares, expected):
-    set_to = machine(total, allowed)
+@pytest.mark.parametrize("of_launcher,allowed,shares,expected", [
+    (8, 8, 2, 4), (8, 8, 3, 2), (8, 2, 4, 2), (8, 3, 2, 3), (8, 6, 2, 3), (2, 2, 4, 1), (1, 1, 1, 1),
+    (4, 4, 2, 2), (4, 2, 2, 2)])  # a job with half of the machine's cores; a launcher that has bound its processes
+def test_cores_are_shared_once(machine, of_launcher, allowed, shares, expected):
+    set_to = machine(of_launcher, allowed)
     assert threads.share_cores(shares) == expected
     assert set_to == [expected]
 

@@ -21,6 +21,7 @@ def trainer(step: int, evaluated_at: int, finished: bool = False, awaits: bool =
     (trainer(8, 8, awaits=True), True),  # averaging or early stopping depends on the result
     (trainer(8, 8, finished=True, awaits=True), False),  # and nothing follows
     (trainer(8, 4, diverged_at=8), False),  # a run that is not interrupted does not evaluate there, either
+    (trainer(8, 4, finished=True, diverged_at=8), True),  # but it does at its end
 ])
 def test_the_evaluation_of_a_checkpoint_is_made_up_if_it_is_due_and_incomplete(made, expected):
     assert awaits_evaluation(made) == expected

@@ -26,7 +26,7 @@ def clock(monkeypatch):
 
 
 def make_trainer(in_half=False, num_processes=1, last_step=101):
-    return SimpleNamespace(step=0, objects=0, waited=0.0, paused=0.0, last_step=last_step, epochs=0.25,
+    return SimpleNamespace(step=0, objects=0, waited=0.0, paused=0.0, last_step=last_step, epochs=0.25, finished=False,
                            in_half=in_half, model=SimpleNamespace(object_name="tokens"),
                            runner=SimpleNamespace(num_processes=num_processes))
 
@@ -64,6 +64,15 @@ def test_the_first_step_counts_neither_for_the_speed_nor_for_the_time_left(capsy
         "*** Step 1: loss 9.0000, rate 0.0003, epoch 0.25, 300.0 s with compilation",
         "*** Step 2: loss 6.0000, rate 0.0003, epoch 0.25, 50 tokens/s, 3 min left",
         "*** Step 4: loss 1.5000, rate 0.0003, epoch 0.25, 50 tokens/s, 3 min left"]
+
+
+def test_the_last_line_follows_the_last_update_even_if_updates_were_skipped(capsys, clock):
+    trainer, hook = make_trainer(last_step=3), ProgressHook(10)
+    hook.begin(trainer)
+    for number in range(1, 6):
+        trainer.finished = number == 5
+        step(hook, trainer, clock, 1.0, skipped=2)
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["*** Step 1", "*** Step 5"]
 
 
 def test_evaluations_count_for_the_time_left_but_not_for_the_speed(capsys, clock):
