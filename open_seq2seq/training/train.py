@@ -9,7 +9,8 @@ from open_seq2seq.metrics.trackers import close_trackers
 from open_seq2seq.runners.horovod.elastic import Regroup
 from open_seq2seq.training.loop.builtin_hooks import hooks_of
 from open_seq2seq.training.loop.divergence import Divergence
-from open_seq2seq.training.loop.trainer import Trainer, TrainingHook
+from open_seq2seq.training.loop.hooks import Hook
+from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.training.recovery.recovery import PrecisionLowered, Recovery
 from open_seq2seq.utils.errors import CheckpointError, UserError
 
@@ -63,7 +64,7 @@ def tracked(trainer: Trainer) -> Iterator[None]:
         raise
 
 
-def train(trainer: Trainer, last_hooks: Sequence[TrainingHook] = ()) -> int | None:
+def train(trainer: Trainer, last_hooks: Sequence[Hook] = ()) -> int | None:
     """Trains until the end, or until a signal is received.
 
     Args:
@@ -77,7 +78,7 @@ def train(trainer: Trainer, last_hooks: Sequence[TrainingHook] = ()) -> int | No
       DivergenceError: the run diverged and has to stop.
       PrecisionLowered: the run diverged and has to continue in another dtype, with a new trainer.
     """
-    hooks: list[TrainingHook] = [*hooks_of(trainer), *last_hooks]
+    hooks = [*hooks_of(trainer), *last_hooks]
     with trainer.stop, tracked(trainer), rescued(trainer):
         recovery = Recovery(trainer)
         for hook in hooks:

@@ -7,7 +7,7 @@ import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -120,19 +120,6 @@ def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: i
                                       skip_nonfinite=True, **make_additions(params))
     wrapper.build(trainable)
     return wrapper
-
-
-class TrainingHook(Protocol):
-    """Protocol of hooks; see ``training.hooks.Hook``."""
-
-    def begin(self, trainer: Any) -> None:
-        """Called once before the first update."""
-
-    def after_step(self, trainer: Any, results: dict[str, Any]) -> None:
-        """Called after each update."""
-
-    def end(self, trainer: Any) -> None:
-        """Called once after the last update."""
 
 
 class Trainer:
@@ -292,8 +279,11 @@ class Trainer:
             if self._schedule_shift is not None:  # to the update that would have consumed as many micro-batches
                 self._schedule_shift.assign(self.offset // (self._iter_size * self.runner.world_size))
 
-    def run_steps(self, hooks: Sequence[TrainingHook]) -> None:
+    def run_steps(self, hooks: Sequence[Any]) -> None:
         """Makes updates until the end, or until a signal is received.
+
+        Args:
+          hooks: objects with the methods of ``training.hooks.Hook``, which are called after each update.
 
         Raises:
           Divergence: the last update, or the one before it, diverged; the caller has to restore an earlier state.
