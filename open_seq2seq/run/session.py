@@ -256,7 +256,11 @@ def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) ->
 
 def _in_dtype(specs: Specs, dtype: str) -> Specs:
     deco_print(resolve_dtype(dtype).note)
-    return {name: dataclasses.replace(spec, params={**spec.params, "dtype": dtype}) for name, spec in specs.items()}
+    # Without ``loss_scaling``, the scale is 1 from now on, which has no arguments.
+    return {name: dataclasses.replace(spec, params={
+        **spec.params, "dtype": dtype,
+        "loss_scaling_params": spec.params.get("loss_scaling_params") if spec.params.get("loss_scaling") else None})
+        for name, spec in specs.items()}
 
 
 def _restored_model(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) -> tuple[Model, ModelSpec, str]:

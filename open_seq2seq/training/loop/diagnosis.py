@@ -14,6 +14,7 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.clipping import values_of
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.runners.run_states import carried_signature, set_aside
+from open_seq2seq.runners.runner import compiled_graph
 from open_seq2seq.training.loop.divergence import nonfinite
 from open_seq2seq.training.loop.kept_batch import flatten
 from open_seq2seq.training.loop.step import local_means
@@ -68,8 +69,8 @@ class Examiner:
         number = tf.TensorSpec([], tf.int64)
         self._carried = carried_signature(model)
         signature = [batch, self._carried, number]
-        self._backward = tf.function(self._gradients, autograph=False, input_signature=[*signature, scalar])
-        self._forward = tf.function(self._loss, autograph=False, input_signature=signature)
+        self._backward = compiled_graph(self._gradients, [*signature, scalar])
+        self._forward = compiled_graph(self._loss, signature)
 
     def examine(self, batch: dict[str, Any], micro_batch: int, loss_scale: float = 1.0,
                 carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Diagnosis:

@@ -35,7 +35,7 @@ from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.forward_pass import forward_pass
 from open_seq2seq.runners.processor_speed import choice_of
 from open_seq2seq.runners.run_states import RunStates, carried_signature, set_aside
-from open_seq2seq.runners.runner import Runner
+from open_seq2seq.runners.runner import Runner, compiled_graph
 from open_seq2seq.training.loop.diagnosis import Examiner
 from open_seq2seq.training.loop.divergence import DivergenceHistory
 from open_seq2seq.training.loop.metrics_file import MetricsFile
@@ -487,7 +487,7 @@ class Trainer:
         """Reports a sample of the last batch, computed with teacher forcing as in training, but without dropout."""
         if self._sample_step is None:
             signature = [self.model.data_layer.input_signature, carried_signature(self.model)]
-            self._sample_step = tf.function(self._sample_outputs, autograph=False, input_signature=signature)
+            self._sample_step = compiled_graph(self._sample_outputs, signature)
         last = self.micro_batch - self.runner.world_size + self.runner.replica_rank + self.runner.local_replicas - 1
         with self.pause():
             outputs = [np.asarray(output) for output in self._sample_step(self._batch, self.carried.before(last))]

@@ -7,6 +7,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from open_seq2seq.models.builder import ModelSpec
+from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers import argument_problems
 from open_seq2seq.run import session
 from open_seq2seq.run.session import prompt
 from open_seq2seq.training.recovery.recovery import PrecisionLowered
@@ -71,3 +74,11 @@ def test_what_concerns_training_alone_is_for_training_alone(monkeypatch, mode, p
     options = SimpleNamespace(mode=mode, config=SimpleNamespace(config_file=SimpleNamespace(checkpoint=None)))
     trained_with = {"on_divergence": "roll_back", "sync_batch_norm": True, "hvd_compression": "fp16"}
     session._start_process(options, {"train": SimpleNamespace(params={}, full_params=trained_with)})
+
+
+@pytest.mark.parametrize("given", [{}, {"loss_scaling": "Backoff"}, {"loss_scaling": 8.0, "loss_scaling_params": None}])
+def test_arguments_of_the_loss_scaler_do_not_end_a_run_whose_precision_is_lowered(given):
+    params = {"dtype": "mixed_float16", "loss_scaling_params": {"scale_max": 8.0}, **given}
+    assert argument_problems(params) == []
+    lowered = session._in_dtype({"train": ModelSpec(Model, params, "train")}, "mixed_bfloat16")["train"].params
+    assert lowered["dtype"] == "mixed_bfloat16" and argument_problems(lowered) == []

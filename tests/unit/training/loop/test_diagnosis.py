@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -66,3 +68,13 @@ def test_a_gradient_alone():
 def test_a_weight_is_named_and_no_example():
     found = examine([[1, 1]], lambda model: model.used.assign([np.nan, 1.0]))
     assert found.values == ["used"] and found.rows == [] and not found.finite
+
+
+def test_examiners_of_several_trainings_do_not_count_as_retracing(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.WARNING, "tensorflow"):
+        tf.get_logger().addHandler(caplog.handler)
+        try:
+            assert all(examine([[1, 1], [2, 2]]).finite for _ in range(12))
+        finally:
+            tf.get_logger().removeHandler(caplog.handler)
+    assert "retracing" not in caplog.text
