@@ -118,10 +118,9 @@ def _rows_until(rows: list[bytes], step: int, evaluated: bool) -> list[bytes]:
     kept, in_evaluation = [], False
     for row in rows:
         row_step, _, rest = row.decode(errors="replace").partition(",")
-        follows = is_count(row_step) and int(row_step) > step
-        at_step = is_count(row_step) and int(row_step) == step
-        in_evaluation = at_step and (in_evaluation or ",val_loss," in rest)  # the loss is its first row
-        if row.endswith(b"\n") and not follows and (evaluated or not in_evaluation):
+        at = int(row_step) if is_count(row_step) else -1
+        in_evaluation = at == step and (in_evaluation or ",val_loss," in rest)  # the loss is its first row
+        if row.endswith(b"\n") and at <= step and (evaluated or not in_evaluation):
             kept.append(row)
     return kept
 
