@@ -238,6 +238,11 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     return lambda global_step: schedule(tf.maximum(global_step + shift.read_value(), 0))
 
 
+def scaled_schedule(schedule: Schedule, factor: int) -> Schedule:
+    """Returns a schedule with ``factor`` times the rates, for linear scaling (Goyal et al. 2017, arXiv 1706.02677)."""
+    return schedule if factor == 1 else lambda global_step: schedule(global_step) * float(factor)
+
+
 def _bind(function: Callable[..., Any], arguments: dict[str, Any]) -> Schedule:
     return lambda global_step: tf.cast(function(tf.cast(global_step, tf.int64), **arguments), tf.float32)
 

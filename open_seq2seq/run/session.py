@@ -258,8 +258,7 @@ def _in_dtype(specs: Specs, dtype: str) -> Specs:
     deco_print(resolve_dtype(dtype).note)
     # Without ``loss_scaling``, the scale is 1 from now on, which has no arguments.
     return {name: dataclasses.replace(spec, params={
-        **spec.params, "dtype": dtype,
-        "loss_scaling_params": spec.params.get("loss_scaling_params") if spec.params.get("loss_scaling") else None})
+        **spec.params, "dtype": dtype, **({} if spec.params.get("loss_scaling") else {"loss_scaling_params": None})})
         for name, spec in specs.items()}
 
 

@@ -27,6 +27,7 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import report_sample
 from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
 from open_seq2seq.optimizers.dtype import FLOAT16, precision_of
+from open_seq2seq.optimizers.lr_policies import scaled_schedule
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.optimizers.weight_average import exchanged
@@ -98,7 +99,7 @@ def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: i
       trainable: the variables that the optimizer updates, by name.
       last_step: number of updates of the run.
       steps_per_epoch: number of updates per epoch; None in runs measured in steps.
-      rate_scale: factor on the policy's learning rate, for linear scaling (Goyal et al. 2017, arXiv 1706.02677).
+      rate_scale: factor on the policy's learning rate.
       shift: see ``optimizers.make_schedule``.
 
     Raises:
@@ -111,12 +112,11 @@ def make_optimizer(model: Model, trainable: dict[str, tf.Variable], last_step: i
     policy = precision_of(params)
     optimizer = optimizers.make_optimizer(params["optimizer"], dict(params["optimizer_params"]))
     optimizer.product_dtype = policy.type_of("product")
-    schedule = optimizers.make_schedule(params["lr_policy"], dict(params["lr_policy_params"]), last_step,
-                                        steps_per_epoch, shift)
-    scaled = schedule if rate_scale == 1 else lambda step: schedule(step) * float(rate_scale)
+    schedule = scaled_schedule(optimizers.make_schedule(
+        params["lr_policy"], dict(params["lr_policy_params"]), last_step, steps_per_epoch, shift), rate_scale)
     scaler = make_loss_scaler(params["loss_scaling"], params["loss_scaling_params"], policy.compute)
     # Updates with inf or NaN are skipped even without loss scaling, so that weights stay finite until a recovery.
-    wrapper = MixedPrecisionOptimizer(optimizer, scaled, scaler, max_grad_norm=params["max_grad_norm"],
+    wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"],
                                       skip_nonfinite=True, **make_additions(params))
     wrapper.build(trainable)
     return wrapper
@@ -280,10 +280,7 @@ class Trainer:
                 self._schedule_shift.assign(self.offset // (self._iter_size * self.runner.world_size))
 
     def run_steps(self, hooks: Sequence[Any]) -> None:
-        """Makes updates until the end, or until a signal is received.
-
-        Args:
-          hooks: objects with the methods of ``training.hooks.Hook``, which are called after each update.
+        """Makes updates, each followed by the hooks (``training.hooks.Hook``), until the end or a signal.
 
         Raises:
           Divergence: the last update, or the one before it, diverged; the caller has to restore an earlier state.
