@@ -335,10 +335,10 @@ def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept[Pair]
         else:
             seen.add((pair.source, pair.target))
             kept.rows.append(pair)
-    swapped = {pair.line for pair in swapped_pairs(kept.rows)}
-    for pair in [pair for pair in kept.rows if pair.line in swapped]:
+    swapped = dict.fromkeys(swapped_pairs(kept.rows))
+    for pair in swapped:
         kept.drop(pair, "languages in the wrong order")
-    kept.rows = [pair for pair in kept.rows if pair.line not in swapped]
+    kept.rows = [pair for pair in kept.rows if pair not in swapped]
     return kept
 
 

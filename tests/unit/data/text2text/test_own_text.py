@@ -33,6 +33,14 @@ def test_what_would_harm_is_left_out_with_its_reason():
     assert kept.rows == good
 
 
+def test_only_the_swapped_pair_of_a_line_is_left_out():
+    """A translation memory without line breaks has all its pairs in one line."""
+    good = [Pair(1, pair.source, pair.target) for pair in pairs(50)]
+    swapped = Pair(1, *(getattr(pairs(60)[-1], side) for side in ("target", "source")))
+    kept = clean([*good, swapped], 20, 4.0)
+    assert kept.rows == good and kept.dropped == {"languages in the wrong order": [swapped]}
+
+
 def test_white_space_and_unicode_are_normalised():
     (pair,) = clean([Pair(1, " nin\u0303a\u00a0 x ", "girl x")], 20, 9.0).rows
     assert (pair.source, pair.target) == ("niña x", "girl x")
