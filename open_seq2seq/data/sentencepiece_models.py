@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from open_seq2seq.utils.unicode_text import composition_rules
 
 BLANK = "\u2581"
 """SentencePiece's symbol for a space."""
+_MOST_BYTES = 4192  # SentencePiece ignores longer lines in training, so these are divided at spaces
 
 
 def load_sentencepiece(path: str) -> Any:
@@ -101,7 +103,9 @@ def train_pieces(lines: Iterable[str], what: str, model_prefix: str, vocab_size:
 
     def guarded() -> Iterator[str]:
         try:
-            yield from lines
+            for line in lines:
+                is_short = len(line.encode()) <= _MOST_BYTES
+                yield from (line,) if is_short else textwrap.wrap(line, _MOST_BYTES // 4, break_on_hyphens=False)
         except Exception as error:
             failures.append(error)  # kept, because the trainer replaces it with its own error
             raise

@@ -34,3 +34,11 @@ def test_rare_characters_are_among_the_pieces(tmp_path):
     train_pieces(lines, "the text", str(tmp_path / "m"), 60, model_type="bpe", hard_vocab_limit=False)
     model = load_sentencepiece(str(tmp_path / "m.model"))
     assert model.decode(model.encode("2")) == "2"
+
+
+@pytest.mark.parametrize("text", ["abc de-f ghi " * 400 + "ж", "abcdefghi" * 600 + "ж"])
+def test_long_lines_are_read(tmp_path, text):
+    """SentencePiece ignores lines of more than 4,192 bytes by default."""
+    train_pieces([text] * 20, "the text", str(tmp_path / "m"), 30, model_type="unigram", hard_vocab_limit=False)
+    model = load_sentencepiece(str(tmp_path / "m.model"))
+    assert model.decode(model.encode("abc ж")) == "abc ж"
