@@ -121,14 +121,16 @@ def _with_used_alpha(image: tf.Tensor) -> tf.Tensor:
 
 def _opaque_gif(content: tf.Tensor) -> tf.Tensor:
     """Returns a GIF file whose first frame is not transparent; in a portable pass, without Python, the file itself."""
-    return content if current_pass().portable else tf.numpy_function(_white_gif, [content], tf.string)
+    # Outside of graphs, the function gets an array instead of bytes.
+    return content if current_pass().portable else tf.numpy_function(
+        lambda file: _white_gif(np.array(file, object).item()), [content], tf.string)
 
 
 def _white_gif(content: bytes) -> bytes:
     """Returns a GIF file whose first frame is not transparent: the colour of transparent pixels becomes white."""
     data = bytearray(content)
     try:
-        colours, place, index = 13, 13, None
+        place, index = 13, None
         place += 3 << ((data[10] & 7) + 1) if data[10] & 0x80 else 0
         while data[place] == 0x21:  # an extension
             if data[place + 1] == 0xF9 and data[place + 3] & 1:  # for the next frame, with a transparent colour
@@ -138,8 +140,9 @@ def _white_gif(content: bytes) -> bytes:
             while data[place]:  # the length of a block
                 place += data[place] + 1
             place += 1
-        colours = place + 10 if data[place + 9] & 0x80 else colours  # the frame's own colours
-        if index is not None:
+        # The frame's own colours, or else those of the file. Some programs write an index that is not among them.
+        colours, flags = (place + 10, data[place + 9]) if data[place + 9] & 0x80 else (13, data[10])
+        if index is not None and index < 2 << (flags & 7):
             data[colours + 3 * index:colours + 3 * index + 3] = b"\xff\xff\xff"
     except IndexError:
         return content  # damaged, which the decoder reports

@@ -98,7 +98,7 @@ def test_unusual_images_are_converted(folder):
     np.testing.assert_allclose(found["grey.jpg"], np.repeat(grey, 3, -1)[:, 1:10] / 255, atol=0.05)
 
 
-decode_in_graph = tf.function(decode_rgb)
+DECODERS = {"eager": decode_rgb, "graph": tf.function(decode_rgb)}
 
 
 def transparent(kind):
@@ -128,14 +128,24 @@ def transparent(kind):
     return content, red
 
 
+@pytest.mark.parametrize("mode", ["eager", "graph"])
 @pytest.mark.parametrize("kind", ["RGBA", "LA", "palette", "colour key", "grey key", "bit key", "GIF",
                                   "GIF with its own colours", "BMP"])
-def test_transparent_images_are_put_on_white(kind):
+def test_transparent_images_are_put_on_white(kind, mode):
     content, red = transparent(kind)
-    image = decode_in_graph(tf.constant(content)).numpy()
+    image = DECODERS[mode](tf.constant(content)).numpy()
     assert image[0, 0].tolist() == [255] * 3 and image[1].tolist() == [red, red]
     mixed = [int(value * 128 / 255 + 127 + 0.5) for value in red] if kind in ("RGBA", "LA", "BMP") else red
     np.testing.assert_allclose(image[0, 1], mixed, atol=1)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+@pytest.mark.parametrize("kind", ["GIF", "GIF with its own colours"])
+def test_a_transparent_colour_beyond_the_palette_is_none(kind, mode):
+    content = bytearray(transparent(kind)[0])
+    content[content.index(b"\x21\xf9\x04") + 6] = 250
+    image = DECODERS[mode](tf.constant(bytes(content))).numpy()
+    assert image.tolist() == [[[0, 90, 7], [200, 10, 0]], [[200, 10, 0]] * 2]
 
 
 def test_a_fourth_channel_of_a_bmp_file_that_is_not_used():
