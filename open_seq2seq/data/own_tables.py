@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from open_seq2seq.data.tables import csv_rows
 from open_seq2seq.utils.console import deco_print, format_count
-from open_seq2seq.utils.data_files import opened_data, read_data, read_lines, shown
+from open_seq2seq.utils.data_files import opened_text, read_data, read_lines, shown
 from open_seq2seq.utils.errors import DataError, did_you_mean
 from open_seq2seq.utils.shipped import as_usable
 
@@ -193,8 +193,9 @@ class OwnTable:
         Raises:
           DataError: no column has this name, or several have.
         """
-        if isinstance(column, int):
+        if isinstance(column, int) and (self.delimiter or column <= len(self.names)):
             return column - 1
+        column = str(column)
         if column not in self.names:
             others = [name for name in self.names if name not in taken]
             raise DataError(f"{shown(self.path)}:1: there is no column named {column!r} for {option}: the columns are "
@@ -286,12 +287,12 @@ def _plain_name(path: str) -> str:
 
 
 def _lines(path: str) -> Iterator[str]:
-    with opened_data(path) as file:
+    with opened_text(path) as file:
         begin = file.read(2)
     if begin not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return read_lines(path)
     try:
-        return iter(read_data(path).decode("utf-16").replace("\r\n", "\n").split("\n"))
+        return iter(read_data(path, unpack=True).decode("utf-16").replace("\r\n", "\n").split("\n"))
     except UnicodeDecodeError as error:
         raise DataError(f"{shown(path)} begins like UTF-16, but is not valid: convert it to UTF-8.") from error
 

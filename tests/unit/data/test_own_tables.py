@@ -37,7 +37,8 @@ def test_what_programs_write_is_read(tmp_path, name, delimiter, quoting):
     assert read(tmp_path, name, text) == ROWS
     assert read(tmp_path, name, codecs.BOM_UTF8 + text.encode()) == ROWS
     assert read(tmp_path, name, text.encode("utf-16")) == ROWS  # "Unicode text" of spreadsheets
-    assert read(tmp_path, f"{name}.gz", gzip.compress(text.encode())) == ROWS
+    for encoding in ("utf-8", "utf-16"):
+        assert read(tmp_path, f"{name}.gz", gzip.compress(text.encode(encoding))) == ROWS
 
 
 @pytest.mark.parametrize("rows", [
@@ -80,6 +81,11 @@ def test_json_lines_and_arrays(tmp_path):
     lines = "".join(f"{json.dumps(row)}\n\n" for row in objects)
     for name, content in (("a.jsonl", lines), ("a.json", json.dumps(objects)), ("a.ndjson", lines)):
         assert read(tmp_path, name, content, ("de", "en", "id")) == [["b", "a", "1"], ["d", "c", ""]]
+
+
+def test_json_lines_without_the_column_of_a_number(tmp_path):
+    with pytest.raises(DataError, match="there is no column named '5' for --columns: the columns are en, es"):
+        read(tmp_path, "a.jsonl", '{"en": "a", "es": "b"}\n' * 3, (1, 5))
 
 
 def test_half_of_a_surrogate_pair_is_replaced(tmp_path):
