@@ -328,8 +328,8 @@ def corpus_of_lines(lines: list[str], tokenizer: Tokenizer, path: str = "", thre
       path: the file that the lines are from, if any.
       threads: number of threads for tokenising, if the tokenizer supports threads.
     """
-    tokens, counts = tokenizer.encode(lines, threads)
-    encoded = [line.encode("utf-8", "replace") for line in lines]
+    encoded = [line.encode("utf-8", "replace") for line in lines]  # half of a surrogate pair becomes "?"
+    tokens, counts = tokenizer.encode([line.decode() for line in encoded], threads)
     starts = _offsets(np.fromiter(map(len, encoded), np.int64, len(encoded)))
     return TokenCorpus(path, IndexArrays(tokens, _offsets(counts), starts), b"".join(encoded))
 

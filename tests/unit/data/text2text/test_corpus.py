@@ -12,7 +12,7 @@ import pytest
 from open_seq2seq.data.text2text import corpus as corpus_module
 from open_seq2seq.data.text2text import corpus as index_module
 from open_seq2seq.data.text2text.corpus import Layout, corpus_of_lines, load_corpus
-from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer
+from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer, SentencePieceTokenizer
 from open_seq2seq.data.text2text.vocabulary import Vocabulary
 from open_seq2seq.utils import data_files
 from open_seq2seq.utils.errors import DataError
@@ -321,3 +321,9 @@ def test_large_vocabularies_take_wider_tokens(tmp_path, index_dir):
     tokenizer = DelimiterTokenizer(Vocabulary([f"t{i}" for i in range(70000)]))
     corpus = load_corpus(write(tmp_path / "t", ["t69999 t5"]), tokenizer, index_dir)
     assert corpus.tokens.dtype == np.int32 and corpus.tokens.tolist() == [69999, 5]
+
+
+def test_half_of_a_surrogate_pair_is_read_as_a_question_mark(model_path):
+    tokenizer = SentencePieceTokenizer(model_path)
+    cut, marked = (corpus_of_lines([line], tokenizer) for line in ("ein Hund\ud83d", "ein Hund?"))
+    assert cut.tokens.tolist() == marked.tokens.tolist() and cut.line(0) == marked.line(0)
