@@ -65,7 +65,7 @@ def check(args: argparse.Namespace) -> None:
     """Checks the command line before any work.
 
     Raises:
-      UserError: a file does not exist, has no counterpart, or would be overwritten.
+      UserError: a file does not exist, has no counterpart, or would be overwritten, or two outputs are the same.
     """
     if len(args.train_source) != len(args.train_target):
         raise UserError(f"--train_source names {len(args.train_source)} files but --train_target "

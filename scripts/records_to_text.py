@@ -22,7 +22,6 @@ quiet_tensorflow()
 from open_seq2seq.data.text2text.preparation import write_pairs
 from open_seq2seq.data.text2text.subtokens import load_subtokens, read_record_pairs
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.output_file import check_no_input
 from open_seq2seq.utils.script import ScriptParser, run_script
 
@@ -41,8 +40,6 @@ def main(argv: list[str] | None = None) -> None:
     """Writes the text files."""
     args = parse_args(argv)
     check_no_input([args.source, args.target], [*args.records, args.vocab_file])
-    if os.path.abspath(args.source) == os.path.abspath(args.target):
-        raise UserError(f"--source and --target both name {args.source}: give two files.")
     count = write_pairs(read_record_pairs(args.records, load_subtokens(args.vocab_file)), args.source, args.target)
     deco_print(f"Wrote {count:,} sentence pairs to {args.source} and {args.target}")
 

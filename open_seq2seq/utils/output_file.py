@@ -64,12 +64,16 @@ def _exists(path: Path) -> bool:
 
 
 def check_no_input(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:
-    """Raises UserError if an output is also an input; entries that are None are ignored."""
-    paths = [path for path in inputs if path is not None]
-    for output in outputs:
-        if output is not None and (path := _same_file(output, paths)) is not None:
+    """Raises UserError if an output is also an input or another output; entries that are None are ignored."""
+    paths, earlier = [path for path in inputs if path is not None], set[str]()
+    for output in filter(None, outputs):
+        if (path := _same_file(output, paths)) is not None:
             raise UserError(f"The output file {output} is the same file as the input {path}: choose another output "
                             "file.")
+        place = os.path.realpath(output)
+        if place in earlier and not passes_through(output):
+            raise UserError(f"Two outputs would be the same file, {output}: choose another one for one of them.")
+        earlier.add(place)
 
 
 def _same_file(name: str, paths: Iterable[str]) -> str | None:

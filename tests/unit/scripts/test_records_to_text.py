@@ -101,5 +101,5 @@ def test_mistakes_in_names(folder):
         convert("data-0")
     with pytest.raises(UserError, match="same file as the input"):
         main(["--vocab_file=vocab", "--source=data-0", "--target=t", "data-0"])
-    with pytest.raises(UserError, match="both name"):
+    with pytest.raises(UserError, match="Two outputs would be the same file"):
         main(["--vocab_file=vocab", "--source=t", "--target=./t", "data-0"])

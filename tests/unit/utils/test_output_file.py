@@ -158,7 +158,9 @@ def test_no_output_is_an_input(tmp_path):
     for name in ("text", "link", "other"):
         with pytest.raises(UserError, match="the same file as the input .*: choose another output file"):
             check_no_input([None, str(tmp_path / name)], [None, str(tmp_path / "missing"), str(tmp_path / "text")])
-    check_no_input([str(tmp_path / "new")], [str(tmp_path / "text"), "/dev/stdin"])
+    check_no_input([str(tmp_path / "new"), "/dev/null", "/dev/null"], [str(tmp_path / "text"), "/dev/stdin"])
+    with pytest.raises(UserError, match="Two outputs would be the same file, .*/new"):
+        check_no_input([str(tmp_path / "new"), None, f"{tmp_path}/./new"], [])
 
 
 def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
