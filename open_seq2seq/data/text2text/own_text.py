@@ -369,10 +369,9 @@ def swapped_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     sides exchanged.
     """
     sides = [Counter[str](), Counter[str]()]
-    grams = [(_trigrams(pair.source), _trigrams(pair.target)) for pair in pairs]
-    for row in grams:
-        for side, found in zip(sides, row, strict=True):
-            side.update(found)
+    for pair in pairs:
+        sides[0].update(_trigrams(pair.source))
+        sides[1].update(_trigrams(pair.target))
     kinds = len(sides[0].keys() | sides[1].keys()) + 1
     totals = [math.log(sum(side.values()) + kinds) for side in sides]
 
@@ -382,7 +381,8 @@ def swapped_pairs(pairs: Sequence[Pair]) -> list[Pair]:
                    for gram in found) - len(found) * (totals[0] - totals[1])
 
     wrong = []
-    for pair, (source, target) in zip(pairs, grams, strict=True):
+    for pair in pairs:
+        source, target = _trigrams(pair.source), _trigrams(pair.target)  # again, because all need much memory
         own = Counter(source), Counter(target)
         gain = favour(target, own) - favour(source, own)
         if gain > max(_SURE, _SURE_PER_CHARACTER * (len(source) + len(target))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -54,6 +55,15 @@ def test_swapped_pairs_are_found_and_no_others():
     assert swapped_pairs(rows) == []
     same = [Pair(p.line, p.source, q.source) for p, q in zip(rows, pairs(300, 1), strict=True)]  # one language
     assert swapped_pairs(same) == []
+
+
+def test_the_search_for_swapped_pairs_needs_little_memory():
+    rows = pairs(1000)
+    tracemalloc.start()
+    swapped_pairs(rows)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1.5e6  # bytes; the trigrams of all pairs need 5 million
 
 
 @pytest.mark.parametrize("seed", range(5))
