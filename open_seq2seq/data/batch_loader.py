@@ -96,12 +96,6 @@ class BatchLoader:
             except queue.Empty:
                 self._thread.join(timeout=0.02)
 
-    def __enter__(self) -> BatchLoader:
-        return self
-
-    def __exit__(self, *exc_info: Any) -> None:
-        self.close()
-
     def __del__(self) -> None:
         if hasattr(self, "_stop"):
             self._stop.set()

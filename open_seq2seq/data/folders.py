@@ -34,6 +34,20 @@ def files_below(folder: str) -> Iterator[str]:
             yield from (os.path.join(parent, name) for name in sorted(names) if not name.startswith("."))
 
 
+def folders_in(folder: str) -> list[str]:
+    """Returns the sorted names of the folders in a folder, without hidden ones and those that a Mac adds to archives.
+
+    Raises:
+      DataError: the folder cannot be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(
+                (".", "__MACOSX")))
+    except OSError as error:
+        _refuse(error)
+
+
 def name_from(folder: str, path: str) -> str:
     """Returns the path of a file relative to a folder, or its absolute path if only the root folder contains both.
 

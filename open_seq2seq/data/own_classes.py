@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from open_seq2seq.data.folders import files_below
+from open_seq2seq.data.folders import files_below, folders_in
 from open_seq2seq.data.own_tables import Kept
 from open_seq2seq.utils.console import deco_print, format_count
 from open_seq2seq.utils.data_files import shown
@@ -62,10 +62,10 @@ def class_files(folder: str) -> list[Labelled]:
       DataError: a folder cannot be read, there are fewer than two folders of classes, or one of them has several
         folders but no file beside them, so that these are probably the classes.
     """
-    names = _subfolders(folder)
+    names = folders_in(folder)
     while len(names) == 1:
         folder = os.path.join(folder, names[0])
-        names = _subfolders(folder)
+        names = folders_in(folder)
     parts = [_NAMES_OF_PARTS.get(name.lower(), "") for name in names]
     if "train" in parts and all(parts):
         found = [file for name, part in zip(names, parts, strict=True)
@@ -79,20 +79,11 @@ def class_files(folder: str) -> list[Labelled]:
     return files
 
 
-def _subfolders(folder: str) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(
-                (".", "__MACOSX")))  # the latter is in archives from a Mac
-    except OSError as error:
-        raise DataError(f"The folder {shown(folder)} cannot be read: {error.strerror or error}.") from error
-
-
 def _files(folder: str, part: str) -> Iterator[tuple[str, str, str]]:
     """Yields (class, part, path) of each file."""
-    for name in _subfolders(folder):
+    for name in folders_in(folder):
         below = os.path.join(folder, name)
-        paths, folders = list(files_below(below)), _subfolders(below)
+        paths, folders = list(files_below(below)), folders_in(below)
         if paths and len(folders) > 1 and all(os.path.dirname(path) != below for path in paths):
             raise DataError(f"{shown(below)} contains folders ({', '.join(map(shown, folders))[:80]}) but no files: if "
                             f"these are the classes, give --folder={shown(below)}; otherwise, move the files of the "

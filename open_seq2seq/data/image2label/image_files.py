@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.datasets import record_starts
-from open_seq2seq.data.folders import files_below
+from open_seq2seq.data.folders import files_below, folders_in
 from open_seq2seq.data.tables import csv_rows
 from open_seq2seq.parts.forward_pass import current_pass
 from open_seq2seq.utils.console import deco_print, format_count
@@ -311,16 +311,12 @@ class Row(NamedTuple):
 
 
 def class_folders(folder: str) -> list[str]:
-    """Returns the sorted names of the subfolders of a folder, without hidden ones.
+    """Returns the sorted names of the folders in a folder; see ``folders_in``.
 
     Raises:
       DataError: the folder cannot be read, or has no subfolders.
     """
-    try:
-        with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
-    except OSError as error:
-        raise DataError(f"The folder {shown(folder)} cannot be read: {error.strerror or error}.") from error
+    names = folders_in(folder)
     if not names:
         name = shown(folder)
         raise DataError(f"The folder {name} contains " + (

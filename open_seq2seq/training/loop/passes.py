@@ -246,7 +246,7 @@ class InferencePass:
             return
         ranks = range(runner.replica_rank, runner.replica_rank + runner.local_replicas)
         loader = WindowLoader(layer, inference_plan(layer), runner.world_size, ranks)
-        with loader, _Progress(self._model, runner, len(loader), True, self._at_once) as progress:
+        with contextlib.closing(loader), _Progress(self._model, runner, len(loader), True, self._at_once) as progress:
             for count in loader.own.tolist():
                 yield self._results(loader.rounds(count, runner.local_replicas), progress)
 

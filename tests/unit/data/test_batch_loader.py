@@ -49,7 +49,7 @@ def plan():
 
 def test_no_more_is_made_ahead_than_asked_for():
     layer = CountingLayer(prefetch=3)
-    with BatchLoader(layer, plan()) as loader:
+    with contextlib.closing(BatchLoader(layer, plan())) as loader:
         time.sleep(0.1)
         assert layer.made == 4  # three in the queue, one in hand
         next(loader)
@@ -80,7 +80,7 @@ def test_an_error_arrives_where_it_happened_and_stays():
 
 
 def test_waiting_is_measured():
-    with BatchLoader(CountingLayer(seconds=0.05), plan()) as loader:
+    with contextlib.closing(BatchLoader(CountingLayer(seconds=0.05), plan())) as loader:
         next(loader), next(loader)
         assert 0.08 < loader.wait_seconds < 5
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from open_seq2seq.data.folders import files_below, name_from
+from open_seq2seq.data.folders import files_below, folders_in, name_from
 from open_seq2seq.utils.errors import DataError
 
 
@@ -21,6 +21,14 @@ def names(folder):
 
 def test_hidden_files_and_folders_are_left_out(folder):
     assert names(folder / "all/dark") == ["a.png", "b.png", "deep/d.png"]
+
+
+def test_folders_in_a_folder(folder):
+    for name in ("all/.hidden", "all/__MACOSX/dark"):
+        (folder / name).mkdir(parents=True)
+    assert folders_in(str(folder / "all")) == ["dark", "light"]
+    with pytest.raises(DataError, match="The folder .*/nowhere cannot be read: No such file"):
+        folders_in(str(folder / "nowhere"))
 
 
 def test_linked_folders_are_read_once(folder):

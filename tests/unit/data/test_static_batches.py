@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -81,7 +83,8 @@ def test_a_run_meets_no_more_shapes_than_allowed():
     layer = Layer()
     stream = BatchStream(layer.lengths, batch_size=8, max_shapes=3, seed=1)
     seen, ids = set(), []
-    with BatchLoader(StaticBatches(layer, stream.shapes), stream.by_rank()[0], training=True) as loader:
+    batches = StaticBatches(layer, stream.shapes)
+    with contextlib.closing(BatchLoader(batches, stream.by_rank()[0], training=True)) as loader:
         assert loader._queue.maxsize == 2
         for _ in range(2 * stream.micro_batches_per_epoch):
             batch = next(loader)
