@@ -128,6 +128,7 @@ def train_pieces(lines: Iterable[str], what: str, model_prefix: str, vocab_size:
             if failures:
                 raise failures[0] from error
             reason = str(error).strip().splitlines()[-1].split("] ")[-1].rstrip(".")
+            reason = "there is no text in it" if "sentences_.empty" in reason or "all_chars" in reason else reason
             raise DataError(f"SentencePiece cannot make {vocab_size} pieces from {what}: {reason}.") from error
         for ending in ("model", "vocab"):
             with open(f"{folder}/pieces.{ending}", "rb") as file, writing(f"{model_prefix}.{ending}") as out:

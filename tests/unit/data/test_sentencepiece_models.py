@@ -7,6 +7,7 @@ import unicodedata
 import pytest
 
 from open_seq2seq.data.sentencepiece_models import load_sentencepiece, train_pieces, train_sentencepiece
+from open_seq2seq.utils.errors import DataError
 
 LINE = "10² ½… ﬁn ™ Ａ カ ｶ ① é ế क़ 한 xyz z\u200cw"
 
@@ -42,3 +43,10 @@ def test_long_lines_are_read(tmp_path, text):
     train_pieces([text] * 20, "the text", str(tmp_path / "m"), 30, model_type="unigram", hard_vocab_limit=False)
     model = load_sentencepiece(str(tmp_path / "m.model"))
     assert model.decode(model.encode("abc ж")) == "abc ж"
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_text_is_named(tmp_path, text):
+    (tmp_path / "text").write_text(text)
+    with pytest.raises(DataError, match="^SentencePiece cannot make 30 pieces from .*/text: there is no text in it.$"):
+        train_sentencepiece([str(tmp_path / "text")], str(tmp_path / "m"), 30)
