@@ -148,10 +148,6 @@ class CifarDataLayer(ImageDataLayer):
                             "again.")
         return names
 
-    @property
-    def num_classes(self) -> int:
-        return self.params["num_classes"]
-
     def data_files(self, *kinds: str) -> dict[str, str]:
         if self.params["files"] or self.mode == "interactive_infer" or (kinds and "list" not in kinds):
             return {}
@@ -296,9 +292,6 @@ class ImagenetDataLayer(ImageDataLayer):
             raise DataError(f"{shown(data_dir)} has neither TFRecord files {self._part}-00000-of-… nor a folder "
                             f"{os.path.basename(folders[-1])}: correct data_dir.")
         return files_in_folders(folder, self._folder_names, self.mode == "train")
-
-    def example_files(self) -> Sequence[str]:
-        return () if isinstance(self._set, RecordSet) else super().example_files()
 
 
 def _printable(name: str) -> str:

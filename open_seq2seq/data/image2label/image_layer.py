@@ -226,7 +226,7 @@ class ImageDataLayer(DataLayer):
         return None
 
     def example_files(self) -> Sequence[str]:
-        return self._set.paths if isinstance(self._set, FileSet) and not self.params["files"] else ()
+        return self._set.paths if type(self._set) is FileSet and not self.params["files"] else ()
 
     def describe_example(self, example: int) -> str:
         return self._images.describe(example)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import tensorflow as tf
 
 from open_seq2seq.data.image2label.image_files import on_host
 from open_seq2seq.utils import disk
@@ -73,8 +74,6 @@ def write_toy_folders(folder: str, sizes: dict[str, int], seed: int = 0) -> None
       sizes: dict of part (such as ``train``) → number of images.
       seed: seed of the random numbers.
     """
-    import tensorflow as tf
-
     for number, (part, count) in enumerate(sizes.items()):
         for place, (image, label) in enumerate(zip(*draw_shapes(count, len(sizes) * seed + number), strict=True)):
             path = os.path.join(folder, part, SHAPES[label], f"{place:04d}.png")
