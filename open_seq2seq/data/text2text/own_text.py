@@ -382,7 +382,8 @@ def swapped_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 
     wrong = []
     for pair in pairs:
-        source, target = _trigrams(pair.source), _trigrams(pair.target)  # again, because all need much memory
+        # Computed again, because the trigrams of all pairs need much memory.
+        source, target = _trigrams(pair.source), _trigrams(pair.target)
         own = Counter(source), Counter(target)
         gain = favour(target, own) - favour(source, own)
         if gain > max(_SURE, _SURE_PER_CHARACTER * (len(source) + len(target))):
