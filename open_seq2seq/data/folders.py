@@ -40,12 +40,8 @@ def folders_in(folder: str) -> list[str]:
     Raises:
       DataError: the folder cannot be read.
     """
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(
-                (".", "__MACOSX")))
-    except OSError as error:
-        _refuse(error)
+    names = next(os.walk(folder, onerror=_refuse))[1]
+    return sorted(name for name in names if not name.startswith((".", "__MACOSX")))
 
 
 def name_from(folder: str, path: str) -> str:
