@@ -117,10 +117,10 @@ def test_replicas_have_data_sets_of_their_own():
 
 @pytest.mark.parametrize(("world", "rank"), [(1, 0), (3, 2)])
 def test_evaluation_is_the_same_too(world, rank):
-    with evaluation_batches(Vectors(), world_size=world, rank=rank) as made:
+    with contextlib.closing(evaluation_batches(Vectors(), world_size=world, rank=rank)) as made:
         batches = list(made)
         assert len(batches) == len(made)
-    with evaluation_batches(ByHand(), world_size=world, rank=rank) as expected:
+    with contextlib.closing(evaluation_batches(ByHand(), world_size=world, rank=rank)) as expected:
         assert_same(batches, list(expected))
 
 
@@ -149,7 +149,7 @@ def test_a_layer_may_use_a_data_set_in_training_alone():
             return {**super().make_batch(examples), "by_hand": True}
 
     assert_same(take(training_loader(Mixed()), 3), take(training_loader(Vectors()), 3))
-    with evaluation_batches(Mixed()) as batches:
+    with contextlib.closing(evaluation_batches(Mixed())) as batches:
         assert next(batches)["by_hand"]
 
 
@@ -226,7 +226,8 @@ def test_batches_that_are_not_the_plan_s_are_refused(change):
         def make_dataset(self, plan, training):
             return change(super().make_dataset(plan, training))
 
-    with evaluation_batches(Other()) as batches, pytest.raises(ConfigError, match="make one batch of each element"):
+    with contextlib.closing(evaluation_batches(Other())) as batches, pytest.raises(
+            ConfigError, match="make one batch of each element"):
         list(batches)
 
 
