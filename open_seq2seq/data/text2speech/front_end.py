@@ -182,6 +182,7 @@ _UNITS = {"km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter
           "mph": "mile per hour", "kmh": "kilometer per hour", "km/h": "kilometer per hour", "hz": "hertz",
           "khz": "kilohertz", "gb": "gigabyte", "mb": "megabyte", "Hz": "hertz", "kHz": "kilohertz", "GB": "gigabyte",
           "MB": "megabyte", "s": "second", "ms": "millisecond", "min": "minute", "h": "hour"}
+_UNIT = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
 _PLURALS = {"foot": "feet", "hertz": "hertz", "kilohertz": "kilohertz", "penny": "pence",
             "mile per hour": "miles per hour", "kilometer per hour": "kilometers per hour"}
 _FRACTIONS = {("1", "2"): "one half", ("1", "4"): "one quarter", ("3", "4"): "three quarters", ("1", "3"): "one third",
@@ -191,7 +192,11 @@ _LONGEST = 15  # digits of a number that is read as one; longer ones are read di
 _NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
 _SCALE = r"(?i:\s?(?:thousand|million|billion|trillion)|k|m|bn?)\b"
 _MONTH = "|".join(_MONTHS)
-_DAY = r"(?P<day>[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?"
+_DAY_NUMBER = r"[1-9]|[12]\d|3[01]"
+_ORDINAL = "(?:st|nd|rd|th)?"
+_DAYS = rf"(?:(?P<first>{_DAY_NUMBER}){_ORDINAL}\s?[-–]\s?)?(?P<day>{_DAY_NUMBER}){_ORDINAL}"
+_UP_TO = rf"(?P<to>\s?[-–](?=\d|(?:{_MONTH})\b))?"
+_OF_NUMBER = rf"\s?(?:[ap] m|[%°]|degrees (?:Celsius|Fahrenheit)|{_UNIT})|st|nd|rd|th|'?s"  # what may follow a number
 _YEAR = r"(?:1[1-9]|20)\d\d"
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)*['’]?|['’](?:tis|twas|em|til|cause|bout|round)\b"
 _TOKEN = re.compile(rf"\[\[(?P<raw>.*?)\]\]|(?P<word>{_WORD})|(?P<mark>[.,;:!?…()—–]|(?<=\s)-(?=\s)|--)|(?P<digit>\d+)",
@@ -426,10 +431,11 @@ def _both_amounts(match: re.Match[str]) -> str:
 
 
 def _date(match: re.Match[str]) -> str:
-    """Spells a date with a month in words: ``March 3, 1998`` or ``3 March 1998``."""
-    day, year = _number_words(match["day"], "ordinal"), match["year"]
-    first = f"{match['month']} {day}" if match.start("month") < match.start("day") else f"the {day} of {match['month']}"
-    return first + (f", {_number_words(year, 'year')}" if year else "")
+    """Spells a date with a month in words: ``March 3, 1998``, ``3 March 1998`` or ``3-5 March``."""
+    days, year = [_number_words(match[name], "ordinal") for name in ("first", "day") if match[name]], match["year"]
+    is_first = match.start("month") < match.start("day")
+    words = f"{match['month']} {' to '.join(days)}" if is_first else f"the {' to the '.join(days)} of {match['month']}"
+    return words + (f", {_number_words(year, 'year')}" if year else "") + " to" * bool(match["to"])
 
 
 def _iso_date(match: re.Match[str]) -> str:
@@ -466,15 +472,15 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"(?<![\w.])[-−](?=[$€£]\s?\d)", lambda match: "minus"),
     (rf"(?P<sign>[$€£])\s?(?P<amount>{_NUMBER})(?P<scale>{_SCALE})?", _money),
     (r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso_date),
-    (rf"\b(?P<month>{_MONTH})\s{_DAY}\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
-    (rf"\b(?:[Tt]he\s)?{_DAY}\s(?P<month>{_MONTH})\b(?:,?\s(?P<year>{_YEAR})\b)?", _date),
+    (rf"\b(?P<month>{_MONTH})\s{_DAYS}\b(?:,?\s(?P<year>{_YEAR})\b)?{_UP_TO}", _date),
+    (rf"\b(?:[Tt]he\s)?{_DAYS}\s(?P<month>{_MONTH})\b(?:,?\s(?P<year>{_YEAR})\b)?{_UP_TO}", _date),
+    (rf"(\d+(?:{_OF_NUMBER})?)\s?[-–](?=\d)(?!\d+/)", lambda match: f"{match[1]} to"),
     (r"\b([01]?\d|2[0-3]):([0-5]\d)\b(?=( [ap] m\b)?)", _time),
     (r"\b((?:1[1-9]|20)\d0|[2-9]0)'?s\b", _decade),
     (r"\b(\d+(?:,\d{3})*)(?:st|nd|rd|th)\b", lambda match: _number_words(match[1], "ordinal")),
     (r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])", _fraction),
-    (r"(?<=\d)\s?[-–](?=\d)", lambda match: "to"),
     (rf"(?<![\w.])[-−](?={_NUMBER})", lambda match: "minus"),
-    (rf"(?<![^\W_])({_NUMBER})\s?({'|'.join(sorted(map(re.escape, _UNITS), key=len, reverse=True))})(?![\w'])",
+    (rf"(?<![^\W_])({_NUMBER})\s?({_UNIT})(?![\w'])",
      lambda match: _several(match[1], _UNITS[match[2]])),
     (rf"(?<![\d.,]){_YEAR}(?![\d,]*\d|\.\d)", lambda match: _number_words(match[0], "year")),
     (_NUMBER, lambda match: f" {_number_words(match[0])} "),
