@@ -114,12 +114,14 @@ class Word(NamedTuple):
       start: first frame of the word.
       end: frame after the word's last frame.
       confidence: geometric mean over the word's symbols of each symbol's highest probability in its frames; 0 to 1.
+      has_space: whether a space separates it from the word before it; of the first word, whether one would.
     """
 
     text: str
     start: int
     end: int
     confidence: float
+    has_space: bool = True
 
 
 class Alignment(NamedTuple):
@@ -188,8 +190,10 @@ def _best_states(log_probs: np.ndarray, label: np.ndarray) -> np.ndarray:
 
 def words_of(symbols: Symbols, ids: Sequence[int], times: Alignment) -> list[Word]:
     """Returns the words that ids spell, with their frames and confidences."""
-    found = []
+    found, spaced, place = list[Word](), symbols.text(ids), 0
     for text, begin, end in symbols.words(ids):
         sure = float(np.exp(np.mean(np.log(np.maximum(times.confidences[begin:end], 1e-30)))))
-        found.append(Word(text, int(times.starts[begin]), int(times.ends[end - 1]), sure))
+        has_space = spaced.startswith(" ", place) if found else symbols.has_words and not symbols.is_unspaced[ids[begin]]
+        found.append(Word(text, int(times.starts[begin]), int(times.ends[end - 1]), sure, bool(has_space)))
+        place += len(text) + (has_space and place > 0)
     return found

@@ -13,6 +13,8 @@ from open_seq2seq.utils.unicode_text import spelled
 
 _PIECE_START = "\u2581"  # SentencePiece's marker for the start of a word
 BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece's byte_fallback: UTF-8 bytes of characters without a piece
+_UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
+"""First words of the names of letters of scripts without spaces between words."""
 _MARKED = "open_seq2seq.mark_each_byte"
 
 
@@ -34,8 +36,9 @@ class Symbols:
 
     Attributes:
       labels: the argument ``labels``.
-      has_words: whether spaces separate words; otherwise, as in scripts without spaces, each symbol is one,
-        with the combining marks after it.
+      has_words: whether spaces separate words; otherwise each symbol is one, with the combining marks after it.
+      is_unspaced: ``[symbols]`` bool: whether a symbol begins with a letter of a script without spaces, such as Chinese,
+        so that it is a word of its own, with the marks and pieces of words after it.
       starts_word: ``[symbols]`` bool: whether a symbol begins a new word, so that the word before it is complete; True
         for a space and for the first piece of a word.
       texts: the characters that each symbol adds to a word, in the form that ``spelling`` returns; empty for a space.
@@ -49,7 +52,8 @@ class Symbols:
         self.texts = [unit.strip(" ") for unit in self._units]
         self._characters = frozenset("".join(self.texts))
         self.starts_word = np.array([unit.startswith(" ") for unit in self._units], bool)
-        self._divides = self.starts_word if self.has_words else np.array(
+        self.is_unspaced = np.array([_is_unspaced(label.lstrip(_PIECE_START)[:1]) for label in self.labels], bool)
+        self._divides = self.starts_word | self.is_unspaced if self.has_words else np.array(
             [unicodedata.category(text[:1] or " ")[0] != "M" for text in self.texts], bool)
 
     def __len__(self) -> int:
@@ -89,3 +93,7 @@ class Symbols:
                 begin = begin if text else place
                 text += self.texts[symbol]
         return [*found, (self._spelled(text), begin, len(ids))] if text else found
+
+
+def _is_unspaced(letter: str) -> bool:
+    return letter.isalpha() and unicodedata.category(letter) == "Lo" and unicodedata.name(letter).split()[0] in _UNSPACED

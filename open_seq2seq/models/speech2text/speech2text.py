@@ -331,7 +331,7 @@ class Speech2Text(EncoderDecoderModel):
         if not self._wants_times:
             return Recognition(hypotheses[0].text, None, None, hypotheses)
         timed = hypotheses if is_window else hypotheses[:1]
-        words = [self._in_seconds(search.symbols, search.words(logits, hypothesis)) for hypothesis in timed]
+        words = [self._in_seconds(search.words(logits, hypothesis)) for hypothesis in timed]
         return Recognition(hypotheses[0].text, words[0], None, hypotheses, words if words[1:] else None)
 
     @property
@@ -357,11 +357,11 @@ class Speech2Text(EncoderDecoderModel):
         length = lengths[row]
         times = Alignment(starts[row, :length], ends[row, :length], confidences[row, :length])
         symbols = Symbols(self.data_layer.alphabet.labels)
-        return self._in_seconds(symbols, words_of(symbols, ids[row, :length].tolist(), times))
+        return self._in_seconds(words_of(symbols, ids[row, :length].tolist(), times))
 
-    def _in_seconds(self, symbols: Symbols, words: list[Word]) -> list[SpokenWord]:
+    def _in_seconds(self, words: list[Word]) -> list[SpokenWord]:
         step = self.step_seconds
-        return [SpokenWord(word.text, word.start * step, word.end * step, word.confidence, symbols.has_words)
+        return [SpokenWord(word.text, word.start * step, word.end * step, word.confidence, word.has_space)
                 for word in words]
 
 

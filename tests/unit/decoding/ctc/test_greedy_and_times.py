@@ -73,7 +73,25 @@ def test_words_of_symbols(labels, ids, want):
     assert symbols.text(ids) == (" " if " " in labels or "\u2581" in labels else "").join(word for word, _, _ in want)
     places = np.arange(len(ids))
     words = words_of(symbols, ids, Alignment(10 * places, 10 * places + 5, np.full(len(ids), 0.25)))
-    assert words == [(text, 10 * begin, 10 * end - 5, pytest.approx(0.25)) for text, begin, end in want]
+    assert [word[:4] for word in words] == [(text, 10 * begin, 10 * end - 5, pytest.approx(0.25))
+                                            for text, begin, end in want]
+
+
+def test_pieces_of_scripts_without_spaces_are_words_that_give_the_text_again():
+    labels = ["\u2581", "\u2581\u4e00", "\u4e01\u4e03", "\u3002", "\u3042", "\u30fc", "\u0e01", "\u0e35", "\u2581py",
+              "thon", "", "<0xE4>", "\uac00"]
+    symbols, rng = Symbols(labels), np.random.default_rng(0)
+
+    def words(ids):
+        places = np.arange(len(ids))
+        return words_of(symbols, ids, Alignment(places, places + 1, np.ones(len(ids))))
+
+    assert [(word.text, word.has_space) for word in words([1, 2, 3, 4, 5, 6, 7, 8, 9, 2, 0, 2, 12, 12])] == [
+        ("\u4e00", False), ("\u4e01\u4e03\u3002", False), ("\u3042\u30fc", False), ("\u0e01\u0e35", False),
+        ("python", True), ("\u4e01\u4e03", False), ("\u4e01\u4e03\uac00\uac00", True)]
+    for _ in range(200):
+        ids = rng.integers(len(labels), size=10).tolist()
+        assert "".join(" " * word.has_space + word.text for word in words(ids)).lstrip() == symbols.text(ids)
 
 
 def test_words_of_a_transcript():

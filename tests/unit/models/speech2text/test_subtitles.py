@@ -190,16 +190,17 @@ def test_choices_that_differ_only_after_a_cut_take_no_place_in_a_list():
         assert [one.score for one in best] == [-2.0, -4.0][:len(texts)]
 
 
-def test_windows_of_a_script_without_spaces_are_joined_between_symbols():
-    symbols, letters = Symbols(list("abcdefghij")), 3 * "abcdefghij"
+@pytest.mark.parametrize(("labels", "before"), [("abcdefghij", []), ("一丁七万丈三上下不与▁", [10])])
+def test_windows_of_a_script_without_spaces_are_joined_between_symbols(labels, before):
+    symbols, letters = Symbols(list(labels)), 3 * labels[:10]
     model, windows, starts = joining(1), [], [0.0, 45.0, 90.0]
     for start in starts:
         heard = [place for place in range(30) if start <= 5 * place + 2 < start + 60]  # one letter in five seconds
-        begins = np.array([5 * place + 2 - int(start) for place in heard])
-        ids = [place % 10 for place in heard]
+        begins = np.array([0] * len(before) + [5 * place + 2 - int(start) for place in heard])
+        ids = before + [place % 10 for place in heard]  # SentencePiece begins every text with a space
         words = words_of(symbols, ids, Alignment(begins, begins + 1, np.full(len(ids), 0.5)))
         text = symbols.text(ids)
-        windows.append(Recognition(text, Speech2Text._in_seconds(model, symbols, words), None,
+        windows.append(Recognition(text, Speech2Text._in_seconds(model, words), None,
                                    [Candidate(text, -1.0, -1.0, 0.0)]))
     result = Speech2Text._joined(model, windows, starts)
     assert result.text == letters and result.n_best == [Candidate(letters, -3.0, -3.0, 0.0)]
