@@ -115,7 +115,9 @@ def main(argv: list[str] | None = None) -> None:
     sample_freq = say_rates(kept.rows)
     say_next(RECIPE, "my_speech.py", {"data_dir": os.path.join(args.output_dir, ""),
                                       "lower_case, remove_characters": (args.lower_case, args.remove_characters),
-                                      **({"sample_freq": sample_freq} if sample_freq != SAMPLE_FREQ else {})})
+                                      **({"sample_freq": sample_freq} if sample_freq != SAMPLE_FREQ else {}),
+                                      **({"base_params": {"data_layer_params": {"unicode_form": args.unicode_form}}}
+                                         if args.unicode_form.startswith("NFK") else {})})
 
 
 def say_shares(parts: Sequence[Sequence[Recording]], args: argparse.Namespace) -> None:

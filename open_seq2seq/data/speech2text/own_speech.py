@@ -19,6 +19,7 @@ from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, AudioError, is_s
 from open_seq2seq.data.folders import files_below, name_from
 from open_seq2seq.data.own_tables import Kept, read_own_table
 from open_seq2seq.data.speech2text.manifests import FILE_COLUMN, TEXT_COLUMN, Utterance, read_manifests
+from open_seq2seq.data.speech2text.recordings import LATEST_END
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print, format_count, tracked
 from open_seq2seq.utils.data_files import read_lines, shown
@@ -79,11 +80,12 @@ def _decoded(recordings: Sequence[tuple[int, Recording]]) -> list[tuple[int, str
         audio = read_audio(path, rate)
     except AudioError as error:
         return [(number, error.kind, replace(recording, problem=error.detail)) for number, recording in recordings]
-    results = []
+    results, seconds = [], len(audio) / rate
     for number, recording in recordings:
-        span = _shortened(recording.span, len(audio) / rate)
+        span = _shortened(recording.span, seconds)
         part = _part(audio, rate, span)
-        kind, problem = ("outside", "is outside of its file") if not len(part) else (
+        is_late = recording.span is not None and (recording.span[1] or 0.0) > seconds + LATEST_END
+        kind, problem = ("outside", f"is not within its file of {seconds:.2f} s") if is_late or not len(part) else (
             ("silent", "is silent") if is_silent(part) else ("", ""))
         results.append((number, kind, replace(recording, span=span, seconds=len(part) / rate, rate=rate,
                                               problem=problem)))

@@ -208,7 +208,7 @@ def _stamp(path: str) -> tuple[int, ...] | None:
 StepsOf = Callable[[np.ndarray], np.ndarray]
 _ROUNDING = 0.01
 """A segment that ends at most this long before its recording, in seconds, and begins with it, is all of it."""
-_TOO_LONG = 0.2
+LATEST_END = 0.2
 """A segment may end this long after its recording, in seconds: durations of MP3 files may include padding."""
 _SHOWN = 20
 """Maximum number of bad examples that a message names; the others are only counted."""
@@ -371,7 +371,7 @@ class Recordings:
                 continue
             samples, rate = int(self.index.samples[row]), int(self.index.rates[row])
             start, stop = round(begin * rate), samples if duration is None else round((begin + duration) * rate)
-            if start >= min(stop, samples) or stop > samples + _TOO_LONG * rate:
+            if start >= min(stop, samples) or stop > samples + LATEST_END * rate:
                 self._outside[row] = ("segment outside the recording", f"has {samples / rate:.2f} s, but the row is "
                                       f"its segment from {begin:g} s to {begin + (duration or 0):g} s")
             elif start or samples - stop > _ROUNDING * rate:

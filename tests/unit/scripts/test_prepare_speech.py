@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from open_seq2seq.data.speech2text.alphabet import Characters
+from open_seq2seq.config.loader import load_config
+from open_seq2seq.data.speech2text.alphabet import Characters, text_normalizer
 from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
 from open_seq2seq.data.speech2text.own_speech import Recording
 from open_seq2seq.utils.errors import UserError
 from scripts.prepare_speech import main, say_rates
-from tests.unit.scripts.running import ok, run
+from tests.unit.scripts.running import SCRIPTS, ok, run
 
 SPELLING = ("--lower_case", "--remove_characters=.,?!")
 PARTS = ("train", "dev", "test")
@@ -58,6 +59,19 @@ def test_a_table_becomes_lists_and_their_alphabet(table):
                   "Sampling rate: 8,000 Hz (40 recordings)\n", 'data_dir = "my/"',
                   'lower_case, remove_characters = True, ".,?!"', "sample_freq = 8000\n", "--mode=train_eval --check"):
         assert words in out
+
+
+def test_the_config_has_the_unicode_form_of_the_alphabet(table, monkeypatch, capfd):
+    monkeypatch.chdir(table)
+    (table / "in" / "list.csv").write_text("wav_filename,transcript\n" + "".join(
+        f"wav/{number}.wav,ﬁne ½\n" for number in range(4)), encoding="utf-8")
+    main(["--table=in/list.csv", "--output_dir=my", "--unicode_form=NFKC"])
+    lines = re.findall(r"\*\*\*    (\w.* = .*)", capfd.readouterr().out)
+    (table / "my.py").write_text("\n".join(lines).replace("example_configs", f"{SCRIPTS.parent}/example_configs"))
+    params = load_config("my.py").sections["base_params"]["data_layer_params"]
+    alphabet = Characters(params["vocab_file"])
+    for row in read_manifests(["my/train.csv"], None, True):
+        assert not alphabet.unknown(text_normalizer({"unicode_form": None, **params})(row.text or ""))
 
 
 @pytest.mark.parametrize(("rates", "line", "value"), [

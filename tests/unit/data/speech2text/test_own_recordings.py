@@ -72,11 +72,13 @@ def test_folder_of_kaldi(tmp_path):
 
 
 def test_segments_become_files_of_their_own(tmp_path):
-    place = kaldi(tmp_path, "b/1 rec1 0.5 1.25\na rec1 0 0.5\nc rec2 0 1.99\nd rec2 1.5 -1\ne rec2 5 6\n")
+    place = kaldi(tmp_path, "b/1 rec1 0.5 1.25\na rec1 0 0.5\nc rec2 0 1.99\nd rec2 1.5 -1\ne rec2 5 6\n"
+                            "f rec1 1.5 2.1\ng rec2 1 30\nh rec1 0 30\n")
     header, found = read_recordings(str(place))
     kept = clean(found, str)
-    assert {reason: [row.utterance.name for row in rows] for reason, rows in kept.dropped.items()} == {"outside": ["e"]}
-    assert [round(row.seconds, 3) for row in kept.rows] == [0.75, 0.5, 2.0, 0.5]
+    assert {reason: [row.utterance.name for row in rows] for reason, rows in kept.dropped.items()} == {
+        "outside": ["e", "g", "h"]}
+    assert [round(row.seconds, 3) for row in kept.rows] == [0.75, 0.5, 2.0, 0.5, 0.5]
     (tmp_path / "work").mkdir()
     rows = write_segments(kept.rows, str(tmp_path / "work"), str(tmp_path / "out"))
     (tmp_path / "work").rename(tmp_path / "out")
@@ -88,7 +90,7 @@ def test_segments_become_files_of_their_own(tmp_path):
         assert rate == same_rate
         np.testing.assert_allclose(audio, whole[int(begin * rate):int(end * rate)], atol=1e-4)
     assert listed(rows[2], header, str(tmp_path / "out"))[0].endswith("audio/2.wav")  # 1.99 s: the whole file, rounded
-    assert len(list((tmp_path / "out" / "segments").iterdir())) == 3
+    assert len(list((tmp_path / "out" / "segments").iterdir())) == 4
 
 
 def test_parts_of_files_in_json_lines(tmp_path):
