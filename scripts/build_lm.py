@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.decoding.ngram import LanguageModel, estimate, load_language_model, perplexity, write_arpa
-from open_seq2seq.decoding.ngram.estimation import characters_of_lines, read_transcripts, words_of_lines
+from open_seq2seq.decoding.ngram.estimation import SPACE, characters_of_lines, read_transcripts, words_of_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.output_file import check_no_input
@@ -84,7 +84,8 @@ def build(args: argparse.Namespace) -> LanguageModel:
     lines = (line for path in args.text for line in read_texts(path, args.remove_characters))
     vocabulary = None
     if args.vocabulary:
-        vocabulary = {word for line in read_transcripts(args.vocabulary) for word in line.split()}
+        listed = words_of_lines(read_transcripts(args.vocabulary), args.case)
+        vocabulary = {word for words in listed for word in words} | ({SPACE} if args.characters else set())
     result = estimate(units(lines, args.case), args.order, args.prune, vocabulary)
     for order in result.fallback_orders:
         deco_print(f"Too few {order}-grams occur once, twice and three times to estimate discounts: using 0.5, 1 and "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -371,6 +372,7 @@ def _row(outputs: list[np.ndarray], row: int) -> np.ndarray:
 
 
 _SHOWN = 10  # number of transcripts that are also printed
+_SUFFIX = re.compile(r"(?<=.)\.[^\W\d]\w*(?=(@[\d.]+)?$)")  # before the offset of a segment, if there is one
 
 
 class _RecordingsWriter(ResultWriter):
@@ -497,7 +499,7 @@ class SubtitleWriter(_RecordingsWriter):
         if self._is_file:
             self._file.write(content)
             return
-        stem = Path(name).stem
+        stem = _SUFFIX.sub("", Path(name).name)
         names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
         unique = next(one for one in names if one not in self._taken)
         self._taken.add(unique)

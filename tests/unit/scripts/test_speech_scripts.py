@@ -160,6 +160,16 @@ def test_infer_without_a_model_and_from_a_pickle(folder):
     assert (folder / "a.csv").read_text().startswith("wav_filename,transcript\n0.wav,")
 
 
+@pytest.mark.parametrize("kind", [(), ("--characters",)])
+def test_a_vocabulary_is_spelled_as_the_text(tmp_path, kind):
+    (tmp_path / "text.txt").write_text("un café\n" * 3, encoding="utf-8")
+    listed = " ".join("un cafe\u0301" if kind else ["un", "cafe\u0301"]).replace("e \u0301", "e\u0301")
+    (tmp_path / "words.txt").write_text(listed, encoding="utf-8")  # decomposed
+    said = run("build_lm", *kind, "--text", "text.txt", "--case", "upper", "--vocabulary", "words.txt", "--order", 1,
+               "--output", "lm.arpa", "--perplexity", "text.txt", cwd=tmp_path)
+    assert ", 0 unknown)" in said
+
+
 def test_character_model(folder):
     run("build_lm", "--text", "train.txt", "--characters", "--case", "lower", "--order", 4, "--prune", 0, 0, 1,
         "--output", "chars.arpa", cwd=folder)

@@ -97,6 +97,15 @@ def test_recordings_of_the_same_name_have_files_of_their_own(tmp_path):
     assert texts == {"clip.json": names[0], "clip-2.json": names[1], "clip-3.json": names[2]}
 
 
+def test_files_of_segments_are_named_by_their_offsets(tmp_path):
+    names = ["a/clip.wav", "a/clip.wav@10", "a/clip.wav@12.5", "a/clip.wav@12.75", "talk.2024.flac", "plain"]
+    with SubtitleWriter(str(tmp_path / "out"), names.__getitem__, "json", len(names)) as writer:
+        writer.write_batches([[(number, Recognition(name, [])) for number, name in enumerate(names)]])
+    texts = {path.name: json.loads(path.read_text())["text"] for path in (tmp_path / "out").glob("*.json")}
+    assert texts == {"clip.json": names[0], "clip@10.json": names[1], "clip@12.5.json": names[2],
+                     "clip@12.75.json": names[3], "talk.2024.json": names[4], "plain.json": names[5]}
+
+
 def test_what_has_no_times_has_no_subtitles():
     with pytest.raises(UserError, match="srt needs the times"):
         formatted(Recognition("da"), "srt")
