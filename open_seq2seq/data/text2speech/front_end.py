@@ -236,16 +236,17 @@ def tokens_of(text: str) -> list[Token]:
       DataError: the text has digits, but num2words is not installed.
     """
     tokens: list[Token] = []
-    for piece in re.split(r"(?s)(\[\[.*?\]\])", text):
-        for match in _TOKEN.finditer(piece if piece.startswith("[[") else spelled_out(piece)):
-            kind = match.lastgroup or ""
-            value = _MARK_OF.get(match[kind], ",") if kind == "mark" else " ".join(match[kind].split())
-            if kind != "mark":
-                tokens.append(Token(kind, value))
-            elif tokens and tokens[-1].kind == "mark":
-                tokens[-1] = Token(kind, max(tokens[-1].text, value, key=MARKS.index))
-            elif tokens:
-                tokens.append(Token(kind, value))
+    phonemes = iter(_PHONEMES.findall(text))
+    text = _PHONEMES.sub(lambda match: next(phonemes), spelled_out(_PHONEMES.sub("[[]]", text)))
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or ""
+        value = _MARK_OF.get(match[kind], ",") if kind == "mark" else " ".join(match[kind].split())
+        if kind != "mark":
+            tokens.append(Token(kind, value))
+        elif tokens and tokens[-1].kind == "mark":
+            tokens[-1] = Token(kind, max(tokens[-1].text, value, key=MARKS.index))
+        elif tokens:
+            tokens.append(Token(kind, value))
     if tokens and tokens[-1].kind != "mark":
         tokens.append(Token("mark", "."))
     elif tokens and tokens[-1].text == ",":

@@ -93,6 +93,11 @@ def test_marks_words_and_phonemes(text, symbols):
     assert not tokens_of(text) or tokens_of(text)[-1].kind == "mark"
 
 
+def test_an_abbreviation_before_phonemes_does_not_end_the_text():
+    assert [token.text for token in tokens_of("Dr. [[ S M IH TH ]] met Mr. [[ L\n IY ]] etc. [[ AH0 ]]")] == [
+        "doctor", "S M IH TH", "met", "mister", "L IY", "et", "cetera", "AH0", "."]
+
+
 def test_a_model_speaks_words_with_its_own_pronunciations(tmp_path, capsys):
     (tmp_path / "own.dict").write_text("hello HH AH L OW\n", encoding="utf-8")
     (tmp_path / "phonemes.txt").write_text("\n".join(["SIL", "HH", "AH", "L", "OW", "Z"]) + "\n", encoding="utf-8")
