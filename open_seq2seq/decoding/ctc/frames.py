@@ -190,10 +190,10 @@ def _best_states(log_probs: np.ndarray, label: np.ndarray) -> np.ndarray:
 
 def words_of(symbols: Symbols, ids: Sequence[int], times: Alignment) -> list[Word]:
     """Returns the words that ids spell, with their frames and confidences."""
-    found, spaced, place = list[Word](), symbols.text(ids), 0
+    words, spaced, place = list[Word](), symbols.text(ids), 0
     for text, begin, end in symbols.words(ids):
         sure = float(np.exp(np.mean(np.log(np.maximum(times.confidences[begin:end], 1e-30)))))
-        has_space = spaced.startswith(" ", place) if found else symbols.has_words and not symbols.is_unspaced[ids[begin]]
-        found.append(Word(text, int(times.starts[begin]), int(times.ends[end - 1]), sure, bool(has_space)))
-        place += len(text) + (has_space and place > 0)
-    return found
+        is_apart = spaced.startswith(" ", place) if place else symbols.has_words and not symbols.is_unspaced[ids[begin]]
+        words.append(Word(text, int(times.starts[begin]), int(times.ends[end - 1]), sure, bool(is_apart)))
+        place += len(text) + (place > 0 and is_apart)
+    return words

@@ -37,8 +37,8 @@ class Symbols:
     Attributes:
       labels: the argument ``labels``.
       has_words: whether spaces separate words; otherwise each symbol is one, with the combining marks after it.
-      is_unspaced: ``[symbols]`` bool: whether a symbol begins with a letter of a script without spaces, such as Chinese,
-        so that it is a word of its own, with the marks and pieces of words after it.
+      is_unspaced: ``[symbols]`` bool: whether a symbol begins with a letter of a script without spaces, such as
+        Chinese, so that it is a word of its own, with the marks and pieces of words after it.
       starts_word: ``[symbols]`` bool: whether a symbol begins a new word, so that the word before it is complete; True
         for a space and for the first piece of a word.
       texts: the characters that each symbol adds to a word, in the form that ``spelling`` returns; empty for a space.
@@ -96,4 +96,4 @@ class Symbols:
 
 
 def _is_unspaced(letter: str) -> bool:
-    return letter.isalpha() and unicodedata.category(letter) == "Lo" and unicodedata.name(letter).split()[0] in _UNSPACED
+    return unicodedata.category(letter or " ") == "Lo" and unicodedata.name(letter, "?").split()[0] in _UNSPACED
