@@ -134,10 +134,7 @@ class AudioFeatures:
         def mean_of(values: tf.Tensor) -> tf.Tensor:
             return tf.reduce_sum(tf.where(mask, values, 0.0), axis=axes, keepdims=True) / count
 
-        if settings.mean is None:
-            mean = mean_of(features)
-        else:
-            mean = tf.constant(settings.mean, tf.float32)
+        mean = mean_of(features) if settings.mean is None else tf.constant(settings.mean, tf.float32)
         if settings.std_dev is None:
             deviation = tf.sqrt(mean_of(tf.square(features - mean_of(features))))
             deviation = tf.where(deviation < SMALLEST_DEVIATION, 1.0, deviation)

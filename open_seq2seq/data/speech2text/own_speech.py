@@ -6,7 +6,6 @@ They are given as tables, or as folders of Kaldi, LibriSpeech or text files.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print, format_count, tracked
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.sound_files import encoded
 
 SEGMENTS = "segments"
 """Name of the folder of recordings that are parts of files."""
@@ -116,8 +116,6 @@ def write_segments(recordings: Sequence[Recording], folder: str, place: str) -> 
     Returns:
       The recordings, as files below ``place`` if they are written.
     """
-    import soundfile
-
     results, path, audio, rate = list(recordings), "", np.zeros(0, np.float32), 0
     parts = [(row.utterance.path, number) for number, row in enumerate(recordings) if row.span is not None]
     if parts:
@@ -130,9 +128,7 @@ def write_segments(recordings: Sequence[Recording], folder: str, place: str) -> 
             audio = read_audio(path, rate)
         plain = re.sub(r"[^A-Za-z0-9_.-]", "_", row.utterance.name)[-80:]
         name = os.path.join(SEGMENTS, f"{number + 1:06d}-{plain}.flac")
-        content = io.BytesIO()  # in memory, because libsndfile prints a traceback if the disk is full
-        soundfile.write(content, _part(audio, rate, row.span), rate, "PCM_16", format="FLAC")
-        disk.write_new(os.path.join(folder, name), content.getvalue())
+        disk.write_new(os.path.join(folder, name), encoded(_part(audio, rate, row.span), rate, "FLAC"))
         results[number] = replace(row, utterance=replace(row.utterance, path=os.path.join(place, name)), span=None)
     return results
 
