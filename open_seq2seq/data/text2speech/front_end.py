@@ -473,7 +473,8 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"(?<![\w.])[-−](?=[$€£]\s?\d)", lambda match: "minus"),
     (rf"(?P<sign>[$€£])\s?(?P<amount>{_NUMBER})(?P<scale>{_SCALE})?", _money),
     (r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b", _iso_date),
-    (rf"\b(?P<month>{_MONTH})\s{_DAYS}\b(?:,?\s(?P<year>{_YEAR})\b)?{_UP_TO}", _date),
+    (rf"(?<!\b\d\s)(?<!\b\d\d\s)(?<!\d(?:st|nd|rd|th)\s)\b"  # in "3 May 10:30", the day comes first
+     rf"(?P<month>{_MONTH})\s{_DAYS}\b(?:,?\s(?P<year>{_YEAR})\b)?{_UP_TO}", _date),
     (rf"\b(?:[Tt]he\s)?{_DAYS}\s(?P<month>{_MONTH})\b(?:,?\s(?P<year>{_YEAR})\b)?{_UP_TO}", _date),
     (rf"(\d+(?:{_OF_NUMBER})?)\s?[-–](?=\d)(?!\d+/)", lambda match: f"{match[1]} to"),
     (r"\b([01]?\d|2[0-3]):([0-5]\d)\b(?=( [ap] m\b)?)", _time),

@@ -47,6 +47,8 @@ WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": [
      "nineteen ninety eight, the thirtieth of May to the second of June, third to fifth"),
     ("5%-10%, 5 km-6 km, 5°C–8°C, 1990s-2000s, 3-1/2", "five percent to ten percent, five kilometers to six "
      "kilometers, five degrees Celsius to eight degrees Celsius, nineteen nineties to two thousands, three -one half"),
+    ("3 May 10:30, 3rd May 9am, 2020 May 5", "the third of May ten thirty, the third of May nine a m, twenty twenty "
+     "May fifth"),
     ("No. 7, #4, 007", "number seven, number four, zero zero seven"), ("5% & more", "five percent and more"),
     ("1440p, 2000W, Windows2000, mp3",
      "fourteen forty p, two thousand W, Windows two thousand, mp three"),
