@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
@@ -11,26 +10,6 @@ from open_seq2seq.decoding.ctc.decoder import CtcDecoder
 from open_seq2seq.decoding.ctc.prefix_search import PrefixSearch
 
 _OPEN_SYMBOLS = 64  # number of symbols at the end of an endless stream's transcript that may still change
-
-
-class GrowingTranscript(Protocol):
-    """The transcript of an utterance so far."""
-
-    def advance(self, logits: np.ndarray) -> None:
-        """Decodes the next logits ``[time, vocabulary]``, the blank last."""
-        ...
-
-    def fork(self) -> GrowingTranscript:
-        """Returns an independent copy."""
-        ...
-
-    def decide(self) -> None:
-        """Drops hypotheses that differ from the best one in early symbols, to limit the memory of endless streams."""
-        ...
-
-    def text(self) -> str:
-        """Returns the transcript as if the utterance ended here."""
-        ...
 
 
 class GreedyTranscript:
@@ -46,6 +25,7 @@ class GreedyTranscript:
         self._last = -1
 
     def advance(self, logits: np.ndarray) -> None:
+        """Decodes the next logits ``[time, vocabulary]``, the blank last."""
         if not len(logits):
             return
         path = logits.argmax(1)
@@ -54,6 +34,7 @@ class GreedyTranscript:
         self._last = int(path[-1])
 
     def fork(self) -> GreedyTranscript:
+        """Returns an independent copy."""
         other = GreedyTranscript(self._to_text)
         self._pieces = [np.concatenate([np.zeros(0, np.int64), *self._pieces])]
         other._pieces, other._last = list(self._pieces), self._last
@@ -63,6 +44,7 @@ class GreedyTranscript:
         """Does nothing: there is only one hypothesis."""
 
     def text(self) -> str:
+        """Returns the transcript as if the utterance ended here."""
         return self._to_text(np.concatenate([np.zeros(0, np.int64), *self._pieces]))
 
 
@@ -79,13 +61,21 @@ class SearchedTranscript:
         self._search = search or decoder.search()
 
     def advance(self, logits: np.ndarray) -> None:
+        """Decodes the next logits ``[time, vocabulary]``, the blank last."""
         self._search.advance(logits)
 
     def fork(self) -> SearchedTranscript:
+        """Returns an independent copy."""
         return SearchedTranscript(self._decoder, self._search.fork())
 
     def decide(self) -> None:
+        """Drops hypotheses that differ from the best one in early symbols, to limit the memory of endless streams."""
         self._search.decide(_OPEN_SYMBOLS)
 
     def text(self) -> str:
+        """Returns the transcript as if the utterance ended here."""
         return self._decoder.transcripts(self._search)[0].text
+
+
+GrowingTranscript = GreedyTranscript | SearchedTranscript
+"""The transcript of an utterance so far."""
