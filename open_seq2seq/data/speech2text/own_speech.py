@@ -312,11 +312,9 @@ def _located(name: str, folders: Sequence[str]) -> str:
 
 
 def _span(part: Mapping[str, str], place: str) -> Span | None:
-    """Returns the part of a file that a row of NeMo declares."""
-    if not any(part.values()):
-        return None
-    begin = _seconds(part.get("offset") or "0", place)
-    return begin, begin + _seconds(part["duration"], place) if part.get("duration") else None
+    """Returns the part of a file that a row of NeMo declares; without a duration, or with 0, it ends with the file."""
+    begin, duration = (_seconds(part.get(name) or "0", place) for name in _PART)
+    return (begin, begin + duration if duration else None) if begin or duration else None
 
 
 def _seconds(text: str, place: str) -> float:
