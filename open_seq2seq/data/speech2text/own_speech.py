@@ -312,7 +312,7 @@ def _located(name: str, folders: Sequence[str]) -> str:
 
 
 def _span(part: Mapping[str, str], place: str) -> Span | None:
-    """Returns the part of a file that a row of NeMo declares; without a duration, or with 0, it ends with the file."""
+    """Returns the part of a file that a row of NeMo declares; with a duration of 0, it ends where the file ends."""
     begin, duration = (_seconds(part.get(name) or "0", place) for name in _PART)
     return (begin, begin + duration if duration else None) if begin or duration else None
 
