@@ -95,8 +95,8 @@ def test_segments_become_files_of_their_own(tmp_path):
 
 def test_parts_of_files_in_json_lines(tmp_path):
     tone(tmp_path / "1.wav", 2.0)
-    rows = [{"offset": 0.5, "duration": 1.0}, {"offset": 0, "duration": 0.5}, {"offset": 1.0}, {}, {"offset": 1.5, "duration": 0.0},
-            {"offset": 1.75, "duration": None}]
+    rows = [{"offset": 0.5, "duration": 1.0}, {"offset": 0, "duration": 0.5}, {"offset": 1.0}, {},
+            {"offset": 1.5, "duration": 0.0}, {"offset": 1.75, "duration": None}]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"audio_filepath": "1.wav", "text": "x", **row}) + "\n"
                                               for row in rows))
     _, found = read_recordings(str(tmp_path / "a.jsonl"))
