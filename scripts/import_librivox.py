@@ -91,7 +91,7 @@ def import_archives(archives: Sequence[str], output_dir: str, file_format: str,
 
     Raises:
       DataError: an archive contains no recordings, a recording has no transcript, a transcript has no recording, or a
-        recording cannot be read to find its length.
+        recording or a file of transcripts cannot be read.
     """
     texts: dict[str, dict[str, str]] = defaultdict(dict)
     recordings: dict[str, dict[str, PurePosixPath]] = defaultdict(dict)
@@ -125,7 +125,11 @@ def _read_archive(archive: str, output_dir: str, file_format: str, texts: dict[s
             recordings[subset][path.stem] = _write_recording(path, content, output_dir, file_format)
             found = True
             continue
-        for line in content.decode("utf-8").splitlines():
+        try:
+            lines = content.decode("utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise DataError(f"The transcripts {path} of {archive} are not UTF-8: get the archive again.") from error
+        for line in lines:
             name, _, text = line.partition(" ")
             texts[subset][name] = text.strip().lower()
     if not found:
@@ -148,7 +152,10 @@ def _write_recording(path: PurePosixPath, content: bytes, output_dir: str, file_
         else:
             import soundfile
 
-            audio, rate = soundfile.read(io.BytesIO(content), dtype="int16")
+            try:
+                audio, rate = soundfile.read(io.BytesIO(content), dtype="int16")
+            except soundfile.SoundFileError as error:
+                raise DataError(f"The recording {path} cannot be read as audio: get the archive again.") from error
             out.write(encoded(audio, rate))
     return written
 

@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.audio.audio_files import read_audio, read_info
+from open_seq2seq.data.audio.audio_files import AudioError, read_audio, read_info
 from open_seq2seq.data.speech2text.alphabet import ENGLISH
 from open_seq2seq.data.speech2text.manifests import LIST_COLUMNS
 from open_seq2seq.data.text_files import write_csv, write_lines
@@ -122,6 +122,9 @@ def join_takes(takes: list[Take], count: int, args: argparse.Namespace,
 
     Returns:
       (text, samples, rate) of each string.
+
+    Raises:
+      DataError: a recording cannot be read.
     """
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([args.seed, *name.encode()])))
     speakers: dict[str, list[Take]] = defaultdict(list)
@@ -138,10 +141,14 @@ def join_takes(takes: list[Take], count: int, args: argparse.Namespace,
                 order = random.permutation(len(speakers[speaker]))
                 waiting[speaker] = [speakers[speaker][place] for place in order]
             chosen.append(waiting[speaker].pop())
-        rate = read_info(chosen[0].path).rate
-        pieces = []
+        rate, pieces = 0, []
         for take in chosen:
-            pieces += [read_audio(take.path, rate), np.zeros(int(random.uniform(0, args.max_pause) * rate), np.float32)]
+            try:
+                rate = rate or read_info(take.path).rate
+                pieces.append(read_audio(take.path, rate))
+            except AudioError as error:
+                raise DataError(f"The recording {take.path} {error.detail}: get it again.") from error
+            pieces.append(np.zeros(int(random.uniform(0, args.max_pause) * rate), np.float32))
         strings.append((" ".join(WORDS[take.digit] for take in chosen), np.concatenate(pieces[:-1]), rate))
     return strings
 
@@ -183,6 +190,8 @@ def check_args(args: argparse.Namespace, takes: list[Take]) -> None:
     if not 1 <= args.min_digits <= args.max_digits:
         raise UserError(f"--min_digits is {args.min_digits} and --max_digits is {args.max_digits}, but the minimum has "
                         "to be at least 1 and at most the maximum.")
+    if not 0.0 <= args.max_pause <= 60.0:
+        raise UserError(f"--max_pause is {args.max_pause} but has to be from 0 to 60 seconds.")
 
 
 def main(argv: list[str] | None = None) -> None:

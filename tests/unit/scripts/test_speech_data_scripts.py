@@ -162,6 +162,14 @@ def test_librivox_that_is_not_whole(tmp_path, flac, change, words):
     assert result.returncode == 2 and words in result.stderr
 
 
+@pytest.mark.parametrize("name", ["84-1-0001.flac", "84-1.trans.txt"])
+def test_librivox_with_damaged_files(tmp_path, flac, name):
+    archive_of(tmp_path / "a.tar.gz", {**librispeech(flac), f"LibriSpeech/dev-clean/84/1/{name}": b"84-1-0000 \xff\n"})
+    result = run("import_librivox", "a.tar.gz", "--format=wav", cwd=tmp_path)
+    assert result.returncode == 2 and f"dev-clean/84/1/{name}" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_archives_that_are_none(tmp_path, flac):
     whole = archive_of(tmp_path / "a.tar.gz", librispeech(flac)).read_bytes()
     (tmp_path / "b.tar.gz").write_bytes(whole[:len(whole) // 2])
@@ -221,11 +229,18 @@ def test_a_speaker_left_out(digits):
 
 @pytest.mark.parametrize(("argument", "words"), [
     ("--leave_out_speaker=carl", "anna, bert"), ("--validation_takes=4", "below 4"), ("--min_digits=9", "the minimum"),
-    ("--data_dir=none", "does not exist"),
+    ("--data_dir=none", "does not exist"), ("--max_pause=-1", "from 0 to 60"),
 ])
 def test_digits_that_cannot_be(digits, argument, words):
     result = run("prepare_digits", "--data_dir=in", "--validation_takes=2", argument, cwd=digits)
     assert result.returncode == 2 and words in result.stderr
+
+
+def test_a_damaged_digit_is_named(digits):
+    path = next((digits / "in" / "recordings").glob("*_0.*"))
+    path.write_bytes(b"no sound")
+    result = run("prepare_digits", "--data_dir=in", "--validation_takes=2", cwd=digits)
+    assert result.returncode == 2 and path.name in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 def test_toy_speech_on_a_full_disk_is_one_error(tmp_path, monkeypatch):
