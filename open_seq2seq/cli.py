@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import traceback
+import zipfile
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -30,7 +31,7 @@ from open_seq2seq.utils.errors import ConfigError, UserError, did_you_mean
 from open_seq2seq.utils.given_files import given_texts
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, check_output_file, is_standard_output
-from open_seq2seq.utils.shipped import as_usable
+from open_seq2seq.utils.shipped import TOY, as_usable
 from open_seq2seq.utils.tensorflow_import import import_tensorflow, in_own_process
 from open_seq2seq.utils.trail import TRAIL
 from open_seq2seq.version import __version__
@@ -355,9 +356,9 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     does, reads, writes = VERBS[verb]
     parser = _Parser(prog=f"run.py {verb}", usage=f"run.py {verb} LOGDIR [FILE ...] [--output=FILE] [--key=value ...]",
                      description=does, allow_abbrev=False)
-    several = "; the models of several folders translate as an ensemble" if verb == "translate" else ""
+    several = "; several models translate as an ensemble" if verb == "translate" else ""
     parser.add_argument("logdir", metavar="LOGDIR",
-                        help=f"folder that training has written to, or a checkpoint in it{several}")
+                        help=f"folder that training has written to, a checkpoint in it, or a packed model{several}")
     parser.add_argument("files", metavar="FILE", nargs="*", help=f"{reads}; - for stdin, which is the default")
     parser.add_argument("--output", metavar="FILE", default="-",
                         help=f"{writes}; - for stdout, which is the default, and messages then go to stderr")
@@ -377,9 +378,9 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
         flags.output = STANDARD_OUTPUT
         print_to_stderr()
     need_output(is_standard_output(flags.output))
-    check_output_file(flags.output)
-    # Folders contain no texts to translate.
-    others = itertools.takewhile(os.path.isdir, names[1:] if verb == "translate" else ())
+    check_output_file(flags.output, "--output")
+    # Folders and packed models contain no texts to translate.
+    others = itertools.takewhile(_is_model, names[1:] if verb == "translate" else ())
     logdirs = [names[0], *others]
     overrides = [*parse_overrides(leftover, ("--output",)),
                  Override(None, ("logdir",), logdirs if logdirs[1:] else names[0], names[0])]
@@ -390,6 +391,12 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     run.perform("infer", verb=verb, infer_files=files or ["-"], infer_output_file=flags.output,
                 verbose=flags.verbose, argv=arguments)
     return 0
+
+
+def _is_model(name: str) -> bool:
+    if os.path.isfile(name):  # not a pipe, of which a look would take the beginning
+        return zipfile.is_zipfile(name)
+    return os.path.isdir(name) or name.startswith(TOY)
 
 
 def _of_export(arguments: list[str]) -> list[str]:
@@ -435,12 +442,11 @@ def _report_on(overrides: list[Override]) -> int:
     if len(values) < len(overrides) or not values.get("logdir") or {*values} - {"logdir", *_CARD}:
         raise UserError("--mode=report needs --logdir, and takes only --license, --language and --dataset for the "
                         "model card: run.py --mode=report --logdir=my_run.")
-    license, *lists = (values.get(name) for name in _CARD)
-    languages, datasets = ([str(one) for one in given] if isinstance(given, list) else [str(given)] if given else []
-                           for given in lists)
+    # The texts are not read as YAML, in which no, the code of Norwegian, is a truth value.
+    license, *lists = ({one.keys[0]: one.text or "" for one in overrides}.get(name, "") for name in _CARD)
+    languages, datasets = (re.findall(r"[^][,'\"\s]+", text) for text in lists)
     logdirs = [one for one in overrides if one.keys == ("logdir",)]
-    path = Run.of_command(None, logdirs, False, ()).report(license=str(license or ""), languages=languages,
-                                                           datasets=datasets)
+    path = Run.of_command(None, logdirs, False, ()).report(license=license, languages=languages, datasets=datasets)
     deco_print(f"Report: {path}")
     return 0
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from open_seq2seq.checkpoints.folders import KEPT_FILES
 from open_seq2seq.checkpoints.state import sha256
 from open_seq2seq.utils import disk
+from open_seq2seq.utils.data_files import NAMES_OF_COPIES
 from open_seq2seq.utils.errors import CheckpointError, did_you_mean
 from open_seq2seq.utils.shipped import TOY, TOY_MODELS
 
@@ -47,7 +48,9 @@ def unpacked(name: str) -> str:
     if not path.is_file():
         return name
     status = path.stat()
-    return _unpack(path, status.st_size, status.st_mtime_ns)
+    folder = _unpack(path, status.st_size, status.st_mtime_ns)
+    NAMES_OF_COPIES[folder] = str(path)
+    return folder
 
 
 @functools.lru_cache(maxsize=64)

@@ -44,7 +44,7 @@ def recipe_files() -> list[Path]:
 
 
 def find_recipe(name: str) -> str:
-    """Returns the path of a recipe, such as ``own-text`` or ``recipe:own-text``; a path is returned as it is.
+    """Returns the path of a recipe, such as ``own-text`` or ``recipe:own-text``; that of a file is returned as it is.
 
     Raises:
       ConfigError: several recipes have this name, or none has it but ``recipe:`` or a similar one shows that it is
@@ -52,8 +52,9 @@ def find_recipe(name: str) -> str:
     """
     is_recipe = name.startswith(RECIPE)
     wanted = name.removeprefix(RECIPE)
-    if not is_recipe and (name.endswith(_CONFIGS) or os.path.lexists(os.path.expanduser(name))):
-        return name
+    path = os.path.expanduser(name)
+    if not is_recipe and (name.endswith(_CONFIGS) or (os.path.lexists(path) and not os.path.isdir(path))):
+        return name  # a folder is no config, but often the logdir of the recipe of its name
     recipes = recipe_files()
     matches = [path for path in recipes if path.with_suffix("").as_posix().endswith(f"/{wanted}")]
     if len(matches) > 1:

@@ -147,8 +147,7 @@ def read_content(logdir: Path) -> Content:
       UserError: the folder does not exist, or contains no run.
     """
     if not logdir.is_dir():
-        raise UserError(f"The logdir {logdir} does not exist or is not a folder: give the folder of a run, as in "
-                        "--mode=report --logdir=my_run.")
+        raise UserError(f"The logdir {logdir} does not exist or is not a folder: give the folder of a run.")
     folder = next((place for place in (logdir, logdir / _LOGS) if tables_in(place) or _steps(place, "model.ckpt-*")),
                   None)
     if folder is None:
@@ -205,10 +204,8 @@ def _steps(folder: Path, pattern: str) -> list[Path]:
 
 
 def _text(path: Path) -> str:
-    if path.is_symlink() or not path.is_file():
-        return ""
     with contextlib.suppress(DataError):
-        return read_data(str(path), most_bytes=_MOST_BYTES).decode(errors="replace")
+        return "" if path.is_symlink() else read_data(str(path), most_bytes=_MOST_BYTES).decode(errors="replace")
     return ""
 
 
@@ -225,10 +222,8 @@ def _dicts(values: list[Any]) -> Iterator[dict[str, str]]:
 
 
 def _small_file(path: Path) -> bytes:
-    most = _MOST_FILE_BYTES[path.suffix]
-    if path.is_file() and path.stat().st_size <= most:
-        with contextlib.suppress(DataError):
-            return read_data(str(path), most_bytes=most)
+    with contextlib.suppress(DataError):  # it is too large, or no file
+        return read_data(str(path), most_bytes=_MOST_FILE_BYTES[path.suffix])
     return b""
 
 

@@ -1,4 +1,4 @@
-"""Packs a trained model into one file, which ``open_seq2seq.load`` and the command line read like a log directory."""
+"""Packs a trained model into one file, which what uses a trained model reads in place of the log directory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def pack(logdir: Path, target: Path, license: str = "", languages: Sequence[str]
     files[CARD] = place / CARD
     if (logdir / LICENSE).is_file() and not (logdir / LICENSE).is_symlink():
         files[LICENSE] = logdir / LICENSE
-    with explaining(target, "a packed model"), disk.writing(target, _is_packed, durable=True) as file:
+    with explaining(target, "a packed model"), disk.writing(target, _is_packed, True, alone=True) as file:
         _write(file, files)
     for name, other in content.needed_models.items():
         deco_print(f"WARNING: {target} does not contain the {name} {other}: pack it, too, and use this model with "

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -87,7 +88,8 @@ def write_page(path: Path, text: str) -> Path:
     Raises:
       UserError: the file cannot be written, or is not a page that this package has written.
     """
-    with explaining(path, "a report"), disk.writing(path, lambda file: file.read(len(_MARK)) == _MARK) as file:
+    with explaining(path, "a report"), disk.writing(path, lambda file: file.read(len(_MARK)) == _MARK,
+                                                    alone=True) as file:
         file.write(_MARK + text.encode(errors="replace"))
     return path
 
@@ -329,7 +331,7 @@ def write_card(logdir: Path, content: Content, license: str = "", languages: Seq
     """
     path = logdir / CARD
     with contextlib.suppress(disk.ForeignError):
-        with disk.writing(path, lambda file: file.read(len(_CARD_MARK)) == _CARD_MARK) as file:
+        with disk.writing(path, lambda file: file.read(len(_CARD_MARK)) == _CARD_MARK, alone=True) as file:
             file.write(model_card(content, license, languages, datasets).encode(errors="replace"))
         return path
     return None
@@ -347,8 +349,9 @@ def model_card(content: Content, license: str = "", languages: Sequence[str] = (
       packed: name of the file that the model is packed in; "" for a log directory.
     """
     verb, task = content.use
-    head: dict[str, Any] = {"license": license, "language": list(languages), "library_name": _LIBRARY,
-                            "pipeline_tag": task, "datasets": list(datasets),
+    listed = [[names] if names and isinstance(names, str) else [*names] for names in (languages, datasets)]
+    head: dict[str, Any] = {"license": license, "language": listed[0], "library_name": _LIBRARY,
+                            "pipeline_tag": task, "datasets": listed[1],
                             "tags": [_LIBRARY, *dict.fromkeys(filter(None, map(content.part, ("encoder", "decoder"))))],
                             "model-index": _model_index(content, task)}
     text = dump_yaml({name: value for name, value in head.items() if value})
@@ -356,7 +359,8 @@ def model_card(content: Content, license: str = "", languages: Sequence[str] = (
     scores = "".join(f"| {_escaped(metric_name(name).title)} | {_escaped(shown_value(name, value))} |\n"
                      for name, value in content.scores.items())
     name = packed or content.name
-    command = f"{COMMANDS.get(verb, verb)} {name} my_input" if verb else f"--mode=infer --logdir={name}"
+    word = shlex.quote(name)
+    command = f"{COMMANDS.get(verb, verb)} {word} my_input" if verb else f"--mode=infer --logdir={word}"
     return (f"{_CARD_MARK.decode()}{text}---\n\n# {_escaped(content.name)}\n\n| | |\n|---|---|\n{facts}\n"
             + (f"## Scores\n\n| metric | value |\n|---|---|\n{scores}\n" if scores else "")
             + f"## Use\n\n```python\nimport open_seq2seq as os2s\n\nmodel = os2s.load({name!r})\n"

@@ -14,10 +14,9 @@ from typing import BinaryIO
 
 from open_seq2seq.metrics.names import LOSSES, is_score, metric_name, shown_value
 from open_seq2seq.report.content import read_content
-from open_seq2seq.report.page import page, table, write_page
+from open_seq2seq.report.page import explaining, page, table, write_page
 from open_seq2seq.training.loop.metrics_file import Metrics
 from open_seq2seq.utils import disk
-from open_seq2seq.utils.errors import UserError
 
 SEED = "random_seed"
 """The parameter whose values are repetitions, not settings that are compared."""
@@ -119,13 +118,8 @@ class SweepTable:
           UserError: a file cannot be written.
         """
         path = folder / TABLE
-        try:
-            with disk.writing(path, _is_table) as file:
-                file.write(self.as_csv().encode())
-        except disk.ForeignError as error:
-            raise UserError(f"{path} is not the table of a sweep: move it, and start again.") from error
-        except OSError as error:
-            raise UserError(f"The table {path} cannot be written: {error.strerror}.") from error
+        with explaining(path, "the table of a sweep"), disk.writing(path, _is_table) as file:
+            file.write(self.as_csv().encode())
         contents = [read_content(one) for one in logdirs[:_MOST_SHOWN]]
         note = (f"Mean ± standard deviation over {SEED}, at the evaluation of each run that is best by "
                 f"{self.best_metric}.")

@@ -194,8 +194,6 @@ def _lacks(root: Path) -> str:
 
 
 def _training_checkpoint(options: RunOptions, root: Path, folder: Path) -> Path | None:
-    if root.exists() and not root.is_dir():
-        raise UserError(f"The log directory {root} is a file: choose another logdir.")
     refuse_checkpoint(root)
     checkpoint = next(iter(find_checkpoints(folder)), None)
     if checkpoint is None and options.continue_learning and is_marked(root):
@@ -246,7 +244,9 @@ def _base_checkpoint(params: Mapping[str, Any]) -> Path | OriginalFiles | Huggin
 
 
 def refuse_checkpoint(root: Path) -> None:
-    """Raises UserError if a log directory is itself a checkpoint."""
+    """Raises UserError if a log directory is itself a checkpoint, or a file."""
+    if root.exists() and not root.is_dir():
+        raise UserError(f"The log directory {root} is a file: choose another logdir.")
     if (root / STATE).is_file():
         raise UserError(f"The log directory {root} is a checkpoint: give its parent folder "
                         f"{root.absolute().parent} to resume from it, or choose another logdir.")
@@ -269,7 +269,8 @@ class LogDirLock:
       root: the log directory, created if missing; None locks nothing.
 
     Raises:
-      UserError: on entry, if another process holds the lock, or if the directory is a checkpoint or cannot be written.
+      UserError: on entry, if another process holds the lock, or if the directory is a checkpoint, is a file, or cannot
+        be written.
     """
 
     def __init__(self, root: str | os.PathLike[str] | None) -> None:

@@ -159,7 +159,10 @@ class Run:
             if not isinstance(self._config, str):
                 raise UserError("A sweep starts processes, which read the config: give the path of a config file, or "
                                 "the name of a recipe.")
-            if empty := [path for path, some in values.items() if isinstance(some, str) or not len(some)]:
+            if not values or processes < 1:
+                raise UserError("A sweep needs at least one parameter with values, and at least one process.")
+            if empty := [path for path, some in values.items()
+                         if isinstance(some, str) or not hasattr(some, "__len__") or not len(some)]:
                 raise UserError(f"{empty[0]!r} has to have a list of values.")
             mode, flags = "train_eval" if evaluate else "train", ["--trust_code"] if self._trust_code else []
             first = overrides_of({path: some[0] for path, some in values.items()})
@@ -201,7 +204,7 @@ class Run:
         output = os.fspath(output_file)
         with self._speaking():
             check_output_file(output)
-        self._perform("infer", infer_files=[os.fspath(file) for file in files], infer_output_file=output,
+        self._perform("infer", infer_files=_names(files), infer_output_file=output,
                       no_dir_check=no_dir_check, verbose=verbose)
 
     def check(self, mode: str = "train", *, resume: bool = False, verbose: bool = False) -> None:
@@ -293,7 +296,7 @@ class Run:
         with user_code.loading, self._speaking():
             check_format(format)
             self._check_alone("An export contains one model")
-            names = [os.fspath(file) for file in files]
+            names = _names(files)
             if "-" in names:
                 raise UserError("An export is checked with files, not with standard input: give the names of files.")
             needs_dtype = not any(one.keys == ("dtype",) for one in self._overrides)
@@ -349,7 +352,7 @@ class Run:
         others = [one for one in self._overrides if one.keys != ("logdir",)]
         if not given or given[-1] is None:
             return [], others
-        return list(map(str, given[-1])) if isinstance(given[-1], list) else [given[-1]], others
+        return list(map(str, given[-1] if isinstance(given[-1], list) else [given[-1]])), others
 
     def _check_alone(self, why: str) -> None:
         """Raises UserError if there are several log directories."""
@@ -383,6 +386,10 @@ class Run:
     def _speaking(self) -> contextlib.AbstractContextManager[None]:
         """Returns the context manager that words messages for Python, unless the run is that of a command line."""
         return contextlib.nullcontext() if self._is_command else in_python()
+
+
+def _names(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    return [os.fspath(file) for file in ([files] if isinstance(files, (str, os.PathLike)) else files)]
 
 
 def load(logdir: Folder | Sequence[Folder], values: Mapping[str, Any] | None = None, *, trust_code: bool = False,

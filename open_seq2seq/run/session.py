@@ -39,6 +39,7 @@ from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass, pri
 from open_seq2seq.training.recovery.recovery import PrecisionLowered, kept_dtype
 from open_seq2seq.training.train import train
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import NAMES_OF_COPIES
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.given_files import arriving_lines
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, never_written
@@ -46,7 +47,8 @@ from open_seq2seq.utils.output_file import STANDARD_OUTPUT, never_written
 # Folders and files that runs, also with --enable_logs, create directly in a log directory.
 _MADE_FOLDERS = ("model.ckpt-*", BEST_MODELS, AVERAGED, KEPT_FILES, DIVERGENCE, SAMPLES, LOGS, "config_*")
 _MADE_FILES = (LOCK, "state.json", "*.safetensors", "config.yaml", "assets/*", "events.out.tfevents.*", "config_*",
-               "cmd-args_*", "git-info_*", "stdout_*", "stderr_*", "overview.txt*", "metrics.csv*", "report.html")
+               "cmd-args_*", "git-info_*", "stdout_*", "stderr_*", "overview.txt*", "metrics.csv*", "report.html",
+               "comparison.html", "README.md")
 _MOST_LINES = 4096  # maximum number of lines processed together; sorting so many by length avoids nearly all padding
 
 
@@ -54,10 +56,11 @@ def protected_files(options: RunOptions, model: Model) -> Iterator[str]:
     """Yields the names of files that no output of a run may overwrite; not all of them have to exist.
 
     These are the config file and its bases, every string in the config, the files of ``--infer_files``, the data files
-    that contain one example each, and the files that runs have written to ``logdir`` and ``load_model``.
+    that contain one example each, packed models, and the files that runs have written to ``logdir`` and ``load_model``.
     """
     yield from options.config.config_file.files
     yield from options.infer_files
+    yield from NAMES_OF_COPIES.values()
     yield from _texts(options.config.config_file.sections)
     yield from _texts(model.params)
     yield from _texts(model.data_layer.params)

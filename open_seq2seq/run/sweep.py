@@ -29,6 +29,7 @@ from open_seq2seq.config.params import shown
 from open_seq2seq.config.resolve import RunOptions
 from open_seq2seq.models.model_params import BEST_METRIC, BEST_METRIC_MODE
 from open_seq2seq.report.content import read_content
+from open_seq2seq.report.page import explaining
 from open_seq2seq.report.sweep import PAGE, TABLE, SweepTable, figures_of, sweep_table
 from open_seq2seq.run.logdir import LogDirLock, config_checksum, is_marked
 from open_seq2seq.training.loop.stopping import StopRequest
@@ -181,6 +182,7 @@ class Sweep:
         options = [self.options_of(cell.words) for cell in cells]
         checksums = {cell.name: config_checksum(one) for cell, one in zip(cells, options, strict=True)}
         with LogDirLock(self.root):
+            disk.remove_unfinished(self.root)
             listed = {name: checksum for name, checksum in self._read_list().items() if (self.root / name).is_dir()}
             complete = {name: checksum for name, checksum in listed.items()
                         if checksums.get(name, checksum) == checksum}
@@ -262,11 +264,9 @@ class Sweep:
 
     def _write_list(self, complete: Mapping[str, str]) -> None:
         path = self.root / _LIST
-        try:
-            with disk.writing(path, lambda file: _parsed(file.read(_MOST_BYTES)) is not None, durable=True) as file:
-                file.write(json.dumps({_COMPLETE: complete}, indent=1).encode())
-        except OSError as error:
-            raise UserError(f"The list of complete runs {path} cannot be written: {error.strerror}.") from error
+        with explaining(path, "the list of complete runs"), disk.writing(
+                path, lambda file: _parsed(file.read(_MOST_BYTES)) is not None, durable=True) as file:
+            file.write(json.dumps({_COMPLETE: complete}, indent=1).encode())
 
 
 def _parsed(content: bytes) -> dict[str, str] | None:

@@ -93,8 +93,8 @@ def copy_recipe(name: str, file: str = "") -> str:
     variant = base_of(source) is not None or "\nbase_config" in source.read_text(encoding="utf-8")
     file = file or source.stem + (".yaml" if variant else ".py")
     if not file.endswith(_YAML) and (variant or not file.endswith(".py")):
-        why = "it is based on another recipe, and the values of both are written" if variant else "or in .py"
-        raise UserError(f"The copy of {name}, {file}, has to end in .yaml: {why}.")
+        how = ".yaml: it is based on another recipe, and the values of both are written" if variant else ".yaml or .py"
+        raise UserError(f"The copy of {name}, {file}, has to end in {how}.")
     if os.path.lexists(file):
         raise UserError(f"{file} already exists: give another name, or remove the file.")
     text = as_yaml(source) if file.endswith(_YAML) else source.read_text(encoding="utf-8")
@@ -176,8 +176,9 @@ def doctor_command(words: Sequence[str]) -> int:
 def pack_command(words: Sequence[str]) -> int:
     """Packs a trained model into one file: ``pack LOGDIR FILE``."""
     parser = _parser("pack", "LOGDIR FILE [--license=NAME] [--language CODE ...] [--dataset NAME ...]",
-                     "Packs a trained model into one file, which the other commands read like a logdir: its\n"
-                     "checkpoint, the files that it needs, a model card, the logdir's LICENSE and checksums.")
+                     "Packs a trained model into one file: its checkpoint, the files that it needs, a model card, the\n"
+                     "logdir's LICENSE and checksums. The commands that use a trained model (translate and the other\n"
+                     "verbs, serve, export, --mode=eval and --mode=infer) read the file in place of the logdir.")
     parser.add_argument("logdir", metavar="LOGDIR", help="folder that training has written to")
     parser.add_argument("file", metavar="FILE", help="file to write, such as model.zip")
     parser.add_argument("--license", metavar="NAME", default="", help="licence for the card, such as apache-2.0")

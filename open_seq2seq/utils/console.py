@@ -143,9 +143,10 @@ def enduring_output(needed: bool = False) -> Iterator[None]:
 def need_output(needed: bool) -> None:
     """Sets whether stdout is the purpose of the command.
 
-    It is if stdout gets results, and it is not if stdout only gets the progress of training.
+    It is if stdout gets results, and it is not if stdout only gets the progress of training. Messages on stderr never
+    are.
     """
-    if isinstance(sys.stdout, EnduringStream):
+    if isinstance(sys.stdout, EnduringStream) and sys.stdout is not sys.stderr:
         sys.stdout.needed = needed
 
 
@@ -196,7 +197,7 @@ def worded(text: str) -> str:
     """
     if not _speaks_python.get():
         return text
-    return _OPTION.sub(lambda option: _ARGUMENTS.get(option[1] or "", ""), text).replace(" See --help.", "")
+    return _OPTION.sub(lambda option: _ARGUMENTS.get(option[1] or "", ""), text.replace(" See --help.", ""))
 
 
 @contextlib.contextmanager

@@ -249,6 +249,9 @@ def _temporary(place: StrPath, is_folder: bool, alone: bool = False) -> Iterator
             open(path, "xb").close()
     except FileExistsError as error:
         raise BlockingIOError(errno.EWOULDBLOCK, "another process is using it", path) from error
+    except OSError as error:
+        error.filename = os.fspath(place)
+        raise
     with _locked(path):
         try:
             yield Path(path)

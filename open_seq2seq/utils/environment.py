@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import site
-import sys
 import sysconfig
 import tempfile
 import traceback
@@ -18,7 +16,9 @@ from open_seq2seq.utils.posix import resource
 # Bytes (1.5 GiB). With less address space, importing TensorFlow fails with hundreds of lines of errors.
 _LEAST_ADDRESS_SPACE = 3 << 29
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_INSTALLED = (_PACKAGE, sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages())
+# Files of the package, of Python, and of other packages, at any place.
+_NOT_USERS = re.compile(rf"(<|{re.escape(_PACKAGE)}[/\\]|{re.escape(sysconfig.get_path('stdlib'))}[/\\]"
+                        r"|.*[/\\](site|dist)-packages[/\\])")
 _HINTS = {
     errno.ENOSPC: "free some space", errno.EDQUOT: "free some space within the quota",
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
@@ -78,8 +78,7 @@ def problem_in(text: str) -> str | None:
 
 def failing_line(error: BaseException) -> str:
     """Returns the file and line of the user's own code in which an error arose, as a message prefix, or ""."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
-           if not frame.filename.startswith((*_INSTALLED, "<"))]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _NOT_USERS.match(frame.filename)]
     return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
 
 

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import types
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -250,7 +251,33 @@ def test_verbs(monkeypatch, words, files, output, mode):
     assert asked_mode == mode and "logdir='run'" in repr(run) and ("'x': 1" in repr(run)) == ("1" in words[-1])
 
 
+def test_packed_models_are_members_of_an_ensemble_like_folders(monkeypatch, tmp_path):
+    """A pipe is not, and nothing is read from it."""
+    asked = []
+    monkeypatch.setattr(cli.Run, "perform", lambda run, mode, **options: asked.append((run, options["infer_files"])))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w"):
+        (tmp_path / "text").write_text("a b c\n")
+    os.mkfifo(tmp_path / "pipe")
+    for file in ("text", "pipe"):
+        assert cli.main(["translate", "run", f"{tmp_path}/a.zip", "toy:reversal", f"{tmp_path}/{file}"]) == 0
+        assert f"logdir=['run', '{tmp_path}/a.zip', 'toy:reversal']" in repr(asked[-1][0])
+        assert asked[-1][1] == [f"{tmp_path}/{file}"]
+
+
+@pytest.mark.parametrize("words", [["translate", "run"], ["--mode=infer", "--logdir=run", "--infer_output_file=-"]])
+def test_messages_that_cannot_be_printed_do_not_end_a_command_with_results(monkeypatch, words):
+    def perform(run, mode, **options):
+        print("a message", flush=True)
+        return types.SimpleNamespace(signum=None)
+
+    monkeypatch.setattr(cli.Run, "perform", perform)
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr("sys.stderr", full)
+        assert cli.main(words) == 0
+
+
 @pytest.mark.parametrize(("words", "said"), [
+    (["translate", "run", "--output="], "--output is empty"),
     (["translate"], "translate LOGDIR"), (["translate", "--logdir=run"], "translate LOGDIR"),
     (["traslate", "run"], "'traslate' is not understood. Did you mean 'translate'?"),
     (["transcrive", "run"], "Did you mean 'transcribe'?"),

@@ -57,6 +57,22 @@ def test_packing_twice_gives_the_same_bytes_and_replaces_only_packed_models(tmp_
         assert (tmp_path / "mine.zip").read_bytes() == before
 
 
+def test_what_a_killed_process_has_left_of_a_packed_model_is_removed_by_the_next(tmp_path):
+    write_run(tmp_path / "run")
+
+    class Killed(BaseException):
+        pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("open_seq2seq.utils.disk._remove", lambda path: None)
+        patch.setattr("open_seq2seq.report.packing._write", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            pack(tmp_path / "run", tmp_path / "model.zip")
+    assert len([*tmp_path.glob(".tmp-*")]) == 1
+    pack(tmp_path / "run", tmp_path / "model.zip")
+    assert not [*tmp_path.glob(".tmp-*")]
+
+
 def altered(source: Path, target: Path, files: dict[str, bytes], listed: dict[str, bytes] | None = None) -> str:
     """Writes a packed model with other files, and a list of their checksums or of those of ``listed``."""
     with zipfile.ZipFile(source) as archive:

@@ -52,6 +52,15 @@ def test_what_is_no_recipe_is_said(name: str, said: str):
         find_recipe(name)
 
 
+def test_the_logdir_of_a_recipe_does_not_hide_it(tmp_path, monkeypatch):
+    """Also a folder that has the name of a recipe is no config."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own-text").mkdir()
+    assert Path(find_recipe("own-text")) == RECIPES / "text2text" / "own-text.py"
+    (tmp_path / "own-labels").write_text("")  # a file, of which the loader says what is wrong
+    assert find_recipe("own-labels") == "own-labels"
+
+
 def test_a_config_may_be_based_on_a_recipe_by_name(tmp_path):
     (tmp_path / "mine.py").write_text('base_config = "recipe:nmt-reversal-TT"\ndata_root = "mine/"\n')
     (tmp_path / "other.yaml").write_text("base_config: recipe:nmt-reversal-T\nbase_params: {max_steps: 3}\n")

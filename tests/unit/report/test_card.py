@@ -39,6 +39,16 @@ def test_the_hubs_parser_reads_the_card(tmp_path):
     assert "<b>" not in card.text and "`x`" not in card.text
 
 
+def test_one_language_may_be_a_text_and_a_name_with_spaces_is_quoted(tmp_path):
+    from huggingface_hub import ModelCard
+
+    write_run(tmp_path / "my run", METRICS)
+    write_report(tmp_path / "my run", languages="en", datasets="")
+    card = ModelCard.load(tmp_path / "my run" / "README.md")
+    assert card.data.language == ["en"] and card.data.datasets is None
+    assert "open_seq2seq translate 'my run' my_input" in card.text
+
+
 def test_the_scores_are_those_of_the_checkpoint_that_inference_chooses(tmp_path):
     write_run(tmp_path / "run", {})
     config = f"{CONFIG}infer_params: {{restore_best_checkpoint: true}}\n"
@@ -79,3 +89,12 @@ def test_a_card_is_written_again_until_its_mark_is_removed(tmp_path):
     path.write_text(text.replace(text.splitlines(keepends=True)[1], ""))
     write_report(tmp_path / "run", license="gpl-3.0")
     assert "license: mit" in path.read_text()
+
+
+def test_codes_of_languages_on_the_command_line_are_texts(tmp_path):
+    from open_seq2seq.cli import main
+
+    write_run(tmp_path / "run", METRICS)
+    for given, expected in (("no", "no"), ("[en, no]", "en, 'no'"), ("['en','no']", "en, 'no'")):
+        assert main(["--mode=report", f"--logdir={tmp_path}/run", f"--language={given}", "--license=mit"]) == 0
+        assert expected in (tmp_path / "run" / "README.md").read_text().split("library_name")[0]

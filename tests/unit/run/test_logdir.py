@@ -331,7 +331,9 @@ def test_lock_makes_the_folder_or_says_why_not(tmp_path):
     with LogDirLock(tmp_path / "a" / "b"):
         assert (tmp_path / "a" / "b").is_dir()
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be written"), LogDirLock(tmp_path / "file"):
+    with pytest.raises(UserError, match="is a file: choose another"), LogDirLock(tmp_path / "file"):
+        pass
+    with pytest.raises(UserError, match="cannot be written"), LogDirLock(tmp_path / "file" / "below"):
         pass
 
 

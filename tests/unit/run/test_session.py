@@ -1,4 +1,4 @@
-"""Answers to lines typed on a terminal, a signal before the precision is lowered, and parameters of a process."""
+"""Lines typed on a terminal, outputs that are refused, a signal before the precision is lowered, parameters."""
 
 import io
 import signal
@@ -7,13 +7,37 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from open_seq2seq.checkpoints import Snapshot, write_snapshot
+from open_seq2seq.checkpoints.packed import unpacked
 from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers import argument_problems
+from open_seq2seq.report.packing import pack
 from open_seq2seq.run import session
 from open_seq2seq.run.session import prompt
 from open_seq2seq.training.recovery.recovery import PrecisionLowered
-from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.output_file import OutputFiles, never_written
+
+
+def test_neither_a_packed_model_nor_what_a_report_has_written_is_overwritten_by_results(tmp_path):
+    packed = pack(written_run(tmp_path / "run"), tmp_path / "model.zip")
+    (tmp_path / "run" / "README.md").write_text("the card")
+    for logdir, output in ((unpacked(str(packed)), packed), (str(tmp_path / "run"), tmp_path / "run" / "README.md")):
+        before = output.read_bytes()
+        config = SimpleNamespace(config_file=SimpleNamespace(files=(), sections={}))
+        model = SimpleNamespace(params={"logdir": logdir}, ensemble=None,
+                                data_layer=SimpleNamespace(params={}, example_files=lambda: ()))
+        options = SimpleNamespace(config=config, infer_files=())
+        with never_written(lambda options=options, model=model: session.protected_files(options, model)), \
+                pytest.raises(UserError, match="would overwrite"), OutputFiles() as outputs:
+            outputs.open(str(output)).write("results")
+        assert output.read_bytes() == before
+
+
+def written_run(folder):
+    write_snapshot(Snapshot({}, {}, {"step": 3}, "base_model: Text2Text\n"), folder / "model.ckpt-3")
+    return folder
 
 
 class Terminal(io.StringIO):

@@ -56,6 +56,15 @@ def test_names_have_no_characters_of_paths_and_stay_different():
     assert len({*names}) == 6 and all("/" not in name and len(name) < 230 and name.isascii() for name in names)
 
 
+@pytest.mark.parametrize(("values", "processes", "said"), [
+    ({}, 1, "at least one parameter"), ({"random_seed": [0]}, 0, "at least one process"),
+    ({"random_seed": 5}, 1, "'random_seed' has to have a list of values"),
+    ({"random_seed": []}, 1, "'random_seed' has to have a list of values")])
+def test_sweeps_from_python_that_cannot_be_made_are_refused(values, processes, said, tmp_path):
+    with pytest.raises(UserError, match=said):
+        Run("nmt-reversal-TT", logdir=tmp_path).sweep(values, processes=processes)
+
+
 def test_a_sweep_of_too_many_runs_is_refused():
     with pytest.raises(UserError, match="more than 10,000 runs"):
         cells_of({"a": [str(n) for n in range(200)], "b": [str(n) for n in range(200)]}, Path("s"))

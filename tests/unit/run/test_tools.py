@@ -119,7 +119,7 @@ def test_a_recipe_is_copied_as_it_is_or_with_the_values_of_its_bases(tmp_path, m
 @pytest.mark.parametrize(("arguments", "said"), [
     (("nmt-reversal-TT", "here.yaml"), "here.yaml already exists"),
     (("nmt-reversal-RR", "mine.py"), "has to end in .yaml: it is based on another recipe"),
-    (("nmt-reversal-TT", "mine.txt"), "has to end in .yaml: or in .py"),
+    (("nmt-reversal-TT", "mine.txt"), "has to end in .yaml or .py."),
     (("nmt",), "no recipe 'nmt'"),
     (("here.yaml",), "no recipe 'here.yaml'"),
 ])
@@ -129,3 +129,9 @@ def test_what_cannot_be_copied_is_said_and_changes_nothing(arguments, said: str,
     with pytest.raises(UserError, match=re.escape(said)):
         copy_recipe(*arguments)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("here.yaml", "kept")]
+
+
+def test_a_missing_folder_is_named_with_the_file_of_the_user(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        copy_recipe("nmt-reversal-TT", f"{tmp_path}/new/my.py")
+    assert caught.value.filename == f"{tmp_path}/new/my.py"

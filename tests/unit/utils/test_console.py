@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from open_seq2seq.utils.console import EnduringStream, deco_print, enduring_output, need_output
+from open_seq2seq.utils.console import EnduringStream, deco_print, enduring_output, in_python, need_output, worded
 from open_seq2seq.utils.errors import UserError
 
 WORK = """
@@ -96,3 +96,8 @@ def test_the_streams_are_what_they_were_afterwards():
         assert isinstance(sys.stdout, EnduringStream)
         _ = 1 / 0
     assert (sys.stdin, sys.stdout, sys.stderr) == before
+
+
+def test_in_python_nobody_is_sent_to_the_help_of_the_command():
+    with in_python():
+        assert worded("Give --config_file or --dtype=mixed. See --help.") == "Give config or dtype=mixed."

@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import sys
+import sysconfig
 
 import pytest
 
+from open_seq2seq.utils import environment
 from open_seq2seq.utils.environment import check_limits, failing_line, problem_of, scratch_file, with_home
 from open_seq2seq.utils.errors import UserError
 
@@ -48,6 +51,17 @@ def test_the_line_is_one_of_a_users_file_even_if_the_package_raised(tmp_path, mo
     assert failing_line(caught.value) == f"{path}, line 2: "
     caught.value.__traceback__ = caught.value.__traceback__.tb_next.tb_next  # the package alone
     assert failing_line(caught.value) == ""
+
+
+@pytest.mark.parametrize(("place", "is_users"), [
+    (f"{sys.prefix}-project/hooks.py", True), (f"{sys.base_prefix}/src/app/hooks.py", True),
+    (f"{environment._PACKAGE}_plugins/hooks.py", True), (f"{environment._PACKAGE}/hooks.py", False),
+    (f"{sysconfig.get_path('stdlib')}/hooks.py", False), ("/usr/lib/python3/dist-packages/hooks.py", False)])
+def test_code_beside_python_or_the_package_is_the_users(place, is_users):
+    with pytest.raises(ZeroDivisionError) as caught:
+        exec(compile("1 / 0", place, "exec"), {})
+    caught.value.__traceback__ = caught.value.__traceback__.tb_next  # without this test
+    assert failing_line(caught.value) == (f"{place}, line 1: " if is_users else "")
 
 
 @pytest.mark.parametrize(("argument", "expected"), [
