@@ -52,15 +52,16 @@ def find_recipe(name: str) -> str:
     """
     is_recipe = name.startswith(RECIPE)
     wanted = name.removeprefix(RECIPE)
-    path = os.path.expanduser(name)
-    if not is_recipe and (name.endswith(_CONFIGS) or (os.path.lexists(path) and not os.path.isdir(path))):
-        return name  # a folder is no config, but often the logdir of the recipe of its name
+    is_folder = os.path.isdir(os.path.expanduser(name))  # often the logdir of the recipe of its name
+    if not is_recipe and (name.endswith(_CONFIGS) or os.path.lexists(os.path.expanduser(name)) and not is_folder):
+        return name
     recipes = recipe_files()
     matches = [path for path in recipes if path.with_suffix("").as_posix().endswith(f"/{wanted}")]
     if len(matches) > 1:
         listed = ", ".join(_without_folder(path) for path in matches)
         raise ConfigError([f"Several recipes are called {wanted!r}: name one of {listed}."])
-    near = [] if matches else difflib.get_close_matches(wanted, [path.stem for path in recipes], n=3)
+    stems = [] if matches or is_folder else [path.stem for path in recipes]
+    near = difflib.get_close_matches(wanted, stems, n=3)
     if near or (is_recipe and not matches):
         what = "recipe" if is_recipe else "config file or recipe"
         hint = f"Did you mean {' or '.join(near)}?" if near else "The command `open_seq2seq recipes` lists all."

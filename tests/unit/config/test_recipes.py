@@ -57,6 +57,8 @@ def test_the_logdir_of_a_recipe_does_not_hide_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own-text").mkdir()
     assert Path(find_recipe("own-text")) == RECIPES / "text2text" / "own-text.py"
+    (tmp_path / "own-text-model").mkdir()  # no recipe is meant
+    assert find_recipe("own-text-model") == "own-text-model"
     (tmp_path / "own-labels").write_text("")  # a file, of which the loader says what is wrong
     assert find_recipe("own-labels") == "own-labels"
 
