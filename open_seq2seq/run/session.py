@@ -60,7 +60,7 @@ def protected_files(options: RunOptions, model: Model) -> Iterator[str]:
     """
     yield from options.config.config_file.files
     yield from options.infer_files
-    yield from NAMES_OF_COPIES.values()
+    yield from list(NAMES_OF_COPIES.values())
     yield from _texts(options.config.config_file.sections)
     yield from _texts(model.params)
     yield from _texts(model.data_layer.params)

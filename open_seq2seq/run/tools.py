@@ -99,7 +99,7 @@ def copy_recipe(name: str, file: str = "") -> str:
         raise UserError(f"{file} already exists: give another name, or remove the file.")
     text = as_yaml(source) if file.endswith(_YAML) else source.read_text(encoding="utf-8")
     recipe = f"{RECIPE}{source.relative_to(RECIPES).with_suffix('').as_posix()}"
-    with disk.writing(file, disk.always) as opened:
+    with disk.writing(file, disk.always, alone=True) as opened:
         opened.write(without_repository(text).replace(f"--config_file={recipe}", f"--config_file={file}").encode())
     return file
 
