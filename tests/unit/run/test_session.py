@@ -5,6 +5,7 @@ import signal
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 
 from open_seq2seq.checkpoints import Snapshot, write_snapshot
@@ -36,7 +37,9 @@ def test_neither_a_packed_model_nor_what_a_report_has_written_is_overwritten_by_
 
 
 def written_run(folder):
-    write_snapshot(Snapshot({}, {}, {"step": 3}, "base_model: Text2Text\n"), folder / "model.ckpt-3")
+    state = {"step": 3, "micro_batch": 3, "random_seed": 0}
+    write_snapshot(Snapshot({"w": np.ones(2, np.float32)}, {}, state, "base_model: Text2Text\n"),
+                   folder / "model.ckpt-3")
     return folder
 
 
