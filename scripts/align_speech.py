@@ -239,9 +239,9 @@ def _is_word(word: str) -> bool:
 def main(argv: list[str] | None = None) -> None:
     """Aligns the recordings and writes the lists."""
     args = parse_args(argv)
-    os.makedirs(args.output_dir, exist_ok=True)
     kept: Kept[Clip] = Kept()
     works = read_work(args, kept)
+    os.makedirs(args.output_dir, exist_ok=True)
     own = Pronunciations.read(args.pronunciations) if args.pronunciations else Pronunciations({})
     if args.alignments:
         aligned, pronunciations = read_all(works, args.alignments, kept), own

@@ -20,6 +20,7 @@ from open_seq2seq.data.audio.audio_files import AudioError, read_audio
 from open_seq2seq.data.text2speech.toy_voice import PITCHES, RATE, heard, write_toy_voice
 from open_seq2seq.metrics.wer import count_errors
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.script import ScriptParser, check_sizes, random_seed, run_script
 
@@ -45,9 +46,8 @@ def _listen(paths: list[str], list_file: str | None) -> None:
     """Prints the letters heard in sound files, and how many of the letters of a list's texts they are."""
     texts = None
     if list_file is not None:
-        with open(list_file, encoding="utf-8") as file:
-            rows = [line.rstrip("\n").split("|") for line in file if "|" in line]
-        texts = [row[2 if row[1] in PITCHES else 1] for row in rows]
+        rows = [line.split("|") for line in read_lines(list_file, "The list") if "|" in line]
+        texts = [row[2 if row[1] in PITCHES and len(row) > 2 else 1] for row in rows]
         if len(texts) != len(paths):
             raise UserError(f"{list_file} has {len(texts)} texts, but --listen names {len(paths)} sound files.")
     letters = []

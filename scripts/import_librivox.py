@@ -91,7 +91,7 @@ def import_archives(archives: Sequence[str], output_dir: str, file_format: str,
 
     Raises:
       DataError: an archive contains no recordings, a recording has no transcript, a transcript has no recording, or a
-        recording or a file of transcripts cannot be read.
+        recording or transcript cannot be read.
     """
     texts: dict[str, dict[str, str]] = defaultdict(dict)
     recordings: dict[str, dict[str, PurePosixPath]] = defaultdict(dict)
@@ -128,7 +128,7 @@ def _read_archive(archive: str, output_dir: str, file_format: str, texts: dict[s
         try:
             lines = content.decode("utf-8").splitlines()
         except UnicodeDecodeError as error:
-            raise DataError(f"The transcripts {path} of {archive} are not UTF-8: get the archive again.") from error
+            raise DataError(f"{path} in {archive} is not valid UTF-8: give the archive as it was published.") from error
         for line in lines:
             name, _, text = line.partition(" ")
             texts[subset][name] = text.strip().lower()
@@ -154,8 +154,8 @@ def _write_recording(path: PurePosixPath, content: bytes, output_dir: str, file_
 
             try:
                 audio, rate = soundfile.read(io.BytesIO(content), dtype="int16")
-            except soundfile.SoundFileError as error:
-                raise DataError(f"The recording {path} cannot be read as audio: get the archive again.") from error
+            except soundfile.LibsndfileError as error:
+                raise DataError(f"The recording {path} cannot be read as audio: {error.error_string}") from error
             out.write(encoded(audio, rate))
     return written
 

@@ -2,9 +2,10 @@
 
 usage: python scripts/verify_results.py [NAME …] [--data_dir=FOLDER] [--output_dir=verified]
 
-Without names, lists the cards. The commands of a card run one after the other in a new folder, verified/NAME; {data} in
-them stands for --data_dir. The figure is the last number that the pattern of the card finds in the output of the last
-command, and it has to be within the band around the mean of the recorded ones. If one is not, the exit code is 1.
+Without names, lists the cards. The commands of a card run one after the other in a new folder, verified/NAME, whose
+output.txt has the output of the last one; {data} in them stands for --data_dir. The figure is the last number that the
+pattern of the card finds in this output, and it has to be within the band around the mean of the recorded ones. If one
+is not, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ def verify(card: Card, folder: str, data_dir: str | None) -> bool:
     start, output = time.monotonic(), ""
     for command in card.commands:
         deco_print(command)
-        output = _run(command.replace("{data}", shlex.quote(os.path.abspath(data_dir or ""))), folder)
+        output = _run(with_paths(command, data_dir), folder)
     seconds, value = time.monotonic() - start, figure_of(output, card.pattern or "")
     if value is None:
         raise UserError(f"{card.name}: the output of the last command contains no figure; see {folder}/output.txt.")
@@ -209,15 +210,21 @@ def verify(card: Card, folder: str, data_dir: str | None) -> bool:
     return is_within
 
 
-def _run(command: str, folder: str) -> str:
+def with_paths(command: str, data_dir: str | None) -> str:
+    """Returns a command of a card with the paths of the repository and of the data."""
+    line = re.sub(r"(?<![\w/.])(?=(run\.py|scripts/|benchmarks/|example_configs/))", lambda _: shlex.quote(ROOT) + "/",
+                  command)
+    return line.replace("{data}", shlex.quote(os.path.abspath(data_dir or "")))
+
+
+def _run(line: str, folder: str) -> str:
     """Runs a command in a folder, writes its output to output.txt there, and returns it."""
-    line = re.sub(r"(?<![\w/.])(?=(run\.py|scripts/|benchmarks/|example_configs/))", shlex.quote(ROOT) + "/", command)
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     code = subprocess.run(["bash", "-c", f"exec > output.txt 2>&1\n{line}"], cwd=folder, check=False,
                           env={**os.environ, "PATH": path}).returncode
     output = os.path.join(folder, "output.txt")
     if code != 0:
-        raise UserError(f"'{command}' ended with exit code {code}; its output is {output}.")
+        raise UserError(f"'{line}' ended with exit code {code}; its output is {output}.")
     with open(output, encoding="utf-8", errors="replace") as file:
         return file.read()
 

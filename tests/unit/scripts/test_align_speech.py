@@ -45,6 +45,12 @@ def layer(voice, mode="train"):
         "n_fft": 512, "feature_normalize": False}, mode=mode)
 
 
+def test_a_mistyped_folder_is_not_created(tmp_path):
+    with pytest.raises(DataError, match=r"none/metadata\.csv does not exist"):
+        main([f"--data_dir={tmp_path}/none"])
+    assert not (tmp_path / "none").exists()
+
+
 def test_from_recordings_to_batches_and_a_resumed_run_is_the_same(voice, capsys, monkeypatch):
     pytest.importorskip("pocketsphinx")
     # Its dictionary takes seconds to read.

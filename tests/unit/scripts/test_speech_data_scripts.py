@@ -52,6 +52,17 @@ def test_toy_speech(tmp_path):
     assert "Error: --sample_freq" in run("create_toy_speech", "--sample_freq=4000", cwd=tmp_path).stderr
 
 
+def test_listening_to_a_toy_voice(tmp_path):
+    ok("create_toy_voice", "--train_size=0", "--dev_size=0", "--test_size=1", cwd=tmp_path)
+    listen = ("--listen", "toy_voice_data/wavs/test-0000.wav", "--texts")
+    letters = (tmp_path / "toy_voice_data/test.csv").read_text().split("|")[1].strip().replace(" ", "")
+    said = ok("create_toy_voice", *listen, "toy_voice_data/test.csv", cwd=tmp_path).stdout
+    assert said.endswith(f"letters heard: {len(letters)} of {len(letters)}\n")
+    (tmp_path / "other.csv").write_bytes(b"a|\xff\n")
+    result = run("create_toy_voice", *listen, "other.csv", cwd=tmp_path)
+    assert result.returncode == 2 and "other.csv:1: the line is not valid UTF-8" in result.stderr
+
+
 def test_an_alphabet_is_that_of_all_transcripts(tmp_path):
     """The data layer's own check finds nothing outside of it, and nothing in it is not used."""
     (tmp_path / "a.csv").write_text('wav_filename,transcript\na.wav,"Où, là"\nb.wav,\n', encoding="utf-8")
@@ -153,12 +164,14 @@ def test_the_shortest_of_librivox(tmp_path):
     (lambda files: [files.pop(name) for name in list(files) if name.endswith(".flac")], "contains no recordings"),
     (lambda files: files.update({"LibriSpeech/test-clean/5/1/5-1.trans.txt": b"5-1-0000 ONE\n"}),
      "test-clean has 0 recordings"),
+    (lambda files: files.update({"LibriSpeech/dev-clean/84/1/84-1-0001.flac": b"fLaC"}), "84-1-0001.flac cannot be read"),
+    (lambda files: files.update({"LibriSpeech/dev-clean/84/1/84-1.trans.txt": b"84-1-0000 \xff"}), "not valid UTF-8"),
 ])
 def test_librivox_that_is_not_whole(tmp_path, flac, change, words):
     files = librispeech(flac)
     change(files)
     archive_of(tmp_path / "a.tar.gz", files)
-    result = run("import_librivox", "a.tar.gz", cwd=tmp_path)
+    result = run("import_librivox", "a.tar.gz", "--format=wav", cwd=tmp_path)
     assert result.returncode == 2 and words in result.stderr
 
 
@@ -229,18 +242,19 @@ def test_a_speaker_left_out(digits):
 
 @pytest.mark.parametrize(("argument", "words"), [
     ("--leave_out_speaker=carl", "anna, bert"), ("--validation_takes=4", "below 4"), ("--min_digits=9", "the minimum"),
-    ("--data_dir=none", "does not exist"), ("--max_pause=-1", "from 0 to 60"),
+    ("--data_dir=none", "does not exist"), ("--max_pause=-1", "at least 0"), ("--noise_db=nan", "not a finite number"),
 ])
 def test_digits_that_cannot_be(digits, argument, words):
     result = run("prepare_digits", "--data_dir=in", "--validation_takes=2", argument, cwd=digits)
     assert result.returncode == 2 and words in result.stderr
 
 
-def test_a_damaged_digit_is_named(digits):
-    path = next((digits / "in" / "recordings").glob("*_0.*"))
-    path.write_bytes(b"no sound")
-    result = run("prepare_digits", "--data_dir=in", "--validation_takes=2", cwd=digits)
-    assert result.returncode == 2 and path.name in result.stderr and len(result.stderr.splitlines()) == 1
+def test_digits_of_which_some_are_missing_or_damaged(digits):
+    (digits / "in/recordings/3_anna_6.wav").write_bytes(b"")
+    assert "3_anna_6.wav is an empty file" in run("prepare_digits", "--data_dir=in", *SIZES, cwd=digits).stderr
+    for path in (digits / "in/recordings").glob("*_[0-4].wav"):
+        path.unlink()
+    assert "no takes for test" in run("prepare_digits", "--data_dir=in", *SIZES, cwd=digits).stderr
 
 
 def test_toy_speech_on_a_full_disk_is_one_error(tmp_path, monkeypatch):

@@ -85,10 +85,11 @@ def test_commands_run_in_a_new_folder_one_after_the_other(cards, tmp_path, capsy
 
 
 def test_files_of_the_repository_and_the_data_are_found_from_the_folder_of_the_run(cards, tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "scores").write_text("points: 4\n")
+    data = tmp_path / "my scripts" / "a"
+    data.mkdir(parents=True)
+    (data / "scores").write_text("points: 4\n")
     cards(commands("ls scripts/verify_results.py run.py", "python --version", "cat {data}/scores"))
-    verify_results.main(["points", "--data_dir=mine"])
+    verify_results.main(["points", f"--data_dir={data}"])
 
 
 def test_a_figure_outside_of_the_band_is_exit_code_1(cards, capsys):
