@@ -16,9 +16,9 @@ kernel is computed by products if oneDNN is on and the stride is 1, and by a con
 ``ctc_loss``: ``parts.ctc``, TensorFlow's CPU kernel ``tf.raw_ops.CTCLoss``. A shape is batch, frames, symbols and
 longest label.
 
-``recurrence``: stacks of recurrent layers in float32 and bfloat16, Keras' layers, and PyTorch's if ``--torch_python``
-names an interpreter that has it; each direction has its own weights. A shape is batch, frames and input channels. The
-lines "raw products" give the time of the matrix products alone.
+``recurrence``: stacks of recurrent layers in float32 and bfloat16, and beside ``lstm`` and ``gru`` Keras' layers, and
+PyTorch's if ``--torch_python`` names an interpreter that has it; each direction has its own weights. A shape is batch,
+frames and input channels. The lines "raw products" give the time of the matrix products alone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ Shape = Sequence[int]
 SHAPES: dict[str, tuple[int, list[Shape]]] = {
     "convolution": (6, [(11, 64, 96, 1, 24, 80), (13, 128, 128, 1, 24, 80), (17, 128, 192, 1, 24, 80),
                         (11, 256, 256, 1, 8, 200), (13, 384, 384, 1, 8, 200), (17, 512, 512, 1, 4, 200),
-                        (11, 64, 256, 2, 8, 800), (29, 896, 896, 1, 2, 64), (11, 256, 256, 1, 1, 200)]),
+                        (11, 64, 256, 2, 8, 800), (29, 896, 896, 1, 2, 64), (11, 256, 256, 1, 1, 200),
+                        (3, 256, 512, 1, 250, 16), (5, 256, 512, 1, 64, 64)]),
     "ctc_loss": (4, [(32, 150, 29, 20), (32, 800, 29, 200), (32, 300, 1025, 60)]),
     "recurrence": (3, [(32, 200, 768)])}
 
@@ -162,10 +163,11 @@ def measure_recurrences(shapes: Sequence[Shape], options: argparse.Namespace) ->
         options.batch, options.length, options.input = batch, length, size
         x = tf.random.stateless_normal([batch, length, size], [1, 2])
         passes: dict[str, Pass] = {f"ours, {dtype}": _our_recurrence(x, dtype, options) for dtype in options.dtypes}
-        if options.cell in ("gru", "lstm"):
+        has_peers = options.cell in ("gru", "lstm")
+        if has_peers:
             passes["Keras, float32"] = _keras_recurrence(x, options)
         with contextlib.ExitStack() as stack:
-            for dtype in options.dtypes if options.torch_python else ():
+            for dtype in options.dtypes if options.torch_python and has_peers else ():
                 passes[f"PyTorch, {dtype}"] = stack.enter_context(PeerProcess(
                     "torch_networks", options, network="recurrence", dtype=dtype, steps=1))
             tables += [comparison_table(take_turns(passes, options.rounds)),

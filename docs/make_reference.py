@@ -145,6 +145,10 @@ def speed_table(cards: list[Card], from_docs: bool = False) -> list[str]:
         for card in cards]
 
 
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
 def detail_sections(cards: list[Card]) -> list[str]:
     """Returns the sections of ``docs/results.md``: everything that a card says."""
     lines = []
@@ -163,12 +167,8 @@ def detail_sections(cards: list[Card]) -> list[str]:
                 "verified by": f"`python scripts/verify_results.py {card.name}`" if card.commands else "",
                 "band": f"±{card.band:g}" if card.band is not None else ""}
         lines += [f"### {card.name}", "", _linked(card, "Description", True), "", "| | |", "|---|---|",
-                  *(f"| {name} | {value} |" for name, value in rows.items()), ""]
+                  *map(_row, rows.items()), ""]
     return lines[:-1]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def measured_table(table: Table, cards: dict[str, Card]) -> list[str]:

@@ -49,6 +49,6 @@ base_params = {
         "cnn_layers": [("conv2d", {"filters": 24, "kernel_size": 2}), gelu, *group(64), *group(256), *group(256),
                        pool(3)],
     },
+    "loss_params": {"label_smoothing": 0.2},
     "data_layer_params": {"crop_padding": 2, "standardize": "imagenet"},
 }
-base_params["loss_params"] = {"label_smoothing": 0.2}

@@ -1,8 +1,8 @@
 """Spoken digits: a small Deep Speech 2 that two CPU cores can train.
 
 Run:  python run.py --config_file=example_configs/speech2text/digits-ds2.py --mode=train_eval
-Time: 20 minutes in float32 on one core of an AMD EPYC
-Score: word error rate 0.4 % on digits, 1.2 % on strings (docs/speech-recognition.md)
+Time: 30 minutes on one core of an AMD EPYC without half-precision instructions
+Score: word error rate 0.0 % on digits, 1.6 % on strings (docs/speech-recognition.md)
 Test: as for digits-w2l.py
 """
 base_config = "digits-w2l.py"

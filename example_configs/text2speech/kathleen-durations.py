@@ -1,4 +1,4 @@
-"""A voice from 20 minutes of speech: phonemes are upsampled to frames by their durations, without attention.
+"""A voice from 22 minutes of speech: phonemes are upsampled to frames by their durations, without attention.
 
 Data: the recordings of https://github.com/rhasspy/dataset-voice-kathleen (CC0) at 22,050 Hz in kathleen/wavs/, with
       kathleen/metadata.csv; then python scripts/align_speech.py --data_dir=kathleen

@@ -1,8 +1,10 @@
-"""A voice from 20 minutes of speech: a small Tacotron 2 that reads phonemes and predicts three frames per step.
+"""A voice from 22 minutes of speech: a small Tacotron 2 that reads phonemes and predicts three frames per step.
 
 Data: the recordings of https://github.com/rhasspy/dataset-voice-kathleen (CC0) at 22,050 Hz in kathleen/wavs/, with
       kathleen/metadata.csv; then python scripts/align_speech.py --data_dir=kathleen
 Run:  python run.py --config_file=example_configs/text2speech/kathleen-tacotron.py --mode=train_eval
+Time: 49 minutes on one core of an Intel Xeon with amx_bf16
+Score: 37.3 % of the characters are misheard by a recogniser (docs/speech-synthesis.md)
 Use:  python run.py speak kathleen-tacotron "He turned sharply." > out.wav
 """
 base_config = "tacotron_float.py"

@@ -1,4 +1,4 @@
-"""A vocoder from 20 minutes of a voice, for the spectrograms of kathleen-durations.py and kathleen-tacotron.py.
+"""A vocoder from 22 minutes of a voice, for the spectrograms of the other kathleen recipes.
 
 Data: as for kathleen-durations.py
 Run:  python run.py --config_file=example_configs/text2speech/kathleen-vocoder.py --mode=train_eval
