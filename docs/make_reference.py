@@ -193,7 +193,9 @@ def list_of_tables(tables: dict[str, Table]) -> list[str]:
 
 def with_cards(page: str, from_docs: bool) -> str:
     """Returns a page with the tables of the cards in ``results/`` between the comments that name them."""
-    cards, tables = sorted(read_cards(), key=lambda card: card.row), read_tables()
+    # In the order of the tables, because a card may begin with "the same" or "as above".
+    cards = sorted(read_cards(), key=lambda card: (("scores", "speeds", "").index(card.table), card.row))
+    tables = read_tables()
     scores, speeds = ([card for card in cards if card.table == table] for table in ("scores", "speeds"))
     by_name = {card.name: card for card in cards}
     parts = {"scores": score_table(scores, from_docs), "speeds": speed_table(speeds, from_docs),
