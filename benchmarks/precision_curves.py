@@ -32,6 +32,7 @@ from benchmarks.measuring.processes import call
 from benchmarks.measuring.programs import describe_machine, make_parser, markdown_table, run_program
 from benchmarks.measuring.settings import dtype_overrides, prepare
 from open_seq2seq.training.hooks import Hook
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
 
 REFERENCE = "float32"
@@ -175,9 +176,8 @@ def run_missing(folder: Path, plans: Sequence[Plan], config_file: str, overrides
                 curve = call(train_curve, config_file, [*overrides, *dtype_overrides(plan.name, on_gpu)], seed,
                              marks)
                 folder.mkdir(parents=True, exist_ok=True)
-                aside = path.with_suffix(".part")
-                aside.write_text(json.dumps({"origin": origin, **curve._asdict()}), encoding="utf-8")
-                aside.replace(path)
+                with disk.writing(path, disk.always) as out:
+                    out.write(json.dumps({"origin": origin, **curve._asdict()}).encode())
                 print(f"{plan.name}, seed {seed}: {plan.updates} updates in {time.perf_counter() - start:.0f} s",
                       file=sys.stderr, flush=True)
             curves.setdefault(plan.name, {})[seed] = curve

@@ -4,7 +4,10 @@
 # Everything is written to demo_run/, which is deleted and recreated each time.
 set -euo pipefail
 
-python=$(command -v "${1:-python3}")
+python=$(command -v "${1:-python3}") || {
+  echo "Error: ${1:-python3} was not found: give the path of a Python that has the package." >&2
+  exit 2
+}
 [[ $python = /* ]] || python=$PWD/$python
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 export PYTHONPATH=$repository${PYTHONPATH:+:$PYTHONPATH} TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
