@@ -46,7 +46,7 @@ def chosen_checkpoints(args: argparse.Namespace) -> list[Path]:
 
     Raises:
       UserError: both or neither of --logdir and checkpoint folders were given, or --last is invalid.
-      CheckpointError: the run has fewer checkpoints than --last.
+      CheckpointError: the run has no checkpoint, or fewer than --last.
     """
     if bool(args.checkpoints) == bool(args.logdir):
         raise UserError("Give either --logdir or checkpoint folders.")
@@ -59,6 +59,8 @@ def chosen_checkpoints(args: argparse.Namespace) -> list[Path]:
         raise UserError(f"--last is {last} but has to be at least 1.")
     folder = Path(args.logdir)
     found = list_checkpoints(folder) or list_checkpoints(folder / LOGS)
+    if not found:
+        raise CheckpointError(f"The folder {folder} has no checkpoint: give the logdir that training wrote to.")
     if len(found) < last:
         raise CheckpointError(f"{folder} contains {len(found)} checkpoints but --last is {last}: give a smaller "
                               "--last, or train with a larger num_checkpoints.")

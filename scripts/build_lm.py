@@ -58,8 +58,9 @@ def check(args: argparse.Namespace) -> None:
     """
     if bool(args.text) == bool(args.model):
         raise UserError("Give either --text to estimate a model, or --model to evaluate one.")
-    if args.text and not args.output:
-        raise UserError("--output is missing: give the ARPA file to write.")
+    if bool(args.text) != bool(args.output):
+        raise UserError("--output is missing: give the ARPA file to write." if args.text else
+                        "--output is for the model that --text estimates: leave it out with --model.")
     if args.model and not args.perplexity:
         raise UserError("--perplexity is missing: give the texts to evaluate the model on.")
     check_no_input([args.output], [*args.text, args.vocabulary, *args.perplexity])

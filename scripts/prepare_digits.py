@@ -72,8 +72,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--max_digits", type=int, default=7, help="maximum digits per string (default: %(default)s)")
     parser.add_argument("--max_pause", type=finite_float, default=0.2, help="longest pause between digits, in seconds "
                         "(default: %(default)s)")
-    parser.add_argument("--noise_db", type=finite_float, help="also write strings-dev-noise.csv and strings-test-noise.csv: "
-                        "the strings with white noise this many dB below the speech")
+    parser.add_argument("--noise_db", type=finite_float, help="also write strings-dev-noise.csv and "
+                        "strings-test-noise.csv: the strings with white noise this many dB below the speech")
     parser.add_argument("--seed", type=random_seed, default=0,
                         help="random seed of strings and noise (default: %(default)s)")
     return parser.parse_args(argv)

@@ -95,6 +95,7 @@ def test_script_refuses_in_one_sentence(run_with_three, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--last=4", "--logdir={run}"], "contains 3 checkpoints but --last is 4"),
+    (["--logdir={run}/none"], "none has no checkpoint"),
     (["--last=0", "--logdir={run}"], "at least 1"),
     ([], "either --logdir or checkpoint folders"),
     (["--logdir={run}", "{run}/model.ckpt-1"], "either --logdir or checkpoint folders"),

@@ -164,7 +164,8 @@ def test_the_shortest_of_librivox(tmp_path):
     (lambda files: [files.pop(name) for name in list(files) if name.endswith(".flac")], "contains no recordings"),
     (lambda files: files.update({"LibriSpeech/test-clean/5/1/5-1.trans.txt": b"5-1-0000 ONE\n"}),
      "test-clean has 0 recordings"),
-    (lambda files: files.update({"LibriSpeech/dev-clean/84/1/84-1-0001.flac": b"fLaC"}), "84-1-0001.flac cannot be read"),
+    (lambda files: files.update({"LibriSpeech/dev-clean/84/1/84-1-0001.flac": b"fLaC"}),
+     "84-1-0001.flac cannot be read"),
     (lambda files: files.update({"LibriSpeech/dev-clean/84/1/84-1.trans.txt": b"84-1-0000 \xff"}), "not valid UTF-8"),
 ])
 def test_librivox_that_is_not_whole(tmp_path, flac, change, words):

@@ -213,6 +213,7 @@ def test_character_model(folder):
     ("decode", ["--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "x.arpa", "--oov_penalty", 3,
                 "--infer_output_file", "x"], "leave out --oov_penalty"),
     ("build_lm", ["--text", "train.txt"], "--output"), ("build_lm", [], "--text"),
+    ("build_lm", ["--model", "a.arpa", "--output", "b.arpa", "--perplexity", "train.txt"], "--output is for"),
     ("build_lm", ["--text", "missing.txt", "--output", "x.arpa"], "missing.txt"),
     ("build_lm", ["--text", "train.txt", "--output", "x.arpa", "--prune", 1], "start with 0")])
 def test_mistakes(folder, script, args, what, monkeypatch, capsys):
