@@ -43,7 +43,6 @@ base_params = {
     "lr_policy": "poly_decay",
     "lr_policy_params": {"learning_rate": 0.1, "power": 1.0},
     "regularizer": "<drop>",
-    "regularizer_params": "<drop>",
     "encoder": "CNNEncoder",
     "encoder_params": {
         "cnn_layers": [("conv2d", {"filters": 24, "kernel_size": 2}), gelu, *group(64), *group(256), *group(256),

@@ -53,7 +53,6 @@ base_params = {
         "symbols": "phonemes",
         "durations": True,
         "output_type": "mel",
-        "num_audio_features": {"mel": 80},
         "feature_normalize": True,
         "feature_normalize_mean": -1.3,
         "feature_normalize_std": 1.6,

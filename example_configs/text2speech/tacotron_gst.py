@@ -35,12 +35,10 @@ base_params = {
     },
     "data_layer_params": {
         "dataset": "MAILABS",
-        "dataset_location": data_dir,
-        "num_audio_features": {"mel": 80, "magnitude": 401},
+        "num_audio_features": {"magnitude": 401},
         "style_input": "wav",
         "trim": True,
     },
 }
 train_params = {"data_layer_params": {"dataset_files": [data_dir + "train.csv"]}}
 eval_params = {"data_layer_params": {"dataset_files": [data_dir + "val.csv"]}}
-infer_params = {"data_layer_params": {"dataset_files": [data_dir + "test.csv"]}}

@@ -36,7 +36,6 @@ base_params = {
         "attention_layers": 2,
         "force_layers": [1],
         "window_size": 2,
-        "self_attention_conv_params": decoder_layer,
         "attention_cnn_dropout_prob": 0.1,
         "hidden_size": 128,
         "prenet_hidden_size": 128,
@@ -47,7 +46,6 @@ base_params = {
     },
     "loss_params": {"guided_attention_weight": 2.0, "stop_token_weight": 2.0},
     "data_layer_params": {
-        "dataset_location": data_dir,
         "vocab_file": data_dir + "vocab.txt",
         "output_type": "mel",
         "num_audio_features": {"mel": 40},
@@ -61,5 +59,5 @@ train_params = {
     "data_layer_params": {"dataset_files": [data_dir + "train.csv"], "duration_min": 0, "duration_max": 4000},
 }
 eval_params = {"data_layer_params": {"dataset_files": [data_dir + "dev.csv"], "duration_max": 4000}}
-infer_params = {"batch_size_per_gpu": 20, "data_layer_params": {"dataset_files": [data_dir + "test.csv"]}}
+infer_params = {"batch_size_per_gpu": 20}
 interactive_infer_params = {"batch_size_per_gpu": 20}

@@ -6,7 +6,6 @@ Use:  python run.py speak toy-voice "ae iou" --vocoder=toy-vocoder > out.wav
 """
 base_config = "kathleen-vocoder.py"
 data_dir = "toy_voice_data/"
-recordings_dir = data_dir
 
 base_params = {
     "max_steps": 600,
@@ -18,7 +17,6 @@ base_params = {
     "encoder_params": {"hidden_size": 128, "inner_size": 256, "blocks": 3},
     "loss_params": {"resolutions": [256, 512, 1024]},
     "data_layer_params": {
-        "dataset_location": data_dir,
         "num_audio_features": 40,
         "sample_freq": 8000,
         "n_fft": 512,

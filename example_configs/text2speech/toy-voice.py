@@ -14,14 +14,12 @@ data_dir = "toy_voice_data/"
 base_params = {
     "max_steps": 900,
     "batch_size_per_gpu": 16,
-    "save_summaries_steps": 50,
-    "print_loss_steps": 50,
     "print_samples_steps": 300,
     "eval_steps": 300,
     "save_checkpoint_steps": 300,
     "logdir": "toy-voice",
     "max_grad_norm": 5.0,
-    "lr_policy_params": {"learning_rate": 2e-3, "begin_decay_at": 400, "decay_steps": 250, "min_lr": 1e-5},
+    "lr_policy_params": {"learning_rate": 2e-3, "begin_decay_at": 400, "decay_steps": 250},
     "encoder_params": {
         "cnn_dropout_prob": 0.0,
         "src_emb_size": 64,
@@ -45,7 +43,6 @@ base_params = {
     },
     "loss_params": {"guided_attention_weight": 2.0, "stop_token_weight": 2.0},
     "data_layer_params": {
-        "dataset_location": data_dir,
         "vocab_file": data_dir + "vocab.txt",
         "output_type": "mel",
         "num_audio_features": {"mel": 40},
@@ -60,5 +57,5 @@ train_params = {
     "data_layer_params": {"dataset_files": [data_dir + "train.csv"], "duration_min": 0, "duration_max": 4000},
 }
 eval_params = {"data_layer_params": {"dataset_files": [data_dir + "dev.csv"]}}
-infer_params = {"batch_size_per_gpu": 20, "data_layer_params": {"dataset_files": [data_dir + "test.csv"]}}
+infer_params = {"batch_size_per_gpu": 20}
 interactive_infer_params = {"batch_size_per_gpu": 20}

@@ -13,8 +13,6 @@ base_params = {
     "dtype": "mixed",
     "max_steps": 5000,
     "batch_size_per_gpu": 4,
-    "save_summaries_steps": 50,
-    "print_loss_steps": 50,
     "eval_steps": 1000,
     "save_checkpoint_steps": 1000,
     "logdir": "toy-wavenet",
@@ -24,7 +22,6 @@ base_params = {
     "sampling_temperature": 0.4,  # with 1, a sixth of the letters are not recognised
     "encoder_params": {"blocks": 1, "layers_per_block": 8, "bn_momentum": 0.95, "upsampling_strides": [16, 8]},
     "data_layer_params": {
-        "dataset_location": data_dir,
         "num_audio_features": 40,
         "sample_freq": 8000,
         "n_fft": 512,
@@ -38,5 +35,5 @@ base_params = {
 
 train_params = {"data_layer_params": {"dataset_files": [data_dir + "train.csv"]}}
 eval_params = {"data_layer_params": {"dataset_files": [data_dir + "dev.csv"]}}
-infer_params = {"batch_size_per_gpu": 20, "data_layer_params": {"dataset_files": [data_dir + "test.csv"]}}
+infer_params = {"batch_size_per_gpu": 20}
 interactive_infer_params = {"batch_size_per_gpu": 20}
