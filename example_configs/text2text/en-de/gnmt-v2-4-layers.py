@@ -7,13 +7,16 @@ once. Source and target share one table of embeddings. Two things differ: dropou
 the decoder reads, and the warm-up is linear.
 
 Data: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
-model of 32320 pieces. scripts/prepare_wmt.py --vocab_size=32320 prepares them from the downloaded files.
+model of 32320 pieces. scripts/prepare_wmt.py --vocab_size=32320 --output_dir=wmt16_gnmt_v2 prepares them from the
+downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-de/gnmt-v2-4-layers.py --mode=train_eval
 
 The published runs used 8 GPUs with 128 sentence pairs each; iter_size 8 makes the same update on one device. With
 use_horovod and 8 workers, set iter_size to 1.
 """
 base_config = "en-de-gnmt-like-4GPUs.py"
+data_root = "wmt16_gnmt_v2/"
+pieces = ".BPE_common.32320.tok"
 num_layers = encoder_layers = decoder_layers = 4
 max_steps = 20500  # six epochs of 3.5 million pairs
 

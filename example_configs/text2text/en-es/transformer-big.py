@@ -1,7 +1,8 @@
 """English to Spanish: Transformer big in mixed precision.
 
 Data: ParaCrawl, Europarl and Common Crawl, encoded with a joint SentencePiece
-model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.
+model of 32768 pieces. scripts/prepare_wmt.py --target_lang=es --output_dir=wmt16_en_es prepares them from the
+downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-es/transformer-big.py --mode=train_eval
 """
 base_config = "../en-de/transformer-big.py"

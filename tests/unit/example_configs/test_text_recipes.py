@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scripts import prepare_wmt
 from tests.integration.toy_data import make_toy_data
 from tests.unit.example_configs.recipes import EXAMPLES, assert_trains, num_weights, params_of
 
@@ -69,6 +70,17 @@ def test_recipe_of_a_table_trains(name: str, task: str, tmp_path: Path, monkeypa
         for entry in encoder["encoders"].values():
             entry["encoder_params"].update(TRANSFORMER, encoder_layers=1)
     assert_trains(base_model, {**params, "encoder_params": encoder}, tmp_path, batch=8)
+
+
+@pytest.mark.parametrize(("name", "options"), [
+    ("en-de/transformer-big", []), ("en-de/gnmt-v2-4-layers", ["--vocab_size=32320", "--output_dir=wmt16_gnmt_v2"]),
+    ("en-es/transformer-big", ["--target_lang=es", "--output_dir=wmt16_en_es"])])
+def test_a_recipe_reads_the_files_that_its_command_writes(name: str, options: list[str]):
+    args = prepare_wmt.parse_args(["--train_source=a", "--train_target=b", *options])
+    texts = [f"{path}.shuffled" for path in prepare_wmt.clean_files(args)]
+    layer = params_of(FOLDER / f"{name}.py")[1]["data_layer_params"]
+    assert [layer["source_file"], layer["target_file"]] == [prepare_wmt.encoded_file(args, text) for text in texts]
+    assert " ".join(["scripts/prepare_wmt.py", *options]) in (FOLDER / f"{name}.py").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("name", "vocabulary", "millions"), [
