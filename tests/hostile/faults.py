@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.file_times import keeping_mtime
 from tests.hostile.case import Fault, Place
 
 
@@ -64,9 +65,8 @@ def rewrite(name: str, change: Callable[[bytes], bytes]) -> Fault:
     """Replaces a file's content by the result of ``change``; atime and mtime are kept, as after a disk error."""
     def fault(place: Place) -> None:
         path = place / name
-        status = path.stat()
-        path.write_bytes(change(path.read_bytes()))
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        with keeping_mtime(path):
+            path.write_bytes(change(path.read_bytes()))
 
     return fault
 

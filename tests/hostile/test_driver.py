@@ -118,7 +118,7 @@ def test_what_a_command_does_wrong_is_seen(driver: Driver, case: Case, kinds: li
 
 
 def test_a_hanging_process_shows_where_it_is():
-    case = Case("hangs", (), Works(), timeout=1, shell='exec "$1" -X faulthandler -c "import time; time.sleep(100)"')
+    case = Case("hangs", (), Works(), timeout=4, shell='exec "$1" -X faulthandler -c "import time; time.sleep(100)"')
     with Driver([case], 1, {"text": Workspace(write_files, None)}, bare=True) as driver:
         assert "Fatal Python error: Aborted" in driver.outcome(case).report()
 

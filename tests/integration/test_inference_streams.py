@@ -65,7 +65,7 @@ def test_memory_does_not_grow_and_a_killed_run_leaves_no_output(trained, tmp_pat
     whole = start_process(trained, *infers(tmp_path / "whole.txt", 100_000, (20_000, 100_000)))
     said = dying.communicate(timeout=240)[0]
     held = resident(whole)
-    assert abs(held[100_000] / held[20_000] - 1) < 0.05
+    assert held[100_000] / held[20_000] < 1.05  # the kernel may take pages of files away
     assert (tmp_path / "whole.txt").read_text() == expected(100_000)
     assert dying.returncode == -signal.SIGKILL, said
     unfinished, = set(tmp_path.iterdir()) - {tmp_path / "whole.txt"}

@@ -197,7 +197,7 @@ def test_a_terminal_that_goes_away_makes_a_run_save_and_stop(workspace):
     assert any("Step 2:" in line for line in process.stdout)  # waits for it
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGHUP)  # from the shell and from the terminal
-    output, _ = process.communicate(timeout=100)
+    output, _ = process.communicate(timeout=400)
     assert process.returncode == 128 + signal.SIGHUP, output
     assert f"Stopped at step {max(steps(workspace))}; resume with --continue_learning." in output
 

@@ -26,9 +26,9 @@ def test_each_thread_creates_its_own_kind_of_variables():
 
     def create(shared: bool) -> None:
         with creating_variables(seed=3, shared=shared):
-            entered.wait(10)
+            entered.wait(100)
             made[shared] = [isinstance(Module().weight([2]), tf.Variable) for _ in range(100)]
-            entered.wait(10)
+            entered.wait(100)
 
     threads = [threading.Thread(target=create, args=(shared,)) for shared in (True, False)]
     for thread in threads:
@@ -70,7 +70,7 @@ def test_nothing_of_a_model_remains_when_it_is_no_longer_used(trained: Path):
         gc.collect()
         counts.append(sum(type(thing).__name__ in ("FuncGraph", "SymbolicTensor", "Operation")
                           for thing in gc.get_objects()))
-    assert counts[1] == counts[2]
+    assert counts[1] >= counts[2]  # less, where something of earlier tests has been freed
 
 
 @pytest.mark.long

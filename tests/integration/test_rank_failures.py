@@ -21,7 +21,7 @@ from tests.integration.ranks import NEEDS_HOROVOD
 pytestmark = NEEDS_HOROVOD
 
 BIN = Path(sys.executable).parent
-SECONDS = 15.0
+SECONDS = 40.0  # on a busy machine; without a sign of life, ranks wait for a minute
 # Each rank says which process it is, and may have trouble of its own at its third step.
 TROUBLE = '''
 import os, pathlib
@@ -99,7 +99,7 @@ class Ranks:
     def end(self, seconds: float) -> float:
         """Waits until the launcher and all ranks are gone, with a non-zero status; returns how long that took."""
         began = time.monotonic()
-        while (self.launcher.poll() is None or self.alive()) and time.monotonic() < began + 6 * seconds:
+        while (self.launcher.poll() is None or self.alive()) and time.monotonic() < began + 3 * seconds:
             time.sleep(0.01)
         took = time.monotonic() - began
         status = self.launcher.poll()
@@ -159,11 +159,11 @@ def test_a_killed_rank_ends_all(workspace, launcher, victim):
 
 @pytest.mark.parametrize(("launcher", "victim"), both_launchers(("mpiexec", 0)))
 def test_a_stopped_rank_ends_all_and_is_killed(workspace, launcher, victim):
-    with started(workspace, launcher, "--save_checkpoint_steps=null", "--watchdog_seconds=5") as ranks:
+    with started(workspace, launcher, "--save_checkpoint_steps=null", "--watchdog_seconds=8") as ranks:
         ranks.wait_for(lambda: "Step 10:" in ranks.output)
         os.kill(ranks.pids()[victim], signal.SIGSTOP)
-        assert ranks.end(SECONDS) > 4.0
-        said = re.findall(rf"Error: rank {victim} on host \S+ has sent no heartbeat for 5 s\. Its last heartbeat came "
+        assert ranks.end(SECONDS) > 5.0  # the last heartbeat came a second before, or earlier
+        said = re.findall(rf"Error: rank {victim} on host \S+ has sent no heartbeat for 8 s\. Its last heartbeat came "
                           r"at step \d+, on examples", ranks.output)
         assert len(said) == 1
         assert "open_seq2seq/cli.py" not in ranks.output

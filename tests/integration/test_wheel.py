@@ -41,8 +41,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("built")
     (root / "source").mkdir()
     for name in BUILT_FROM:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, root / "source" / name)
+        if (ROOT / name).is_dir():  # without bytecode, which other tests write meanwhile
+            shutil.copytree(ROOT / name, root / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, root / "source" / name)
     files = {kind: root / checked(sys.executable, "-c", BUILD.format(kind=kind, folder=str(root)),
                                   cwd=root / "source").splitlines()[-1] for kind in ("sdist", "wheel")}
     shutil.rmtree(root / "source")

@@ -25,7 +25,7 @@ sys.exit(code)
 
 def start(folder, program: str, *arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", program, *arguments], cwd=folder, capture_output=True, text=True,
-                          timeout=120, check=False)
+                          timeout=300, check=False)
 
 
 @pytest.mark.parametrize(("arguments", "code", "said"), [

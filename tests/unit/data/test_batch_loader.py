@@ -6,7 +6,6 @@ import contextlib
 import gc
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -49,12 +48,18 @@ def plan():
 
 def test_no_more_is_made_ahead_than_asked_for():
     layer = CountingLayer(prefetch=3)
+
+    def made() -> int:
+        end = time.monotonic() + 60
+        while layer.made < 4 + taken and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        return layer.made
+
     with contextlib.closing(BatchLoader(layer, plan())) as loader:
-        time.sleep(0.1)
-        assert layer.made == 4  # three in the queue, one in hand
-        next(loader)
-        time.sleep(0.1)
-        assert layer.made == 5
+        for taken in range(2):
+            assert made() == 4 + taken  # three in the queue, one in hand
+            next(loader)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -80,19 +85,19 @@ def test_an_error_arrives_where_it_happened_and_stays():
 
 
 def test_waiting_is_measured():
-    with contextlib.closing(BatchLoader(CountingLayer(seconds=0.05), plan())) as loader:
+    with contextlib.closing(BatchLoader(CountingLayer(seconds=0.3), plan())) as loader:
+        began = time.perf_counter()
         next(loader), next(loader)
-        assert 0.08 < loader.wait_seconds < 5
+        # The thread may have had a start.
+        assert 0.1 < loader.wait_seconds <= time.perf_counter() - began
 
 
 def test_close_ends_the_thread_and_the_iteration():
-    before = threading.active_count()
     loader = BatchLoader(CountingLayer(prefetch=1), plan())
     next(loader)
     loader.close()
     loader.close()
-    assert not any(thread.name == "batch-loader" for thread in threading.enumerate())
-    assert threading.active_count() <= before + 1
+    assert not loader._thread.is_alive()
     with pytest.raises(StopIteration):
         next(loader)
 
@@ -102,7 +107,7 @@ def test_a_forgotten_loader_ends_its_thread():
     thread = loader._thread
     del loader
     gc.collect()
-    thread.join(timeout=3)
+    thread.join(timeout=60)
     assert not thread.is_alive()
 
 
@@ -127,4 +132,4 @@ class Layer:
 loader = BatchLoader(Layer(), BatchStream(np.ones(100, int), batch_size=3).by_rank()[0])
 next(loader)
 """
-    assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], timeout=300, check=False).returncode == 0

@@ -9,6 +9,7 @@ import pytest
 
 from open_seq2seq.data import fingerprints
 from open_seq2seq.data.fingerprints import digest_of_array, fingerprint
+from tests.file_times import keeping_mtime
 
 
 @pytest.fixture(params=[1 << 20, 1000], ids=["whole", "samples"])
@@ -23,8 +24,8 @@ def path(request, tmp_path, monkeypatch):
                                     lambda b: b"x" + b[1:], lambda b: b[:-1] + b"x"])
 def test_other_content_is_told(path, change):
     before = fingerprint(str(path))
-    path.write_bytes(change(path.read_bytes()))
-    os.utime(path, ns=(before.mtime_ns, before.mtime_ns))
+    with keeping_mtime(path):
+        path.write_bytes(change(path.read_bytes()))
     assert not before.is_current and fingerprint(str(path)).sha256 != before.sha256
 
 

@@ -1,6 +1,7 @@
 import os
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -137,7 +138,8 @@ def test_a_file_with_the_name_of_the_mark_is_no_mark(tmp_path, content):
         write_mark(logdir, "a run", options())
 
 
-def test_a_full_disk_is_reported_before_a_run_starts(tmp_path):
+def test_a_full_disk_is_reported_before_a_run_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "host")  # the lock names it, and has to have room
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     for room, file in ((0, ".lock"), (80, ".run-start.json")):
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, limit[1]))

@@ -12,7 +12,7 @@ SCRIPTS = Path(__file__).parents[3] / "scripts"
 def run(script, *args, cwd):
     """Runs a script from another folder, without the package on the path."""
     return subprocess.run([sys.executable, str(SCRIPTS / f"{script}.py"), *map(str, args)], cwd=cwd, env={"PATH": ""},
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, timeout=300, check=False)
 
 
 def ok(script, *args, cwd):

@@ -34,7 +34,7 @@ MODELS = {"en-de": Repeating("translate", lambda text: Translations([Translation
 @contextlib.contextmanager
 def serving(**options: Any) -> Iterator[int]:
     """Runs a server; yields its port."""
-    server = serve(MODELS, **{"seconds": 1.0, "audio_seconds": 60.0, "characters": 20_000, "megabytes": 2.0, **options})
+    server = serve(MODELS, **{"seconds": 60.0, "audio_seconds": 60.0, "characters": 20_000, "megabytes": 2.0, **options})
     try:
         yield int(server.url.rsplit(":", 1)[1])
     finally:
@@ -47,8 +47,15 @@ def port() -> Iterator[int]:
         yield port
 
 
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[int]:
+    """The port of a server that waits for a second; a busy machine may need as long for what is no fault."""
+    with serving(seconds=1.0) as port:
+        yield port
+
+
 def connected(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=15)
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
 def read(connection: socket.socket) -> tuple[int, bytes, bytes]:
@@ -120,17 +127,17 @@ def test_a_body_of_100_mb_is_refused_before_it_is_read(port):
     check_lives(port)
 
 
-def test_a_body_that_trickles_and_one_that_stops(port):
+def test_a_body_that_trickles_and_one_that_stops(hasty):
     begin = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"
-    assert "did not arrive within 1 s" in check_sentence(raw(port, begin), 408)
-    with connected(port) as connection:
+    assert "did not arrive within 1 s" in check_sentence(raw(hasty, begin), 408)
+    with connected(hasty) as connection:
         connection.sendall(begin)
         with contextlib.suppress(OSError):
             for _ in range(14):
                 time.sleep(0.1)
                 connection.sendall(b" ")
         assert read(connection)[0] in (408, 0)
-    check_lives(port)
+    check_lives(hasty)
 
 
 def test_half_closed_and_closed_connections_leave_no_request_behind():
@@ -142,21 +149,22 @@ def test_half_closed_and_closed_connections_leave_no_request_behind():
                 if half:
                     connection.shutdown(socket.SHUT_WR)
                     assert read(connection)[0] in (0, 400)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while asked(port, "/languages", method="GET")[0] == 429 and time.monotonic() < deadline:
             time.sleep(0.02)
         check_lives(port)
 
 
-def test_clients_that_hesitate_lose_their_connections(port):
+def test_clients_that_hesitate_lose_their_connections(hasty):
     """Those that send nothing, half a head, a head letter by letter, or nothing more after an answer."""
     whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     starts = [b""] * 200 + [whole[:30]] * 5 + [whole] * 5 + [whole + whole[:30]] * 5
     with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(connected(port)) for _ in starts]
-        for connection, start in zip(connections, starts, strict=True):
-            connection.sendall(start)
-        slow = stack.enter_context(connected(port))
+        connections = []
+        for start in starts:
+            connections.append(stack.enter_context(connected(hasty)))
+            connections[-1].sendall(start)
+        slow = stack.enter_context(connected(hasty))
         with contextlib.suppress(OSError):
             for number in range(200):  # until the server ends the connection
                 slow.sendall(b"GET /" if number == 0 else b"x")
@@ -164,18 +172,16 @@ def test_clients_that_hesitate_lose_their_connections(port):
         assert number < 199
         statuses = [read(connection)[0] for connection in connections]
     assert statuses == [200 if start.startswith(whole) else 0 for start in starts]
-    check_lives(port)
+    check_lives(hasty)
 
 
 def test_a_client_that_does_not_read_a_long_answer_loses_its_connection():
     text, head = "x" * 15_000_000, b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-    with serving(requests=1, characters=len(text), megabytes=20.0) as port, socket.socket() as deaf:
+    with serving(requests=1, characters=len(text), megabytes=20.0, seconds=1.0) as port, socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)  # so that the answer does not fit into buffers
         deaf.connect(("127.0.0.1", port))
         body = translation(q=text)
         deaf.sendall(head % len(body) + body)
-        while asked(port, "/languages", method="GET")[0] != 429:  # its answer is being computed
-            time.sleep(0.02)
         while asked(port, "/languages", method="GET")[0] == 429:
             time.sleep(0.1)
         time.sleep(2.0)  # the server waits for one second
@@ -196,7 +202,7 @@ def test_a_client_that_closes_its_half_gets_the_answer_to_a_whole_request(port):
 @pytest.mark.long
 def test_a_client_that_reads_slowly_gets_its_whole_answer():
     text, head = "x" * 15_000_000, b"POST /translate HTTP/1.1\r\nHost: localhost\r\nConnection: %s\r\n"
-    with serving(characters=len(text), megabytes=20.0) as port:
+    with serving(characters=len(text), megabytes=20.0, seconds=2.0) as port:
         for connection in (b"close", b"keep-alive"):
             with socket.socket() as slow:
                 slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
@@ -206,7 +212,7 @@ def test_a_client_that_reads_slowly_gets_its_whole_answer():
                 count = 0
                 while piece := slow.recv(1 << 13):
                     count += len(piece)
-                    time.sleep(0.02 if count < 800_000 else 0.0)  # for more than twice the second that the server waits
+                    time.sleep(0.04 if count < 800_000 else 0.0)  # for twice the time that the server waits
                 assert count > len(text)
 
 

@@ -149,11 +149,12 @@ def test_names_are_shown_so_that_they_can_be_written(name, text):
 
 
 def test_a_pipe_that_is_given_is_read_when_somebody_writes(tmp_path, monkeypatch):
-    monkeypatch.setattr(given_files, "_PATIENCE", 0.3)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(DataError, match="is a pipe to which no process writes"):
+    with monkeypatch.context() as patch, pytest.raises(DataError, match="is a pipe to which no process writes"):
+        patch.setattr(given_files, "_PATIENCE", 0.3)
         given_files.one_text([str(pipe)])
+    monkeypatch.setattr(given_files, "_PATIENCE", 60.0)
     writer = threading.Thread(target=lambda: pipe.write_text("a\nb\n"), daemon=True)
     writer.start()
     with open(given_files.one_text([str(pipe)]), encoding="utf-8") as file:

@@ -37,7 +37,7 @@ def end(action: str, rank: int = 0) -> tuple[int, str, str, float]:
     environment = {**os.environ, "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2"}
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", COMMAND.format(action=action)], capture_output=True, text=True,
-                          env=environment, timeout=60, check=False)
+                          env=environment, timeout=300, check=False)
     return done.returncode, done.stdout, done.stderr, time.monotonic() - began
 
 
@@ -63,7 +63,7 @@ def test_an_end_is_not_held_up_by_a_pipe_that_nobody_reads():
     code = ("import sys\nfrom open_seq2seq.utils.launcher import end_all, say\n"
             "say('x' * 10_000_000)\nend_all(3)")
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as process:
-        assert process.wait(20) == 3
+        assert process.wait(100) == 3
 
 
 def test_one_process_of_an_elastic_job_is_not_alone(monkeypatch):

@@ -21,6 +21,7 @@ from open_seq2seq.data.audio.audio_files import (
 from open_seq2seq.data.speech2text import recordings
 from open_seq2seq.data.speech2text.recordings import AudioIndex
 from open_seq2seq.utils.errors import DataError
+from tests.file_times import keeping_mtime
 
 
 def tone(rate: int, seconds: float = 0.5, hertz: float = 500) -> np.ndarray:
@@ -408,9 +409,8 @@ def test_what_stands_in_the_place_of_the_lengths(remembered, make):
 
 def test_a_recording_of_equal_size_and_time_is_another(remembered):
     paths, _, again = remembered
-    times = os.stat(paths[0])
-    soundfile.write(paths[0], np.zeros(100), 8000)
-    os.utime(paths[0], ns=(times.st_atime_ns, times.st_mtime_ns))
+    with keeping_mtime(paths[0]):
+        soundfile.write(paths[0], np.zeros(100), 8000)
     assert again() == ([100, 200, 300], 1) and again()[1] == 0
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from open_seq2seq.data.audio import feature_cache
 from open_seq2seq.data.audio.feature_cache import FORMATS, FeatureCache
+from tests.file_times import keeping_mtime
 
 
 @pytest.fixture
@@ -116,9 +117,8 @@ def test_several_processes_share_a_folder(recording, folder):
 def test_a_recording_of_equal_size_and_time_is_another(recording, folder, capsys):
     cache = FeatureCache(folder, {}, "npy")
     cache.store(recording, VALUES)
-    times = os.stat(recording)
-    Path(recording).write_bytes(b"other")
-    os.utime(recording, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with keeping_mtime(recording):
+        Path(recording).write_bytes(b"other")
     for _ in range(2):
         assert cache.load(recording) is None
     assert capsys.readouterr().out.count("their recordings have changed") == 1

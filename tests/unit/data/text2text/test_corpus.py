@@ -16,6 +16,7 @@ from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer, SentenceP
 from open_seq2seq.data.text2text.vocabulary import Vocabulary
 from open_seq2seq.utils import data_files
 from open_seq2seq.utils.errors import DataError
+from tests.file_times import keeping_mtime
 
 LETTERS = "abcdefghij"
 TOKENIZER = DelimiterTokenizer(Vocabulary(["<PAD>", "</S>", "<S>", "<UNK>", *LETTERS, "é"]))
@@ -201,9 +202,8 @@ def test_a_damaged_index_of_a_text_that_has_changed_since(indexed):
 
 def test_a_text_of_equal_size_and_time_is_another(indexed, capsys):
     text, _, expected, load = indexed
-    times, content = os.stat(text), text.read_bytes()
-    text.write_bytes(content.replace(b"a", b"b"))
-    os.utime(text, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with keeping_mtime(text):
+        text.write_bytes(text.read_bytes().replace(b"a", b"b"))
     capsys.readouterr()
     assert batch_of_all(load()) != expected
     assert ": the text has changed" in capsys.readouterr().out

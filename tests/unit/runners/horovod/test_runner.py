@@ -22,7 +22,7 @@ class Meeting:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._barrier = threading.Barrier(size, timeout=20)
+        self._barrier = threading.Barrier(size, timeout=100)
         self._brought: list[Any] = [None] * size
 
     def exchange(self, rank: int, name: str, value: Any) -> list[Any]:

@@ -46,7 +46,7 @@ def test_other_errors_remain_what_they_are():
 
 
 def test_two_items_are_computed_at_once_and_returned_in_order():
-    both_run, taken = threading.Barrier(2, timeout=20), []
+    both_run, taken = threading.Barrier(2, timeout=100), []
 
     def compute(item):
         if item < 2:
