@@ -38,6 +38,7 @@ def verdicts(workspace, launcher, *options):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_a_few_crash_points(workspace):
     counts, output = verdicts(workspace, ONE_RANK, "--max-points=4")
     assert counts == {"PASS": 5}, output  # with a run that is not killed

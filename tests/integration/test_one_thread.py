@@ -45,6 +45,7 @@ for recipe, values, inputs in CASES:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_batches_that_are_searched_at_once_have_their_own_results(threads, tmp_path, monkeypatch):
     """With one thread, for example, loops within conditions within loops would wait forever for a second one."""
@@ -56,6 +57,6 @@ def test_batches_that_are_searched_at_once_have_their_own_results(threads, tmp_p
         ["<unk>", "<eos>", *"αβγδε"])) + "7\n", encoding="utf-8")
     write_toy_speech("toy_speech_data", {"train": 1}, rate=8000)
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(ROOT / "example_configs")], capture_output=True,
-                          text=True, check=False, timeout=400,
+                          text=True, check=False, timeout=1100,
                           env={**os.environ, "TF_NUM_INTEROP_THREADS": str(threads), "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr

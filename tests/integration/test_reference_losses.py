@@ -19,6 +19,7 @@ KINDS_OF_LAYERS = ("transformer", "gnmt", "convs2s", "deep speech", "jasper", "l
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("dtype", "recipes"), [
     ("float32", RECIPES), ("mixed_bfloat16", KINDS_OF_LAYERS),
     pytest.param("mixed_bfloat16", RECIPES, marks=pytest.mark.slow)], ids=["float32", "mixed_bfloat16", "all"])

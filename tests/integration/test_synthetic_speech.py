@@ -21,6 +21,7 @@ TEXTS = ["ae iou", "uo a", "ei", "o u", "iea", "aeiou aeiou", "u", "oi ae"] * 5
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_a_recogniser_of_clips_alone_reads_recordings(tmp_path):
     said = run(CHAIN, tmp_path)
     assert float(re.findall(r"Validation WER: ([\d.]+)%", said)[-1]) <= 10.0

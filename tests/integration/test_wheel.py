@@ -18,7 +18,7 @@ BUILT_FROM = ("open_seq2seq", "example_configs", "scripts", "toy_models", "setup
               "README.md", "LICENSE")
 BUILD = "from setuptools import build_meta; print(build_meta.build_{kind}({folder!r}))"
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 def started(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

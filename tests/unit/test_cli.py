@@ -174,7 +174,7 @@ def test_an_error_between_updates_is_a_sentence_where_a_users_file_is_involved(c
     ran.result = ValueError("no luck")
     ran.result.add_note("Training ended after step 3.")
     assert cli.main([config]) == 2  # raised in this file, which is not the package's
-    assert re.fullmatch(rf"Error: {__file__}, line \d+: ValueError: no luck. Training ended after step 3.\n",
+    assert re.fullmatch(rf"Error: {re.escape(__file__)}, line \d+: ValueError: no luck. Training ended after step 3.\n",
                         capsys.readouterr().err)
 
 
@@ -198,7 +198,7 @@ def test_help_has_every_flag_and_examples(capsys):
 
 def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
     clean = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120,
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300,
                           env={**clean, **environment})
 
 

@@ -306,7 +306,7 @@ def test_the_slurm_job_stops_and_goes_on(slurm):
         while not (slurm / "calls").exists() or "python" not in (slurm / "calls").read_text():
             assert job.poll() is None
         job.terminate()
-        assert job.wait(timeout=30) in (0, 143)
+        assert job.wait(timeout=100) in (0, 143)
     assert (slurm / "calls").read_text().splitlines()[-1] == "requeue 7"
 
 

@@ -77,7 +77,7 @@ def test_a_measurement_that_fails_is_a_row_and_nothing_is_measured_twice():
 def test_a_measurement_that_takes_too_long_is_ended_and_the_next_one_made():
     found = {}
     measures = {"long": lambda: time.sleep(600), "short": lambda: {"value": 1}}
-    assert measure_missing(measures, found, lambda: None, 60, 0.05) == []
+    assert measure_missing(measures, found, lambda: None, 60, 1.0) == []
     assert found["long"]["error"].startswith("not complete after") and found["short"]["value"] == 1
 
 

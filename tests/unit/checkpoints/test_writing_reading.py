@@ -66,7 +66,7 @@ def test_snapshot_is_of_the_moment_it_was_taken(logdir, monkeypatch):
     variable, array = tf.Variable(tf.ones([1000, 100])), np.ones(5, np.float32)
     may_write = threading.Event()
     write_files = writing._write_files
-    monkeypatch.setattr(writing, "_write_files", lambda *args: (may_write.wait(30), write_files(*args)))
+    monkeypatch.setattr(writing, "_write_files", lambda *args: (may_write.wait(300), write_files(*args)))
     checkpointer = Checkpointer(logdir, 3, step_of)
     state = {"step": 1}
     checkpointer.save("model.ckpt-1", Snapshot.take({"v": variable, "a": array}, {}, state, "", {}))

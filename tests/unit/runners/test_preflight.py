@@ -95,12 +95,12 @@ def test_costs_that_differ_are_refused():
 @pytest.mark.long
 def test_the_time_limit_ends_a_process_that_is_stuck():
     code = ("import time\nfrom open_seq2seq.runners.preflight import time_limit\n"
-            "with time_limit(0.2): pass\nwith time_limit(None): time.sleep(0.5)\nprint('here', flush=True)\n"
-            "with time_limit(0.2): time.sleep(60)")
+            "with time_limit(1): pass\nwith time_limit(None): time.sleep(1.5)\nprint('here', flush=True)\n"
+            "with time_limit(1): time.sleep(60)")
     environment = {**os.environ, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3",
                    "TF_CPP_MIN_LOG_LEVEL": "2"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=100,
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300,
                           check=False)
     assert done.returncode == 1 and done.stdout == "here\n"
-    assert "not all of the 3 ranks joined within 0.2 s" in done.stderr
+    assert "not all of the 3 ranks joined within 1 s" in done.stderr
     assert "HOROVOD_GLOO_IFACE" in done.stderr and "btl_tcp_if_include" in done.stderr

@@ -26,7 +26,7 @@ DIGITS = "zero one two three four five six seven eight nine".split()
 
 def run(script, *args, cwd, code=0):
     result = subprocess.run([sys.executable, str(SCRIPTS / f"{script}.py"), *map(str, args)], cwd=cwd,
-                            env={"PATH": ""}, capture_output=True, text=True, timeout=60, check=False)
+                            env={"PATH": ""}, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr
     return result.stdout if code == 0 else result.stderr

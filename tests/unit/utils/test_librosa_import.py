@@ -39,9 +39,9 @@ def test_a_process_waits_while_another_imports(tmp_path: Path, start):
         assert process.stdout.readline() == "starts\n"
         time.sleep(2.0)
         assert process.poll() is None
-    assert process.communicate(timeout=60)[0] == "imported\n" and process.returncode == 0
+    assert process.communicate(timeout=300)[0] == "imported\n" and process.returncode == 0
 
 
 def test_a_folder_without_locks_is_no_obstacle(tmp_path: Path, start):
     lock_path(tmp_path).mkdir()
-    assert start().communicate(timeout=60)[0] == "starts\nimported\n"
+    assert start().communicate(timeout=300)[0] == "starts\nimported\n"
