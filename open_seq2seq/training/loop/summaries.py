@@ -253,8 +253,9 @@ def _keep_last(listed: disk.ListedFolder, newest: str) -> None:
 
     If a run was resumed from an earlier checkpoint, the folders of the highest steps may be the oldest ones.
     """
-    steps = {name.partition("/")[0] for name in listed.names} - {newest}
-    folders = [step for step in steps if _STEP.match(step) and not (listed.folder / step).is_symlink()]
+    steps = dict.fromkeys(name.partition("/")[0] for name in listed.names)  # in their order, where times are equal
+    folders = [step for step in steps
+               if step != newest and _STEP.match(step) and not (listed.folder / step).is_symlink()]
     times = {step: (listed.folder / step).stat().st_mtime_ns for step in folders if (listed.folder / step).exists()}
     folders.sort(key=lambda step: times.get(step, 0))
     old = folders[:max(0, len(folders) + 1 - KEPT_STEPS)]

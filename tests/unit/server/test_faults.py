@@ -34,7 +34,8 @@ MODELS = {"en-de": Repeating("translate", lambda text: Translations([Translation
 @contextlib.contextmanager
 def serving(**options: Any) -> Iterator[int]:
     """Runs a server; yields its port."""
-    server = serve(MODELS, **{"seconds": 60.0, "audio_seconds": 60.0, "characters": 20_000, "megabytes": 2.0, **options})
+    limits = {"seconds": 60.0, "audio_seconds": 60.0, "characters": 20_000, "megabytes": 2.0, **options}
+    server = serve(MODELS, **limits)
     try:
         yield int(server.url.rsplit(":", 1)[1])
     finally:
