@@ -49,7 +49,7 @@ def plan():
 def test_no_more_is_made_ahead_than_asked_for():
     layer = CountingLayer(prefetch=3)
 
-    def made() -> int:
+    def count() -> int:
         end = time.monotonic() + 60
         while layer.made < 4 + taken and time.monotonic() < end:
             time.sleep(0.01)
@@ -58,7 +58,7 @@ def test_no_more_is_made_ahead_than_asked_for():
 
     with contextlib.closing(BatchLoader(layer, plan())) as loader:
         for taken in range(2):
-            assert made() == 4 + taken  # three in the queue, one in hand
+            assert count() == 4 + taken  # three in the queue, one in hand
             next(loader)
 
 

@@ -103,15 +103,16 @@ def test_streams_are_bounded_and_given_back(streams):
         pass
     with streams.stream(RATE) as again:
         assert again in used
-    assert threading.active_count() < 50
 
 
 def test_a_client_that_leaves_gives_its_stream_back(client, streams):
+    before = threading.active_count()
     for _ in range(MOST_STREAMS + 1):
         with client.websocket_connect("/stream") as socket:
             socket.send_json({"rate": RATE})
             socket.send_bytes(bytes(1600))
             socket.receive_json()
+    assert threading.active_count() <= before + MOST_STREAMS  # and its thread
     with streams.stream(RATE) as asr:
         assert asr.rate == RATE
 
