@@ -22,6 +22,9 @@ os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 # Comparisons in float32 need exact products.
 os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
 
+# The servers that tests ask are their own, which no proxy reaches.
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = "*"
+
 # Processes that tests start find the package.
 os.environ["PYTHONPATH"] = str(TESTS.parent)
 
