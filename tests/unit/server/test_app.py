@@ -125,15 +125,18 @@ def test_recordings_of_streamed_answers_are_bounded(monkeypatch):
         return np.zeros(800, np.float32), 8000
 
     def slowly(recording):
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         return recognized(recording)
 
     monkeypatch.setattr(app_module, "_UPLOADS", 1)
     monkeypatch.setattr(openai_api, "recording_of", recording_of)
-    models = Models([Served("asr", Repeating("transcribe", slowly, False), {}, LIMITS)])
-    with TestClient(make_app(models, LIMITS, log=False)) as client, ThreadPoolExecutor(3) as pool:
+    limits = Limits(**{**vars(LIMITS), "seconds": 60.0})
+    models = Models([Served("asr", Repeating("transcribe", slowly, False), {}, limits)])
+    with TestClient(make_app(models, limits, log=False)) as client, ThreadPoolExecutor(3) as pool:
         answers = [pool.submit(client.post, "/v1/audio/transcriptions", files={"file": ("x.wav", b"x")},
                                data={"model": "asr", "stream": "true"}) for _ in range(3)]
+        while not read:
+            time.sleep(0.01)
         time.sleep(0.5)
         assert len(read) == 1  # the others wait until the recording of the first is no longer needed
         go_on.set()
