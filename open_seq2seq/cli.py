@@ -444,7 +444,7 @@ def _report_on(overrides: list[Override]) -> int:
                         "model card: run.py --mode=report --logdir=my_run.")
     # The texts are not read as YAML, in which no, the code of Norwegian, is a truth value.
     license, *lists = ({one.keys[0]: one.text or "" for one in overrides}.get(name, "") for name in _CARD)
-    languages, datasets = (re.findall(r"[^][,'\"\s]+", text) for text in lists)
+    languages, datasets = ([one.strip(" '\"") for one in text.strip("[] ").split(",") if one.strip()] for text in lists)
     logdirs = [one for one in overrides if one.keys == ("logdir",)]
     path = Run.of_command(None, logdirs, False, ()).report(license=license, languages=languages, datasets=datasets)
     deco_print(f"Report: {path}")

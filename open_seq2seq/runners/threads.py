@@ -6,7 +6,7 @@ import os
 
 import tensorflow as tf
 
-from open_seq2seq.utils.machine import cores_allowed
+from open_seq2seq.utils.machine import cores_allowed, cores_of_launcher
 
 
 def intra_op_threads() -> int:
@@ -34,7 +34,7 @@ def share_cores(shares: int, within_process: bool = False) -> int | None:
         return None
     allowed = cores_allowed()
     # If a launcher has bound this process to its share of the launcher's cores, they need not be divided again.
-    is_bound = not within_process and allowed <= cores_allowed(os.getppid()) // shares
+    is_bound = not within_process and allowed <= cores_of_launcher() // shares
     threads = allowed if is_bound else max(1, allowed // shares)
     threading.set_intra_op_parallelism_threads(threads)
     return threads

@@ -65,6 +65,16 @@ def cores_allowed(pid: int = 0) -> int:
     return len(os.sched_getaffinity(pid)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def cores_of_launcher() -> int:
+    """Returns the number of cores that the launcher of this process may use.
+
+    It is the parent, or its parent where a script is launched that starts this process: the one that may use more.
+    """
+    parent = os.getppid()
+    above = _first_value(("PPid",), f"/proc/{parent}/status")
+    return max(cores_allowed(parent), cores_allowed(int(above or parent)))
+
+
 def device_name() -> str:
     """Returns the name of the first GPU that TensorFlow sees or, without one, of the CPU."""
     import tensorflow as tf

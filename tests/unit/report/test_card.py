@@ -91,10 +91,11 @@ def test_a_card_is_written_again_until_its_mark_is_removed(tmp_path):
     assert "license: mit" in path.read_text()
 
 
-def test_codes_of_languages_on_the_command_line_are_texts(tmp_path):
+def test_names_on_the_command_line_are_texts(tmp_path):
     from open_seq2seq.cli import main
 
     write_run(tmp_path / "run", METRICS)
     for given, expected in (("no", "no"), ("[en, no]", "en, 'no'"), ("['en','no']", "en, 'no'")):
-        assert main(["--mode=report", f"--logdir={tmp_path}/run", f"--language={given}", "--license=mit"]) == 0
-        assert expected in (tmp_path / "run" / "README.md").read_text().split("library_name")[0]
+        assert main(["--mode=report", f"--logdir={tmp_path}/run", f"--language={given}", "--dataset=Common Voice"]) == 0
+        text = (tmp_path / "run" / "README.md").read_text()
+        assert expected in text.split("library_name")[0] and "datasets: [Common Voice]" in text

@@ -1,5 +1,3 @@
-import os
-
 import pytest
 import tensorflow as tf
 
@@ -16,8 +14,8 @@ def machine(monkeypatch):
     monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 0)
 
     def cores(of_launcher, allowed):
-        monkeypatch.setattr(os, "cpu_count", lambda: 8)
-        monkeypatch.setattr(threads, "cores_allowed", lambda pid=0: of_launcher if pid == os.getppid() else allowed)
+        monkeypatch.setattr(threads, "cores_of_launcher", lambda: of_launcher)
+        monkeypatch.setattr(threads, "cores_allowed", lambda: allowed)
         return set_to
     return cores
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from open_seq2seq.utils import machine
@@ -52,3 +56,13 @@ def test_onednn_is_on_as_tensorflow_decides(monkeypatch, flags, setting, has):
 def test_onednn_is_on_where_tensorflow_says_so():
     port = pytest.importorskip("tensorflow.python.util._pywrap_util_port")
     assert machine.has_onednn() is port.IsMklEnabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be bound to cores")
+@pytest.mark.parametrize("script", ['exec "$0" -c "$1"', '"$0" -c "$1"; true'])
+def test_cores_of_a_launcher_are_not_those_of_its_script(script):
+    core = min(os.sched_getaffinity(0))
+    program = "from open_seq2seq.utils.machine import cores_allowed, cores_of_launcher\nprint(cores_allowed(), cores_of_launcher())"
+    done = subprocess.run(["sh", "-c", script, sys.executable, program], capture_output=True, text=True, check=True,
+                          preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+    assert done.stdout.split() == ["1", str(machine.cores_allowed())]
