@@ -62,7 +62,8 @@ def test_onednn_is_on_where_tensorflow_says_so():
 @pytest.mark.parametrize("script", ['exec "$0" -c "$1"', '"$0" -c "$1"; true'])
 def test_cores_of_a_launcher_are_not_those_of_its_script(script):
     core = min(os.sched_getaffinity(0))
-    program = "from open_seq2seq.utils.machine import cores_allowed, cores_of_launcher\nprint(cores_allowed(), cores_of_launcher())"
+    program = "from open_seq2seq.utils import machine\nprint(machine.cores_allowed(), machine.cores_of_launcher())"
     done = subprocess.run(["sh", "-c", script, sys.executable, program], capture_output=True, text=True, check=True,
                           preexec_fn=lambda: os.sched_setaffinity(0, {core}))
-    assert done.stdout.split() == ["1", str(machine.cores_allowed())]
+    own, above = map(int, done.stdout.split())
+    assert own == 1 and above >= machine.cores_allowed()
