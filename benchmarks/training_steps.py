@@ -296,8 +296,8 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     if options.network == "tacotron" and (options.hidden % 4 or options.frames < 2):
         raise UserError("For tacotron, --hidden has to be a multiple of 4, and --frames at least 2.")
     if options.network == "wavenet" and (options.hidden % 2 or options.torch_python):
-        raise UserError("For wavenet, --hidden has to be a multiple of 2, and --torch_python is left out: PyTorch's "
-                        "steps are those of the other networks.")
+        raise UserError("For wavenet, --hidden has to be a multiple of 2, and --torch_python cannot be used: PyTorch "
+                        "has no such network to compare.")
     if options.images < max(5, options.batch):
         raise UserError("--images has to be at least 5 and at least --batch.")
     return options

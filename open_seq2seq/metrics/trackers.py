@@ -163,7 +163,8 @@ class MLflowTracker(Tracker):
     def _log_params(self) -> None:
         from mlflow.entities import Param
 
-        params = [Param(_accepted(name), str(value)[:_LONGEST_PARAMETER]) for name, value in self.params.items()]
+        values = {_accepted(name): str(value)[:_LONGEST_PARAMETER] for name, value in self.params.items()}
+        params = [Param(name, value) for name, value in values.items()]
         for start in range(0, len(params), _MOST_AT_ONCE):
             self._client.log_batch(self._id, params=params[start:start + _MOST_AT_ONCE])
 

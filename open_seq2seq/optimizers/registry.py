@@ -252,5 +252,6 @@ def _makers(params: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
             yield functools.partial(make, params)
     if _has_layer_rates(params):
         yield functools.partial(_make_layer_rates, params)
-    yield lambda: make_loss_scaler(params.get("loss_scaling"), arguments("loss_scaling_params"),
-                                   precision_of(params).compute)
+    if params.get("loss_scaling") is not None or params.get("loss_scaling_params"):
+        yield lambda: make_loss_scaler(params.get("loss_scaling"), arguments("loss_scaling_params"),
+                                       precision_of(params).compute)

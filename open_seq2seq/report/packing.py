@@ -1,4 +1,4 @@
-"""Packs a trained model into one file, which what uses a trained model reads in place of the log directory."""
+"""Packs a trained model into one file, which can be used in place of the log directory."""
 
 from __future__ import annotations
 

@@ -317,6 +317,8 @@ def explaining(path: Path, what: str) -> Iterator[None]:
     except disk.ForeignError as error:
         raise UserError(f"{path} is not {what} that OpenSeq2Seq has written ({error.strerror}): move it, or give "
                         "another name.") from error
+    except BlockingIOError as error:
+        raise UserError(f"{path} is being written by another process: try again when it has ended.") from error
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror}): free space, or choose a folder that you may "
                         "write to.") from error

@@ -162,7 +162,7 @@ class Run:
             if not values or processes < 1:
                 raise UserError("A sweep needs at least one parameter with values, and at least one process.")
             if empty := [path for path, some in values.items()
-                         if isinstance(some, str) or not hasattr(some, "__len__") or not len(some)]:
+                         if isinstance(some, (str, Mapping)) or not hasattr(some, "__getitem__") or not len(some)]:
                 raise UserError(f"{empty[0]!r} has to have a list of values.")
             mode, flags = "train_eval" if evaluate else "train", ["--trust_code"] if self._trust_code else []
             first = overrides_of({path: some[0] for path, some in values.items()})

@@ -63,7 +63,7 @@ def _event(values: Any) -> str:
 
 
 class _Events(StreamingResponse):
-    """The events of a streamed answer, with whose end ``resources`` end, even if the client leaves before the first."""
+    """A streamed answer, after which ``resources`` are released, even if the client leaves before the first event."""
 
     def __init__(self, events: AsyncIterator[str]) -> None:
         super().__init__(_until_an_error(events), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})

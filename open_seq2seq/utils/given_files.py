@@ -28,9 +28,9 @@ def check_given(files: Sequence[str]) -> None:
     """Raises UserError if the files of the user contain one that does not exist, or standard input more than once."""
     missing = [name for name in files if name != STANDARD_INPUT and not os.path.exists(name)]
     if missing:
-        raise UserError(f"The list of files names {shown(missing[0])}, which does not exist: check the path.")
+        raise UserError(f"One of the files is {shown(missing[0])}, which does not exist: check the path.")
     if list(files).count(STANDARD_INPUT) > 1:
-        raise UserError("The list of files names standard input (-) twice, but it can be read only once: remove one.")
+        raise UserError("Standard input (-) was given twice, but it can be read only once: remove one.")
 
 
 def spooled_input(name: str) -> str:
@@ -123,8 +123,8 @@ def one_text(files: Sequence[str]) -> str:
     """
     folders = [name for name in files if os.path.isdir(name)]
     if folders:
-        raise UserError(f"The list of files names {shown(folders[0])}, which is a folder: give text files, one "
-                        "sentence per line.")
+        raise UserError(f"One of the files is {shown(folders[0])}, which is a folder: give text files, one sentence "
+                        "per line.")
     paths = [spooled_input("standard-input.txt") if name == STANDARD_INPUT else
              _spooled_pipe(name) if stat.S_ISFIFO(os.stat(name).st_mode) else name for name in files]
     if len(paths) == 1:

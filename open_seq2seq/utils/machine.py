@@ -20,6 +20,7 @@ _SPEED_FLAGS = _BFLOAT16_FLAGS | _ONEDNN_FLAGS | {"avx2", "avx512f", "avx512_fp1
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 
 GIB = 2 ** 30
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 
 
 @functools.cache
@@ -66,13 +67,10 @@ def cores_allowed(pid: int = 0) -> int:
 
 
 def cores_of_launcher() -> int:
-    """Returns the number of cores that the launcher of this process may use.
-
-    It is the parent, or its parent where a script is launched that starts this process: the one that may use more.
-    """
+    """Returns the number of cores that this process's parent may use or, if that is a shell, the shell's parent."""
     parent = os.getppid()
-    above = _first_value(("PPid",), f"/proc/{parent}/status")
-    return max(cores_allowed(parent), cores_allowed(int(above or parent)))
+    name, above = (_first_value((key,), f"/proc/{parent}/status") for key in ("Name", "PPid"))
+    return cores_allowed(int(above) if above and name in _SHELLS else parent)
 
 
 def device_name() -> str:

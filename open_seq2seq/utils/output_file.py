@@ -64,7 +64,7 @@ def _exists(path: Path) -> bool:
 
 
 def check_no_input(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:
-    """Raises UserError if an output is also an input or another output; entries that are None are ignored."""
+    """Raises UserError if an output is also an input or another output; outputs that are None or "" are ignored."""
     paths, earlier = [path for path in inputs if path is not None], set[str]()
     for output in filter(None, outputs):
         if (path := _same_file(output, paths)) is not None:

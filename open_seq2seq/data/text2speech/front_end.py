@@ -476,7 +476,7 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (rf"(?<!\b\d\s)(?<!\b\d\d\s)(?<!\d(?:st|nd|rd|th)\s)\b"  # in "3 May 10:30", the day comes first
      rf"(?P<month>{_MONTH})\s{_DAYS}\b(?:,?\s(?P<year>{_YEAR})\b)?{_UP_TO}", _date),
     (rf"\b(?:[Tt]he\s)?{_DAYS}\s(?P<month>{_MONTH})\b(?:,?\s(?P<year>{_YEAR})\b)?{_UP_TO}", _date),
-    (rf"(\d+(?:{_OF_NUMBER})?)\s?[-–](?=\d)(?!\d+/)", lambda match: f"{match[1]} to"),
+    (rf"(?<!\d)(\d+(?:{_OF_NUMBER})?)\s?[-–](?=\d)(?!\d+/)", lambda match: f"{match[1]} to"),
     (r"\b([01]?\d|2[0-3]):([0-5]\d)\b(?=( [ap] m\b)?)", _time),
     (r"\b((?:1[1-9]|20)\d0|[2-9]0)'?s\b", _decade),
     (r"\b(\d+(?:,\d{3})*)(?:st|nd|rd|th)\b", lambda match: _number_words(match[1], "ordinal")),

@@ -114,7 +114,8 @@ class Word(NamedTuple):
       start: first frame of the word.
       end: frame after the word's last frame.
       confidence: geometric mean over the word's symbols of each symbol's highest probability in its frames; 0 to 1.
-      has_space: whether a space separates it from the word before it; of the first word, whether one would.
+      has_space: whether a space separates it from the word before it; for the first word, whether a space
+        would separate it from an earlier one.
     """
 
     text: str

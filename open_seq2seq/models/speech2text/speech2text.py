@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import itertools
 import re
 from collections import Counter
@@ -351,14 +352,17 @@ class Speech2Text(EncoderDecoderModel):
     def _window_seconds(self) -> int:
         return self.params["window_seconds"] if self._gives_times else 0
 
+    @functools.cached_property
+    def _symbols(self) -> Symbols:
+        return Symbols(self.data_layer.alphabet.labels)
+
     def _greedy_words(self, values: list[np.ndarray], row: int) -> list[SpokenWord] | None:
         if not self._wants_times:
             return None
         ids, lengths, starts, ends, confidences = values
         length = lengths[row]
         times = Alignment(starts[row, :length], ends[row, :length], confidences[row, :length])
-        symbols = Symbols(self.data_layer.alphabet.labels)
-        return self._in_seconds(words_of(symbols, ids[row, :length].tolist(), times))
+        return self._in_seconds(words_of(self._symbols, ids[row, :length].tolist(), times))
 
     def _in_seconds(self, words: list[Word]) -> list[SpokenWord]:
         step = self.step_seconds

@@ -26,7 +26,7 @@ class SpokenWord(NamedTuple):
       start: start time in seconds.
       end: end time in seconds.
       confidence: from 0 to 1.
-      has_space: whether a space separates it from the word before it; False for symbols of a script without spaces.
+      has_space: whether a space separates it from the word before it; see ``decoding.ctc.frames.Word``.
     """
 
     text: str

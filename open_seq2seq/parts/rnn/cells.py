@@ -141,7 +141,7 @@ def through_tanh(y: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.TanhGrad(y=y, dy=dy)
 
 
-def opened(z: tf.Tensor, inner: tf.Tensor, factors: tf.Tensor | None = None) -> Tensors:
+def lstm_step(z: tf.Tensor, inner: tf.Tensor, factors: tf.Tensor | None = None) -> Tensors:
     """Computes an LSTM's step c' = f · c + i · g, y = o · tanh(c').
 
     Args:
@@ -219,7 +219,7 @@ class Lstm(UnitsCell):
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · g and h' = o · tanh(c'); saves (i, f, o) and g. See ``Cell``."""
-        output, inner, *saved = opened(tf.cast(x, tf.float32) + product(states[0], weights[0]), states[1])
+        output, inner, *saved = lstm_step(tf.cast(x, tf.float32) + product(states[0], weights[0]), states[1])
         return (output, inner), tuple(tf.cast(one, weights[0].dtype) for one in saved)
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
@@ -387,7 +387,7 @@ class ProjectedLstm(UnitsCell):
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · g and h' = (o · tanh(c')) · P; saves (i, f, o), g, o · tanh(c'). See ``Cell``."""
-        let_through, inner, *saved = opened(tf.cast(x, tf.float32) + product(states[0], weights[0]), states[1])
+        let_through, inner, *saved = lstm_step(tf.cast(x, tf.float32) + product(states[0], weights[0]), states[1])
         return (product(let_through, weights[1]), inner), tuple(
             tf.cast(one, weights[0].dtype) for one in (*saved, let_through))
 
@@ -413,7 +413,7 @@ class InputLstm(UnitsCell):
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · g and h' = o · tanh(c'); saves (i, f, o) and g. See ``Cell``."""
-        output, inner, *saved = opened(tf.cast(x, tf.float32), states[1])
+        output, inner, *saved = lstm_step(tf.cast(x, tf.float32), states[1])
         return (output, inner), tuple(tf.cast(one, x.dtype) for one in saved)
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,

@@ -22,7 +22,7 @@ from open_seq2seq.parts.rnn.cells import (
     Tensors,
     UnitsCell,
     all_steps,
-    opened,
+    lstm_step,
     product,
 )
 from open_seq2seq.parts.rnn.layers import Direction
@@ -75,7 +75,7 @@ class DroppedLstm(_Dropped, Lstm):
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · mask · g and h' = o · tanh(c'); saves (i, f, o), g and the mask. See ``Cell``."""
         projected, factors = self._split(x, weights)
-        output, inner, *saved = opened(projected + product(states[0], weights[0]), states[1], factors)
+        output, inner, *saved = lstm_step(projected + product(states[0], weights[0]), states[1], factors)
         return (output, inner), (*(tf.cast(one, weights[0].dtype) for one in saved), x[:, 4 * weights[0].shape[0]:])
 
 

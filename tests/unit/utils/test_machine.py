@@ -65,5 +65,14 @@ def test_cores_of_a_launcher_are_not_those_of_its_script(script):
     program = "from open_seq2seq.utils import machine\nprint(machine.cores_allowed(), machine.cores_of_launcher())"
     done = subprocess.run(["sh", "-c", script, sys.executable, program], capture_output=True, text=True, check=True,
                           preexec_fn=lambda: os.sched_setaffinity(0, {core}))
-    own, above = map(int, done.stdout.split())
-    assert own == 1 and above >= machine.cores_allowed()
+    assert done.stdout.split() == ["1", str(machine.cores_allowed())]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be bound to cores")
+def test_a_launcher_may_be_bound_itself():
+    core = min(os.sched_getaffinity(0))
+    launcher = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[1]])"
+    program = "from open_seq2seq.utils import machine\nprint(machine.cores_of_launcher())"
+    done = subprocess.run([sys.executable, "-c", launcher, program], capture_output=True, text=True, check=True,
+                          preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+    assert done.stdout.split() == ["1"]
