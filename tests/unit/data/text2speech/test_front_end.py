@@ -1,6 +1,5 @@
 import builtins
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -65,14 +64,6 @@ WORDS = Pronunciations({"hello": ["HH AH L OW"], "world": ["W ER L D"], "two": [
 def test_numbers_dates_money_and_abbreviations(text, words):
     pytest.importorskip("num2words")
     assert " ".join(spelled_out(text).replace(" ,", ",").split()) == words
-
-
-def test_many_digits_take_no_longer_than_as_many_numbers():
-    began = time.process_time()
-    assert spelled_out("1 " * 20_000).split() == ["one"] * 20_000
-    numbers = time.process_time() - began
-    assert spelled_out("1" * 40_000).split() == ["one"] * 40_000
-    assert time.process_time() - began < 10 * numbers + 1.0
 
 
 def test_digits_need_the_library(monkeypatch, tmp_path):
