@@ -39,10 +39,7 @@ def test_no_batch_size_and_no_number_of_towers_changes_a_result(trained, tmp_pat
         judged.append(rates(capfd.readouterr().out))
         path = tmp_path / f"{size}-{towers}.csv"
         assert main([*trained, "--mode=infer", f"--infer_output_file={path}", "--write_word_times=True", *split]) == 0
-        words = [line.rsplit(",", 1) for line in path.with_suffix(".words.csv").read_text().splitlines()[1:]]
-        written.append((path.read_bytes(), [times for times, _ in words], [float(sure) for _, sure in words]))
+        written.append((path.read_bytes(), path.with_suffix(".words.csv").read_text()))
     assert all(one == judged[0] for one in judged[1:])
-    for text, times, confidences in written[1:]:
-        assert text == written[0][0] and times == written[0][1]
-        assert confidences == pytest.approx(written[0][2], abs=2e-4)  # of four decimals
+    assert all(text == written[0][0] and times == written[0][1] for text, times in written[1:])
     assert len(written[0][0].splitlines()) == 21 and re.search(rb",\w", written[0][0])

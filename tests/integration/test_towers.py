@@ -141,8 +141,7 @@ def test_two_processes_of_a_cluster_are_iter_size_2(workspace, command):
     together = [weights(workspace, rank) for rank in range(2)]
     single = ran(command, *few, "--mode=train_eval", "--iter_size=2", f"--logdir={workspace}/one")
     np.testing.assert_allclose(losses(outputs[0]), losses(single), rtol=1e-5)
-    results = [[float(result.split()[-1]) for result in judged(output)] for output in (outputs[0], single)]
-    assert results[0] == pytest.approx(results[1], rel=1e-3)  # the weights differ by rounding
+    assert judged(outputs[0]) == judged(single)
     assert losses(outputs[1]) == []  # silent
     assert_identical(*together)
 
